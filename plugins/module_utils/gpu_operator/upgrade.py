@@ -306,7 +306,5 @@ def _refusal_message(rollout: DriverRollout, driver_values: t.Collection[str], i
     """`driver_values` are the paths of the changed values that restart the driver; empty if the chart changes."""
     alternative = f"keep version {installed.version}"
     if driver_values:
-        alternative = (
-            f"set {abbreviate(driver_values)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
-        )
+        alternative = f"set {abbreviate(driver_values)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
     return f"Not upgraded, because {rollout.refused('the upgrade')}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."

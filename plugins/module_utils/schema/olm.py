@@ -8,18 +8,20 @@ import typing as t
 
 from ..catalog.olm import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, PACKAGES, SOURCE_NAMESPACE
 from ..common.nested import get_nested
+from ..validation_programs.registry import PROGRAMS
 from . import validators
 from .helm import helm_fields
-from .messages import quote
+from .messages import join_words, quote
 from .subscription_config import SubscriptionConfig
 from .types import Choice, Document, Field, ListOf, Problems, Section, Text, is_empty
 
 # What replaces a key that only Helm reads.
 _REPLACEMENTS = {"chart": "; olm.package names the package", "chart_repo": "; olm.source names the catalog"}
 _BY_OLM = "has no effect with installer: olm, the default on OpenShift"
+_VALIDATION_IMAGES = join_words(dict.fromkeys(f"validation.{program.images or program.image}" for program in PROGRAMS))
 _REGISTRY_REMEDY = (
     "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry. The images of the validation pods "
-    "are pulled by tag: set validation.images, validation.load_image and validation.nccl_image, or create an ImageTagMirrorSet"
+    f"are pulled by tag: set {_VALIDATION_IMAGES}, or create an ImageTagMirrorSet"
 )
 
 

@@ -8,8 +8,8 @@ import typing as t
 from dataclasses import replace
 
 from ..common.errors import InvalidOptions
-from ..schema import coercion
-from ..schema.messages import field_path, is_whole, nearest, quote
+from ..schema import coercion, validators
+from ..schema.messages import field_path, is_whole, nearest, option_of_role, quote
 from ..validation_programs.program import Number
 from ..validation_programs.registry import PROGRAMS
 
@@ -45,6 +45,12 @@ def read_options(params: t.Mapping[str, t.Any], pools: t.Collection[str]) -> dic
         if isinstance(option, Number):
             values[name] = _numbers(params[name], option) if option.per_pool else params[name]
             problems += _problems(name, values[name], option, pools)
+        elif isinstance(option, tuple):
+            problems += (
+                f"{_variable(name)}: {quote(item)} {problem}"
+                for item in params[name]
+                if (problem := validators.object_name(item))
+            )
     if problems:
         raise InvalidOptions(problems)
     return values
@@ -72,6 +78,10 @@ def _default(name: str) -> int:
     return option.default if isinstance(option, Number) else 0
 
 
+def _variable(option: str) -> str:
+    return option_of_role(f"gpu_validation_{option}", option)
+
+
 def _numbers(value: t.Any, option: Number) -> t.Any:
     """A number or a map of numbers by pool, which templates and surveys pass as text; other values are returned as they are."""
     if value is None or coercion.is_blank(value):
@@ -90,14 +100,19 @@ def _number(value: t.Any) -> t.Any:
 
 
 def _problems(name: str, value: t.Any, option: Number, pools: t.Collection[str]) -> t.Iterator[str]:
-    if isinstance(value, t.Mapping) and option.per_pool:
-        for pool, number in value.items():
-            path = field_path(name, pool)
-            if pool not in pools:
-                near = nearest(str(pool), pools)
-                yield f"{path}: no pool has this name{f'; did you mean {near}?' if near else ''}"
-            yield from _problems(path, number, replace(option, per_pool=False), pools)
-    elif not is_whole(value) or not (option.low <= value <= option.high or (option.or_zero and not value)):
+    if not isinstance(value, t.Mapping) or not option.per_pool:
+        yield from _number_problems(_variable(name), value, option)
+        return
+    for pool, number in value.items():
+        path = field_path(f"gpu_validation_{name}", pool)
+        if pool not in pools:
+            near = nearest(str(pool), pools)
+            yield f"{path}: no pool has this name{f'; did you mean {near}?' if near else ''}"
+        yield from _number_problems(path, number, replace(option, per_pool=False))
+
+
+def _number_problems(subject: str, value: t.Any, option: Number) -> t.Iterator[str]:
+    if not is_whole(value) or not (option.low <= value <= option.high or (option.or_zero and not value)):
         also = "0, or " if option.or_zero else ""
         by_pool = ", or a map of such numbers by pool" if option.per_pool else ""
-        yield f"{name}: {quote(value)} is not allowed; give {also}a number from {option.low} to {option.high}{by_pool}"
+        yield f"{subject}: {quote(value)} is not allowed; give {also}a number from {option.low} to {option.high}{by_pool}"

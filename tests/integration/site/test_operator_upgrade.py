@@ -184,7 +184,12 @@ def test_without_permission_nothing_is_upgraded(scenario: Scenario) -> None:
     assert "set driver.imagePullSecrets" in mixed.failure()
     assert "in gpu_cluster.operator.values to the installed value" in mixed.failure()
     kept = scenario.play(
-        OLD, "--tags", "gpu_operator", "--check", image_pull_secrets=["registry"], values={"driver": {"imagePullSecrets": []}}
+        OLD,
+        "--tags",
+        "gpu_operator",
+        "--check",
+        image_pull_secrets=["registry"],
+        values={"driver": {"imagePullSecrets": []}},
     ).require_success()
     assert prepared(kept)["driver_rollout"]["nodes"] == 0
     assert scenario.driver_pods() == before

@@ -25,27 +25,75 @@ POOLS = ["dev", "train"]
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("kernel_timeout", 0, "kernel_timeout: 0 is not allowed; give a number from 1 to 3600"),
-        ("load_seconds", -1, "load_seconds: -1 is not allowed"),
+        (
+            "kernel_timeout",
+            0,
+            "gpu_validation_kernel_timeout (option kernel_timeout of the module): 0 is not allowed; give a number from 1 to 3600",
+        ),
+        ("load_seconds", -1, "gpu_validation_load_seconds (option load_seconds of the module): -1 is not allowed"),
         ("load_seconds", 86401, "to 86400"),
-        ("all_reduce_nodes", 1, "all_reduce_nodes: 1 is not allowed; give 0, or a number from 2 to 64"),
-        ("all_reduce_timeout", 5, "all_reduce_timeout: 5 is not allowed"),
+        (
+            "all_reduce_nodes",
+            1,
+            "gpu_validation_all_reduce_nodes (option all_reduce_nodes of the module): 1 is not allowed; give 0, or a number from 2 to 64",
+        ),
+        (
+            "all_reduce_timeout",
+            5,
+            "gpu_validation_all_reduce_timeout (option all_reduce_timeout of the module): 5 is not allowed",
+        ),
         (
             "min_bandwidth",
             -4,
-            "min_bandwidth: -4 is not allowed; give a number from 0 to 100000, or a map of such numbers by pool",
+            "gpu_validation_min_bandwidth (option min_bandwidth of the module): -4 is not allowed; give a number from 0 to 100000, or a map of such numbers by pool",
         ),
-        ("min_bandwidth", True, "min_bandwidth: true is not allowed"),
-        ("min_bandwidth", "fast", 'min_bandwidth: "fast" is not allowed'),
-        ("min_bandwidth", [200], "min_bandwidth: a list is not allowed"),
-        ("min_bandwidth", {"train": -4}, "min_bandwidth.train: -4 is not allowed; give a number from 0 to 100000"),
-        ("min_network_bandwidth", {"train": {}}, "min_network_bandwidth.train: a map is not allowed"),
-        ("max_pods", 0, "max_pods: 0 is not allowed; give a number from 1 to 1000"),
-        ("max_pods", -1, "max_pods: -1 is not allowed"),
-        ("hold_seconds", 0, "hold_seconds: 0 is not allowed; give a number from 1 to 3600"),
-        ("wait_timeout", 0, "wait_timeout: 0 is not allowed; give a number from 1 to 86400"),
-        ("run_as_user", -1, "run_as_user: -1 is not allowed; give a number from 0 to 2147483647"),
-        ("wait_sleep", 61, "wait_sleep: 61 is not allowed; give a number from 1 to 60"),
+        (
+            "min_bandwidth",
+            True,
+            "gpu_validation_min_bandwidth (option min_bandwidth of the module): true is not allowed",
+        ),
+        (
+            "min_bandwidth",
+            "fast",
+            'gpu_validation_min_bandwidth (option min_bandwidth of the module): "fast" is not allowed',
+        ),
+        (
+            "min_bandwidth",
+            [200],
+            "gpu_validation_min_bandwidth (option min_bandwidth of the module): a list is not allowed",
+        ),
+        (
+            "min_bandwidth",
+            {"train": -4},
+            "gpu_validation_min_bandwidth.train: -4 is not allowed; give a number from 0 to 100000",
+        ),
+        ("min_network_bandwidth", {"train": {}}, "gpu_validation_min_network_bandwidth.train: a map is not allowed"),
+        (
+            "max_pods",
+            0,
+            "gpu_validation_max_pods (option max_pods of the module): 0 is not allowed; give a number from 1 to 1000",
+        ),
+        ("max_pods", -1, "gpu_validation_max_pods (option max_pods of the module): -1 is not allowed"),
+        (
+            "hold_seconds",
+            0,
+            "gpu_validation_hold_seconds (option hold_seconds of the module): 0 is not allowed; give a number from 1 to 3600",
+        ),
+        (
+            "wait_timeout",
+            0,
+            "gpu_validation_wait_timeout (option wait_timeout of the module): 0 is not allowed; give a number from 1 to 86400",
+        ),
+        (
+            "run_as_user",
+            -1,
+            "gpu_validation_run_as_user (option run_as_user of the module): -1 is not allowed; give a number from 0 to 2147483647",
+        ),
+        (
+            "wait_sleep",
+            61,
+            "gpu_validation_wait_sleep (option wait_sleep of the module): 61 is not allowed; give a number from 1 to 60",
+        ),
     ],
 )
 def test_out_of_limits(option: str, value: Any, message: str) -> None:
@@ -78,9 +126,18 @@ def test_a_map_names_declared_pools() -> None:
     with pytest.raises(InvalidOptions) as refused:
         read_options({**DEFAULTS, "min_bandwidth": {"trian": 1, 5: 2}}, POOLS)
     assert refused.value.problems == [
-        "min_bandwidth.trian: no pool has this name; did you mean train?",
-        "min_bandwidth[5]: no pool has this name",
+        "gpu_validation_min_bandwidth.trian: no pool has this name; did you mean train?",
+        "gpu_validation_min_bandwidth[5]: no pool has this name",
     ]
+
+
+def test_names_of_pull_secrets() -> None:
+    with pytest.raises(InvalidOptions) as refused:
+        read_options({**DEFAULTS, "image_pull_secrets": ["registry", "Not A Name"]}, POOLS)
+    [problem] = refused.value.problems
+    assert problem.startswith(
+        'gpu_validation_image_pull_secrets (option image_pull_secrets of the module): "Not A Name" is not an object\'s name'
+    )
 
 
 def test_all_problems_are_reported_together() -> None:
