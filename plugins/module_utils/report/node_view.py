@@ -174,6 +174,8 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
         yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
     elif drift:
         yield Badge(DRIFT, WARN, "; ".join(drift))
+    elif name in (info.get("unclaimed") or ()):
+        yield Badge("in no pool", NOTE, "no pool matches it; the node is not changed")
 
 
 def natural_order(name: str) -> tuple[t.Any, ...]:

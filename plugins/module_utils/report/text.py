@@ -157,6 +157,12 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
             "after discovery",
             f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
         )
+    unclaimed = info.get("unclaimed")
+    if unclaimed:
+        yield (
+            "in no pool",
+            f"{len(unclaimed)} GPU node(s) that no pool matches, which are not changed: {abbreviate(unclaimed)}",
+        )
     released, release = info.get("released"), info.get("release") or {}
     if released:
         by_pool = release.get("pools") or {}

@@ -306,6 +306,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),
     (
+        "in no pool",
+        "report",
+        _info(unclaimed=["rtx-lab"]),
+        ["in no pool: 1 GPU node(s) that no pool matches, which are not changed: rtx-lab"],
+    ),
+    (
         "released",
         "plan",
         _info(released=["n9"], release={"pools": {"train": 1}, "refusal": ""}),

@@ -130,6 +130,13 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
         {},
         [("differs", "change failed")],
     ),
+    ("in no pool", {"pool": None}, {"unclaimed": ["n1"]}, [("in no pool", "not changed")]),
+    (
+        "drift of a node in no pool",
+        {"pool": None, "drift": ["its last change failed: x"]},
+        {"unclaimed": ["n1"]},
+        [("differs", "change failed")],
+    ),
     ("drift of a new node", {"model": None, "drift": ["why"]}, {}, [("not discovered", ""), ("differs", "why")]),
     ("no second badge if not ready", {"ready": False, "drift": ["is not ready"]}, {}, [("not ready", "")]),
     (
