@@ -28,6 +28,7 @@ from .nodegroups import cloud_of, nodegroup_plan, nodegroups_option
 from .openshift_values import policy_values
 from .operator_values import declared_toolkit_env, mirrored_image, operator_values
 from .plan import (
+    POOL_KEYS,
     ClusterPlan,
     ConfigPlan,
     MigPlan,
@@ -186,21 +187,17 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
     model = models.find(model_name) if model_name else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
-    labels = pool.get("labels") or {}
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
-    gpus = pool.get("gpus_per_node")
-    values = _node_values(pool["name"], labels, sharing, gpus)
+    values = _node_values(pool["name"], pool["labels"], sharing, pool.get("gpus_per_node"))
+    unchanged: dict[str, t.Any] = {key: pool.get(key) for key in POOL_KEYS}
     has_startup_taint = pool["startup_taint"] and sharing.definition.partitions_gpus
     return PoolPlan(
-        name=pool["name"],
         match=match,
         model=model.key if model else None,
         nodegroup=nodegroup,
-        labels=labels,
         taints=taints,
         tolerations=_tolerations(taints),
         sharing=sharing,
-        gpus_per_node=gpus,
         resource=sharing.resources[0],
         resources=sharing.resources,
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
@@ -213,8 +210,8 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
         ),
         rollout=rollout_plan(pool["rollout"]),
         declares_sharing=declares_sharing,
-        driver=None if pool.get("driver") is None else dict(pool["driver"]),
         **values,
+        **unchanged,
     )
 
 
