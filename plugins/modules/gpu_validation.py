@@ -265,7 +265,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     started = time.monotonic()
     options = read_options(module.params, [pool.name for pool in module.plan.pools])
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    workload = Workload(plan.validation.namespace, plan.validation.images, module.run_id, options)
+    workload = Workload(plan.validation, module.run_id, options)
     validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
     pools = _initial_results(module, state, workload)

@@ -101,14 +101,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
         mig=mig,
-        validation=ValidationPlan(
-            images={
-                program.image: _program_images(program, settings["validation"], operator.get("registry"))
-                for program in PROGRAMS
-            },
-            namespace=settings["validation"].get("namespace") or operator["namespace"],
-            configmap=names.VALIDATION_CONFIGMAP,
-        ),
+        validation=_validation(settings["validation"], operator),
         pools=planned,
         nodegroups=nodegroups_option(cloud, planned),
         drain_options=DrainOptions.most_careful(pool.rollout for pool in planned if pool.nodegroup),
@@ -144,6 +137,18 @@ def _with_installers(settings: Document, declared: t.Any) -> Document:
                 part["version"] = ""
         found[component] = part
     return found
+
+
+def _validation(declared: Document, operator: Document) -> ValidationPlan:
+    """The settings of the validation pods, which by default run in the operator's namespace."""
+    images = {program.image: _program_images(program, declared, operator.get("registry")) for program in PROGRAMS}
+    image_keys = {key for program in PROGRAMS for key in (program.image, program.images)}
+    others = {key: value for key, value in declared.items() if key not in image_keys}
+    return ValidationPlan(
+        images=images,
+        configmap=names.VALIDATION_CONFIGMAP,
+        **{"namespace": operator["namespace"], **others},
+    )
 
 
 def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:

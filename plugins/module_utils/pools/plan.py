@@ -136,9 +136,9 @@ class MigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """The namespace and the images of the validation pods, and the ConfigMap with their results.
+    """The keys of gpu_cluster.validation, and the ConfigMap with the results of the validation pods.
 
-    `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
+    A new key is a field with a default. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]

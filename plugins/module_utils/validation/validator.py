@@ -62,8 +62,8 @@ class Validator:
         self._plan = plan
         self.workload = workload
         interval = float(workload.options["wait_sleep"])
-        self.pods = PodClient(client, workload.namespace, workload.run_id, progress, interval)
-        self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
+        self.pods = PodClient(client, workload.settings.namespace, workload.run_id, progress, interval)
+        self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.settings.namespace)
 
     def read(self) -> ValidationState:
         """The nodes, the evidence of earlier runs, and pods of killed runs."""
@@ -109,7 +109,7 @@ class Validator:
         lease.check()
         metadata = {
             "name": self._plan.validation.configmap,
-            "namespace": self.workload.namespace,
+            "namespace": self.workload.settings.namespace,
             "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
         }
         data = {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in stored.items()}
