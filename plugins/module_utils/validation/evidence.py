@@ -27,9 +27,9 @@ _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHAR
 
 
 def fingerprint_inputs(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """What the result of a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
+    """The data that the result of a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    After a change of any other setting, a verified pool is not validated again. A setting that can change the result belongs here.
+    If a setting that affects the result is missing here, changing it does not validate a verified pool again.
     `images`: the kernel's images by CUDA version. The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
