@@ -265,7 +265,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     started = time.monotonic()
     options = read_options(module.params, [pool.name for pool in module.plan.pools])
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    workload = Workload(plan.validation.namespace, plan.validation.images, module.run_id, options)
+    workload = Workload(plan.validation, module.run_id, options)
     validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
     pools = _initial_results(module, state, workload)
@@ -353,7 +353,7 @@ def _validate(
             continue
         problems.append(f"{name}: {site.reason}")
         if not state.is_current(name):
-            entries[name] = evidence.failed_entry(state.facts[name], "", {}, [site.reason], time.time())
+            entries[name] = evidence.failed_entry(state.fingerprint_inputs[name], "", {}, [site.reason], time.time())
     results = validator.run(tests, lease) if tests else {}
     _measure(validator, state, used, results, remaining, lease)
     for test in tests:
@@ -368,12 +368,12 @@ def _validate(
             "problems": list(result.problems),
         }
         problems += [f"{name} on {test.site.node.name}: {problem}" for problem in result.messages]
-        facts, node = state.facts[name], test.site.node.name
+        inputs, node = state.fingerprint_inputs[name], test.site.node.name
         if not result.problems:
             measured = {**result.programs, **test.answers}
-            entries[name] = evidence.verified_entry(facts, node, result.devices, measured)
+            entries[name] = evidence.verified_entry(inputs, node, result.devices, measured)
         elif test.disproves or not state.is_current(name):
-            entries[name] = evidence.failed_entry(facts, node, result.devices, result.messages, time.time())
+            entries[name] = evidence.failed_entry(inputs, node, result.devices, result.messages, time.time())
     validator.record(entries, state, lease)
     return problems
 

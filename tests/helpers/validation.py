@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import VALIDATION_CONFIGMAP
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ValidationPlan
 from ansible_collections.accel.gpu.plugins.module_utils.validation.options import option_spec
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Workload
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
@@ -16,4 +18,5 @@ DEFAULTS: dict[str, Any] = {name: option["default"] for name, option in option_s
 def workload(**options: Any) -> Workload:
     """One image for each program, and the module's defaults with these options."""
     images = {program.image: {"0.0": f"registry.example/{program.image}:1"} for program in PROGRAMS}
-    return Workload("gpu-operator", images, "run-1", {**DEFAULTS, **options})
+    settings = ValidationPlan(images=images, namespace="gpu-operator", configmap=VALIDATION_CONFIGMAP)
+    return Workload(settings, "run-1", {**DEFAULTS, **options})

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from ..catalog import names
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
+from ..pools.plan import REPORTED_POOL_KEYS
 from ..schema.messages import MAX_NAMED
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import current_mode
@@ -204,8 +205,7 @@ def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
         "demand": dict(pool.sharing.demand),
         "gpu_layouts": expected_state.declared_layouts(pool),
         "resource": pool.resource,
-        "gpus_per_node": pool.gpus_per_node,
-        "driver": pool.driver,
+        **{key: getattr(pool, key) for key in REPORTED_POOL_KEYS},
         "shares_per_gpu": pool.shares_per_gpu,
         "memory_mib_per_share": pool.memory_mib_per_share,
     }

@@ -112,10 +112,10 @@ class ClusterModule(BaseModule):
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
             namespace=self.kube_params["lease_namespace"],
-            wait_timeout=self._lease_settings()["wait_timeout"],
             progress=self.progress,
             active=not self.check_mode,
             identity=self.identity,
+            **self._lease_settings(),
         )
 
     def _lease_settings(self) -> t.Mapping[str, t.Any]:

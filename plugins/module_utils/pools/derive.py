@@ -28,6 +28,7 @@ from .nodegroups import cloud_of, nodegroup_plan, nodegroups_option
 from .openshift_values import policy_values
 from .operator_values import declared_toolkit_env, mirrored_image, operator_values
 from .plan import (
+    POOL_KEYS,
     ClusterPlan,
     ConfigPlan,
     MigPlan,
@@ -100,14 +101,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
         mig=mig,
-        validation=ValidationPlan(
-            images={
-                program.image: _program_images(program, settings["validation"], operator.get("registry"))
-                for program in PROGRAMS
-            },
-            namespace=settings["validation"].get("namespace") or operator["namespace"],
-            configmap=names.VALIDATION_CONFIGMAP,
-        ),
+        validation=_validation(settings["validation"], operator),
         pools=planned,
         nodegroups=nodegroups_option(cloud, planned),
         drain_options=DrainOptions.most_careful(pool.rollout for pool in planned if pool.nodegroup),
@@ -143,6 +137,18 @@ def _with_installers(settings: Document, declared: t.Any) -> Document:
                 part["version"] = ""
         found[component] = part
     return found
+
+
+def _validation(declared: Document, operator: Document) -> ValidationPlan:
+    """The settings of the validation pods, which by default run in the operator's namespace."""
+    images = {program.image: _program_images(program, declared, operator.get("registry")) for program in PROGRAMS}
+    image_keys = {key for program in PROGRAMS for key in (program.image, program.images)}
+    others = {key: value for key, value in declared.items() if key not in image_keys}
+    return ValidationPlan(
+        images=images,
+        configmap=names.VALIDATION_CONFIGMAP,
+        **{"namespace": operator["namespace"], **others},
+    )
 
 
 def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:
@@ -186,21 +192,17 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
     model = models.find(model_name) if model_name else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
-    labels = pool.get("labels") or {}
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
-    gpus = pool.get("gpus_per_node")
-    values = _node_values(pool["name"], labels, sharing, gpus)
+    values = _node_values(pool["name"], pool["labels"], sharing, pool.get("gpus_per_node"))
+    unchanged: dict[str, t.Any] = {key: pool.get(key) for key in POOL_KEYS}
     has_startup_taint = pool["startup_taint"] and sharing.definition.partitions_gpus
     return PoolPlan(
-        name=pool["name"],
         match=match,
         model=model.key if model else None,
         nodegroup=nodegroup,
-        labels=labels,
         taints=taints,
         tolerations=_tolerations(taints),
         sharing=sharing,
-        gpus_per_node=gpus,
         resource=sharing.resources[0],
         resources=sharing.resources,
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
@@ -213,8 +215,8 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
         ),
         rollout=rollout_plan(pool["rollout"]),
         declares_sharing=declares_sharing,
-        driver=None if pool.get("driver") is None else dict(pool["driver"]),
         **values,
+        **unchanged,
     )
 
 

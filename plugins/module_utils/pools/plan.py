@@ -136,9 +136,9 @@ class MigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """The namespace and the images of the validation pods, and the ConfigMap with their results.
+    """The keys of gpu_cluster.validation, and the ConfigMap with the results of the validation pods.
 
-    `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
+    A new key is a field with a default. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]
@@ -272,9 +272,17 @@ def node_count_of(amount: int | str, total: int) -> int:
     return max(1, -(-total * int(amount.rstrip("%")) // 100))
 
 
+# The metadata of a field that copies the key of gpu_pools with the same name; None if the key has neither a value nor a default.
+_KEY = {"is_key": True}
+# Such a key that gpu_info also returns, so that the report can show it.
+_REPORTED_KEY = {"is_key": True, "reported": True}
+
+
 @dataclasses.dataclass(frozen=True)
 class PoolPlan:
     """One pool with every value that its nodes, quotas, reports and validation pods need.
+
+    A new key of gpu_pools that is used unchanged is only a field with the metadata `_KEY` or `_REPORTED_KEY`.
 
     `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
     different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are keys of a ResourceQuota.
@@ -283,15 +291,15 @@ class PoolPlan:
     declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).
     """
 
-    name: str
+    name: str = dataclasses.field(metadata=_KEY)
     match: Match
     model: str | None
     nodegroup: NodeGroupPlan | None
-    labels: dict[str, str]
+    labels: dict[str, str] = dataclasses.field(metadata=_KEY)
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
     sharing: Sharing
-    gpus_per_node: int | None
+    gpus_per_node: int | None = dataclasses.field(metadata=_REPORTED_KEY)
     resource: str
     resources: tuple[str, ...]
     quota_keys: tuple[str, ...]
@@ -305,7 +313,7 @@ class PoolPlan:
     registration: Registration
     rollout: RolloutPlan
     # The declared driver, by the keys of `driver`; None if the pool declares none.
-    driver: dict[str, t.Any] | None = None
+    driver: dict[str, t.Any] | None = dataclasses.field(default=None, metadata=_REPORTED_KEY)
     # Whether the pool or gpu_defaults set sharing.mode; otherwise, sharing is not removed from nodes.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
@@ -323,6 +331,10 @@ class PoolPlan:
     def mode(self) -> str:
         """The sharing mode's name."""
         return self.sharing.mode
+
+
+POOL_KEYS = tuple(each.name for each in dataclasses.fields(PoolPlan) if each.metadata.get("is_key"))
+REPORTED_POOL_KEYS = tuple(each.name for each in dataclasses.fields(PoolPlan) if each.metadata.get("reported"))
 
 
 @dataclasses.dataclass(frozen=True)

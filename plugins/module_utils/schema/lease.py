@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of gpu_cluster.lease, which are settings of the Lease that a run holds while it changes the cluster."""
+"""The keys of gpu_cluster.lease: fields of Lease (kube/lease.py) with the same names."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class SharingMode:
         """The problems of a pool that declares this mode."""
         yield from ()
 
-    def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
+    def sharing_arguments(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
         """The arguments of Sharing for valid options; `product` is GFD's name of the model, or empty if unknown."""
         known = (*self.options, *self.fixed_options)
         return {"mode": self.name, **{key: options[key] for key in known if options.get(key) is not None}}

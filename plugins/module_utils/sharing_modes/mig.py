@@ -52,9 +52,9 @@ class Mig(SharingMode):
         if isinstance(demand, dict):
             yield from _demand_problems(declared, demand)
 
-    def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
+    def sharing_arguments(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
         """The arguments with the layout, the demand, and the strategy that they need."""
-        values = super().settings(options, product, extras_named)
+        values = super().sharing_arguments(options, product, extras_named)
         layout = layouts.parse_layout(options["layout"]) if options.get("layout") else ()
         demand = dict(sorted(options.get("demand", {}).items()))
         suffix = product_suffix(values.get("replicas", 1), values.get("rename", False))

@@ -76,4 +76,4 @@ def sharing_of(options: t.Mapping[str, t.Any], product: str = "", extras_named: 
 
     `extras_named`: see Sharing.
     """
-    return Sharing(**MODES[options["mode"]].settings(options, product, extras_named))
+    return Sharing(**MODES[options["mode"]].sharing_arguments(options, product, extras_named))

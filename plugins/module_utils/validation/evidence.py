@@ -26,9 +26,10 @@ VERIFIED, FAILED = "verified", "failed"
 _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHARES)
 
 
-def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """The facts that a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
+def fingerprint_inputs(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """The data that the result of a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
+    If a setting that affects the result is missing here, changing it does not validate a verified pool again.
     `images`: the kernel's images by CUDA version. The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
@@ -56,39 +57,39 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, s
     }
 
 
-def facts_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
-    """pool_facts() of each pool by its name; `nodes` are by name."""
+def inputs_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
+    """fingerprint_inputs() of each pool by its name; `nodes` are by name."""
     images = plan.validation.images[KERNEL.image]
     return {
-        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], images)
+        pool.name: fingerprint_inputs(pool, [nodes[name] for name in membership.by_pool[pool.name]], images)
         for pool in plan.pools
     }
 
 
-def fingerprint(facts: t.Mapping[str, t.Any]) -> str:
-    """The hash of such facts."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()[:16]
+def fingerprint(inputs: t.Mapping[str, t.Any]) -> str:
+    """The hash of such inputs."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=dict).encode()).hexdigest()[:16]
 
 
 def verified_entry(
-    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], results: t.Mapping[str, t.Any]
+    inputs: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], results: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
     """The evidence of a verified pool; `results`: those of the programs and negative checks."""
-    return {"evidence": fingerprint(facts), "facts": facts, "node": node, "devices": dict(devices), **results}
+    return {"evidence": fingerprint(inputs), "inputs": inputs, "node": node, "devices": dict(devices), **results}
 
 
 def failed_entry(
-    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], problems: t.Sequence[str], seconds: float
+    inputs: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], problems: t.Sequence[str], seconds: float
 ) -> dict[str, t.Any]:
     """The record of a failed validation at a time in seconds since 1970, which is shown until the pool is verified."""
     failure = {"status": FAILED, "problems": [" ".join(problem.split()) for problem in problems]}
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-    return verified_entry(facts, node, devices, {**failure, "time": when})
+    return verified_entry(inputs, node, devices, {**failure, "time": when})
 
 
-def is_verified(entry: t.Mapping[str, t.Any] | None, facts: t.Mapping[str, t.Any]) -> bool:
-    """Whether an entry is evidence that a pool with these facts was verified."""
-    return entry is not None and not has_failed(entry) and entry.get("evidence") == fingerprint(facts)
+def is_verified(entry: t.Mapping[str, t.Any] | None, inputs: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry is evidence that a pool with these inputs was verified."""
+    return entry is not None and not has_failed(entry) and entry.get("evidence") == fingerprint(inputs)
 
 
 def has_failed(entry: t.Mapping[str, t.Any]) -> bool:
@@ -106,16 +107,16 @@ def validated_pools(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
 ) -> dict[str, dict[str, t.Any]]:
     """By pool, the `status` and the results of its last validation, and whether they are still `current`."""
-    facts = facts_by_pool(plan, {node.name: node for node in nodes}, membership)
+    inputs = inputs_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {
         pool: {
             "status": FAILED if has_failed(entry) else VERIFIED,
             **entry_results(entry),
             **({key: entry.get(key) for key in ("problems", "time")} if has_failed(entry) else {}),
-            "current": entry.get("evidence") == fingerprint(facts[pool]),
+            "current": entry.get("evidence") == fingerprint(inputs[pool]),
         }
         for pool, entry in read_evidence(configmap).items()
-        if pool in facts
+        if pool in inputs
     }
 
 

@@ -17,7 +17,7 @@ from .options import UNPRIVILEGED_UID
 from .sites import PodRequest
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import PoolPlan, ValidationPlan
     from ..validation_programs.program import DeviceProgram, Options, Program
     from .sites import NodeProgramSite, ValidationSite
 
@@ -28,10 +28,9 @@ _LIST_DEVICES = "nvidia-smi -L"
 
 @dataclass(frozen=True)
 class Workload:
-    """The settings that the pods of all pools share."""
+    """The settings that the pods of all pools share: those of the cluster (gpu_cluster.validation) and the options of the run."""
 
-    namespace: str
-    images: t.Mapping[str, t.Mapping[str, str]]
+    settings: ValidationPlan
     run_id: str
     options: Options
 
@@ -45,7 +44,7 @@ class Workload:
 
     def image(self, program: Program, node: Node) -> str:
         """The image of a program on a node."""
-        return choose_image(self.images[program.image], node)
+        return choose_image(self.settings.images[program.image], node)
 
     @property
     def device_programs(self) -> list[DeviceProgram]:
@@ -146,7 +145,7 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
         "kind": "Pod",
         "metadata": {
             "name": pod_name(pool, workload, suffix),
-            "namespace": workload.namespace,
+            "namespace": workload.settings.namespace,
             "labels": {
                 POOL_LABEL: pool.name,
                 RUN_LABEL: run_label(workload.run_id),

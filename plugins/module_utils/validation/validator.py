@@ -41,12 +41,12 @@ class ValidationState:
     nodes: dict[str, Node]
     membership: Membership
     evidence: dict[str, dict[str, t.Any]]
-    facts: dict[str, dict[str, t.Any]]
+    fingerprint_inputs: dict[str, dict[str, t.Any]]
     leftovers: list[str]
 
     def is_current(self, pool: str) -> bool:
         """Whether the evidence of an earlier run is still valid."""
-        return evidence.is_verified(self.evidence.get(pool), self.facts[pool])
+        return evidence.is_verified(self.evidence.get(pool), self.fingerprint_inputs[pool])
 
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
@@ -62,17 +62,17 @@ class Validator:
         self._plan = plan
         self.workload = workload
         interval = float(workload.options["wait_sleep"])
-        self.pods = PodClient(client, workload.namespace, workload.run_id, progress, interval)
-        self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
+        self.pods = PodClient(client, workload.settings.namespace, workload.run_id, progress, interval)
+        self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.settings.namespace)
 
     def read(self) -> ValidationState:
         """The nodes, the evidence of earlier runs, and pods of killed runs."""
         nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
-        facts = evidence.facts_by_pool(self._plan, nodes, membership)
+        inputs = evidence.inputs_by_pool(self._plan, nodes, membership)
         leftovers = self.pods.leftovers()
         entries = evidence.read_evidence(self._client.get(self._evidence))
-        return ValidationState(nodes, membership, entries, facts, leftovers)
+        return ValidationState(nodes, membership, entries, inputs, leftovers)
 
     def used_gpus(self) -> UsedGpus:
         """The requests of all pods that have not ended, by node; one list."""
@@ -109,7 +109,7 @@ class Validator:
         lease.check()
         metadata = {
             "name": self._plan.validation.configmap,
-            "namespace": self.workload.namespace,
+            "namespace": self.workload.settings.namespace,
             "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
         }
         data = {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in stored.items()}

@@ -15,7 +15,7 @@ import yaml
 from tests.helpers.html import parse
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.variables import CLUSTER, LAB_POOLS, Document
-from tests.programs import environment
+from tests.programs import REPO, environment
 
 
 def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
@@ -71,3 +71,11 @@ def test_the_mode_of_a_file_is_kept_only_for_its_owner(tmp_path: Path) -> None:
 def test_without_a_path_no_page_is_written(tmp_path: Path) -> None:
     play(tmp_path).require_success()
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_every_path_belongs_to_one_format() -> None:
+    role = REPO / "roles" / "report"
+    options = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    formats = yaml.safe_load((role / "vars" / "main.yml").read_text())["__report_formats"]
+    paths = [name for name in options if name.endswith("_path")]
+    assert sorted(each["path_option"] for each in formats) == sorted(paths)

@@ -15,10 +15,17 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import (
+    POOL_KEYS,
+    REPORTED_POOL_KEYS,
+    Plan,
+    PoolPlan,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import POOL
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from tests.helpers.variables import CLUSTER, LAB_POOLS, Document, pool_lists
 
@@ -117,6 +124,14 @@ def test_mig(layout: t.Any, expected: Document) -> None:
     assert plan.policy.spec["migManager"] == {"config": {"name": plan.mig.name}}
     assert plan.policy.mig_by_node
     assert {"all-disabled", "all-enabled", "all-1g.5gb", "all-1g.5gb.me"} <= set(plan.mig.default_entries)
+
+
+def test_a_key_of_a_pool_with_a_field_of_the_plan_is_copied() -> None:
+    assert set(REPORTED_POOL_KEYS) < set(POOL_KEYS) < POOL.fields.keys()
+    pool = one(gpus_per_node=4, labels={"team": "a"})
+    declared = declared_pool(pool)
+    assert (pool.gpus_per_node, declared["gpus_per_node"], pool.driver, declared["driver"]) == (4, 4, None, None)
+    assert (pool.labels, one().labels, "labels" in declared) == ({"team": "a"}, {}, False)
 
 
 def test_pool_says_all_labels_of_its_nodes() -> None:

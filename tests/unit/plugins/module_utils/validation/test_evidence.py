@@ -20,22 +20,24 @@ IMAGES = {"0.0": "image:1"}
 
 
 def test_evidence_depends_on_kinds_of_nodes() -> None:
-    one = evidence.pool_facts(pool(), [node("a"), node("b")], IMAGES)
-    assert evidence.fingerprint(one) == evidence.fingerprint(evidence.pool_facts(pool(), [node("c")], IMAGES))
+    one = evidence.fingerprint_inputs(pool(), [node("a"), node("b")], IMAGES)
+    assert evidence.fingerprint(one) == evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("c")], IMAGES))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        evidence.pool_facts(pool(), [node("a")], {"0.0": "image:2"}),
-        evidence.pool_facts(SHARED, [node("a")], IMAGES),
-        evidence.pool_facts(pool(), [node("a"), node("b", gpus=2)], IMAGES),
-        evidence.pool_facts(pool(), [node("a", labels={"nvidia.com/cuda.driver-version.full": "595.1"})], IMAGES),
-        evidence.pool_facts(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], IMAGES),
+        evidence.fingerprint_inputs(pool(), [node("a")], {"0.0": "image:2"}),
+        evidence.fingerprint_inputs(SHARED, [node("a")], IMAGES),
+        evidence.fingerprint_inputs(pool(), [node("a"), node("b", gpus=2)], IMAGES),
+        evidence.fingerprint_inputs(
+            pool(), [node("a", labels={"nvidia.com/cuda.driver-version.full": "595.1"})], IMAGES
+        ),
+        evidence.fingerprint_inputs(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], IMAGES),
     ],
 )
-def test_evidence_changes_with_its_facts(other: dict[str, t.Any]) -> None:
-    assert evidence.fingerprint(other) != evidence.fingerprint(evidence.pool_facts(pool(), [node("a")], IMAGES))
+def test_evidence_changes_with_its_inputs(other: dict[str, t.Any]) -> None:
+    assert evidence.fingerprint(other) != evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("a")], IMAGES))
 
 
 def test_unreadable_evidence_is_left_out() -> None:
@@ -45,21 +47,21 @@ def test_unreadable_evidence_is_left_out() -> None:
 
 def test_evidence_depends_on_the_image_that_is_used() -> None:
     labels = {"nvidia.com/cuda.runtime-version.full": "12.2"}
-    facts = [
-        evidence.fingerprint(evidence.pool_facts(pool(), [node("a", labels=labels)], images))
+    hashes = [
+        evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("a", labels=labels)], images))
         for images in ({"11.7": "a:1"}, {"11.7": "a:1", "12.5": "a:2"}, {"11.7": "a:1", "12.1": "a:3"})
     ]
-    assert facts[0] == facts[1] != facts[2]
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
-FACTS = evidence.pool_facts(pool(), [node("a")], IMAGES)
-PASSED = evidence.verified_entry(FACTS, "a", {"GPU-1": 1}, {"kernel": "passed"})
-FAILURE = evidence.failed_entry(FACTS, "a", {"GPU-1": 1}, ["p on GPU-1:\n hung"], 0.0)
+INPUTS = evidence.fingerprint_inputs(pool(), [node("a")], IMAGES)
+PASSED = evidence.verified_entry(INPUTS, "a", {"GPU-1": 1}, {"kernel": "passed"})
+FAILURE = evidence.failed_entry(INPUTS, "a", {"GPU-1": 1}, ["p on GPU-1:\n hung"], 0.0)
 
 
 def test_entries() -> None:
-    mark = evidence.fingerprint(FACTS)
-    expected = {"evidence": mark, "facts": FACTS, "node": "a", "devices": {"GPU-1": 1}, "kernel": "passed"}
+    mark = evidence.fingerprint(INPUTS)
+    expected = {"evidence": mark, "inputs": INPUTS, "node": "a", "devices": {"GPU-1": 1}, "kernel": "passed"}
     assert expected == PASSED
     assert {key: FAILURE[key] for key in ("evidence", "status", "problems", "time", "node", "devices")} == {
         "evidence": mark,
@@ -72,18 +74,18 @@ def test_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "facts", "verified"),
+    ("entry", "inputs", "verified"),
     [
-        (PASSED, FACTS, True),
-        (FAILURE, FACTS, False),
-        (None, FACTS, False),
-        (PASSED, {**FACTS, "mode": "mps"}, False),
+        (PASSED, INPUTS, True),
+        (FAILURE, INPUTS, False),
+        (None, INPUTS, False),
+        (PASSED, {**INPUTS, "mode": "mps"}, False),
     ],
 )
 def test_only_current_entries_of_verified_pools_are_evidence(
-    entry: dict[str, t.Any] | None, facts: dict[str, t.Any], verified: bool
+    entry: dict[str, t.Any] | None, inputs: dict[str, t.Any], verified: bool
 ) -> None:
-    assert evidence.is_verified(entry, facts) is verified
+    assert evidence.is_verified(entry, inputs) is verified
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,8 @@ def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expe
     cluster = {"name": "lab", **({"validation": {"image": image}} if image else {})}
     plan, nodes = derive({"name": "lab"}, {}, [document]), [node("a", labels={"accel.gpu/pool": "notebooks"})]
     membership = assign_pools(plan.pools, nodes)
-    facts = evidence.facts_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
-    stored = {**entry, "evidence": evidence.fingerprint(facts)}
+    inputs = evidence.inputs_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
+    stored = {**entry, "evidence": evidence.fingerprint(inputs)}
     found = evidence.validated_pools(
         derive(cluster, {}, [document]), nodes, membership, {"data": {"notebooks": json.dumps(stored)}}
     )
