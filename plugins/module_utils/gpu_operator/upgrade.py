@@ -302,7 +302,7 @@ def _defines_policy(definition: Document) -> bool:
     return bool(definition["metadata"]["name"] == _DEFINITION)
 
 
-def _refusal_message(rollout: DriverRollout, driver_values: t.Collection[str], installed: Chart) -> str:
+def _refusal_message(rollout: DriverRollout, driver_values: t.Sequence[str], installed: Chart) -> str:
     """`driver_values` are the paths of the changed values that restart the driver; empty if the chart changes."""
     alternative = f"keep version {installed.version}"
     if driver_values:
