@@ -795,7 +795,9 @@ options:
             type: str
           labels:
             description:
-              - (Magnum) Labels that Magnum uses to configure the group. These are not node labels.
+              - (Magnum) Labels that Magnum uses to configure the group, such as C(boot_volume_type). These are not node labels.
+                Magnum cannot change the labels of an existing group, so a different value is rejected, or with C(recreate)
+                replaces the group.
             type: dict
           merge_labels:
             description:

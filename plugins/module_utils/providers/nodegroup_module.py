@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..common.errors import InvalidOptions
+from ..common.nested import get_nested, set_nested
 from ..nodegroups.group_changes import merge_field
 from ..nodegroups.group_reconciler import ReconcileOptions
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
@@ -44,14 +45,15 @@ class NodeGroupFields:
         definition: ProviderDefinition,
         fields: t.Sequence[NodeGroupField],
         *,
-        switches: t.Mapping[str, bool] | None = None,
+        creation_options: t.Mapping[str, bool] | None = None,
         aliases: t.Mapping[str, str] | None = None,
-        others: ArgumentSpec | None = None,
-        place: t.Mapping[str, t.Any] | None = None,
+        other_options: ArgumentSpec | None = None,
+        location_options: t.Mapping[str, t.Any] | None = None,
     ) -> None:
-        """switches: options with defaults that only affect the request that creates a group. aliases: additional names of options.
+        """creation_options: booleans with defaults that only affect the request that creates a group. aliases: additional names of options.
 
-        others: options of a group that are not settings of it. place: the options that say where the groups are; by default the required name of a cluster.
+        other_options: options of a group that are not settings of it. location_options: the options that say where the groups are; by default the required
+        name of a cluster.
         """
         self.fields = {field.name: field for field in fields}
         self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
@@ -60,17 +62,19 @@ class NodeGroupFields:
             **{number: {"type": "int"} for number in _NUMBERS},
             **({"autoscaling": {"type": "bool"}} if definition.autoscaling_option else {}),
             **{field.name: {**_option(self._types[field.name]), **field.option} for field in fields},
-            **(others or {}),
+            **(other_options or {}),
         }
         for name, alias in (aliases or {}).items():
             options[name]["aliases"] = [alias]
         self._group = options
-        self._place = {"cluster": {"type": "str", "required": True}} if place is None else place
+        self._location = (
+            {"cluster": {"type": "str", "required": True}} if location_options is None else location_options
+        )
         # A value next to `nodegroups` applies to each group that does not set it.
         self._shared: ArgumentSpec = {
             "state": {"type": "str", "choices": STATES, "default": "present"},
             "recreate": {"type": "bool", "default": False},
-            **{name: {"type": "bool", "default": default} for name, default in (switches or {}).items()},
+            **{name: {"type": "bool", "default": default} for name, default in (creation_options or {}).items()},
         }
 
     @property
@@ -81,7 +85,7 @@ class NodeGroupFields:
             for name, option in self._shared.items()
         }
         return {
-            **self._place,
+            **self._location,
             "name": {"type": "str"},
             **self._group,
             **self._shared,
@@ -148,13 +152,22 @@ class NodeGroupFields:
             },
         }
 
-    def decode(self, row: Options) -> Object:
+    def decode(self, row: Object) -> Object:
         """The fields of a group in a response of the API, converted for comparison."""
-        return {name: field.decode(row.get(field.api_answer or field.api)) for name, field in self.fields.items()}
+        return {
+            name: field.decode(get_nested(row, *(field.api_answer or field.api).split(".")))
+            for name, field in self.fields.items()
+        }
 
     def encode(self, values: Options) -> Object:
         """The part of a request body with these compared values."""
-        return {self.fields[name].api: self.fields[name].encode(value) for name, value in values.items()}
+        body: Object = {}
+        # A map is written before the entries that are settings of their own.
+        for name in sorted(values, key=lambda name: self.fields[name].api.count(".")):
+            field = self.fields[name]
+            value = field.encode(values[name])
+            set_nested(body, field.api.split("."), dict(value) if isinstance(value, t.Mapping) else value)
+        return body
 
     def creation_body(self, declared: Options) -> Object:
         """The part of the request that creates a group, with the declared fields or their defaults."""
