@@ -220,7 +220,7 @@ options:
           expanders:
             description:
               - The expanders, in order of precedence. They determine which MachineSet is scaled up if a pod fits on the nodes
-                of several MachineSets. If no expander is set, the autoscaler chooses at random.
+                of several MachineSets. If no expander is set, the autoscaler chooses at random. Needs OpenShift 4.16 or later.
             type: list
             elements: str
           pod_priority_threshold:
