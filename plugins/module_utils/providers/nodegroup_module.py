@@ -55,6 +55,7 @@ class NodeGroupFields:
         other_options: options of a group that are not settings of it. location_options: the options that say where the groups are; by default the required
         name of a cluster.
         """
+        self._definition = definition
         self.fields = {field.name: field for field in fields}
         self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
         self.immutable_fields = frozenset(field.name for field in fields if field.request is None)
@@ -130,9 +131,7 @@ class NodeGroupFields:
 
     def problems(self, group: Options) -> t.Iterator[str]:
         """The mistakes in the options of a group that can be detected without the cloud."""
-        for option in (NODE_COUNT, MIN_NODE_COUNT):
-            if (group.get(option) or 0) < 0:
-                yield f"{option} is {group[option]}; it must not be negative"
+        yield from _size_problems(group, self._definition)
         for name, field in self.fields.items():
             if _is_declared(group, name):
                 value = group[name]
@@ -196,10 +195,19 @@ def _option(kind: Field) -> dict[str, t.Any]:
     return option
 
 
-def range_option_problems(group: Options) -> t.Iterator[str]:
-    """The mistakes in the range of a group's node count, for providers whose groups have both limits or none."""
+def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator[str]:
+    """The mistakes in the node count of a group and its limits. Those of a pool are checked in schema/nodegroup_checks.py, by the keys of the pool."""
     low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
-    if (low is None) != (high is None):
+    for option in (NODE_COUNT, MIN_NODE_COUNT):
+        if (group.get(option) or 0) < 0:
+            yield f"{option} is {group[option]}; it must not be negative"
+    if definition.autoscaling_option:
+        # A missing limit is that of the existing group, with which the reconciler compares the other numbers.
+        if high is not None and high < 1:
+            yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} reads as no limit; give 1 or more, or leave it out"
+        if group.get("autoscaling") and (low is None or high is None):
+            yield f"autoscaling needs {MIN_NODE_COUNT} and {MAX_NODE_COUNT}"
+    elif (low is None) != (high is None):
         yield f"{MIN_NODE_COUNT} and {MAX_NODE_COUNT} must be set together"
     elif low is not None and high is not None:
         if low > high:

@@ -54,7 +54,8 @@ class ProviderDefinition:
     kubelet_labels: whether the kubelet sets the labels of the nodes, which may not set all of them.
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
-    autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
+    autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count. The limits are then independent, and a maximum of
+    0 means no limit; otherwise, a group has both limits or none.
     scaled_by_openshift: whether OpenShift's autoscaler scales its node groups, whose nodes are described in the option `capacity` of its module.
     lists_undeclared_groups: whether a deletion includes groups that a pool no longer declares; tasks/KEY_undeclared.yml finds them.
     distribution: the only distribution whose clusters have its API; empty if there are several.
