@@ -96,7 +96,7 @@ NEW_NODES_PERMISSIONS = tuple(
 )
 # After the ClusterPolicy, so that the operator does not install another driver in between.
 DRIVERS = CreatedKind(Kind("nvidia.com/v1alpha1", DRIVER_KIND, "nvidiadrivers", namespaced=False), is_managed)
-# After NVIDIA's pods have ended, in all namespaces, because that of the operator may have changed.
+# After NVIDIA's pods have terminated; in all namespaces, because the operator's namespace may have changed.
 AFTER_OPERANDS = (
     CreatedKind(
         known_kind("v1", "ConfigMap"),
