@@ -61,7 +61,9 @@ options:
         type: str
       labels: &labels
         description:
-          - Magnum's labels, which configure drivers (these are not node labels). Values are compared as text. A boolean is sent as V(true) or V(false).
+          - Magnum's labels, such as C(boot_volume_type), which configure drivers (these are not node labels). Values are compared as text. A boolean is
+            sent as V(true) or V(false).
+          - They are immutable. A value that differs from that of an existing group is rejected, or with O(recreate) replaces the group.
         type: dict
       docker_volume_size: &docker_volume_size
         description: Size in GiB of a volume for containers.

@@ -220,7 +220,7 @@ options:
           expanders:
             description:
               - The expanders, in order of precedence. They determine which MachineSet is scaled up if a pod fits on the nodes
-                of several MachineSets. If no expander is set, the autoscaler chooses at random.
+                of several MachineSets. If no expander is set, the autoscaler chooses at random. Needs OpenShift 4.16 or later.
             type: list
             elements: str
           pod_priority_threshold:
@@ -795,7 +795,9 @@ options:
             type: str
           labels:
             description:
-              - (Magnum) Labels that Magnum uses to configure the group. These are not node labels.
+              - (Magnum) Labels that Magnum uses to configure the group, such as C(boot_volume_type). These are not node labels.
+                Magnum cannot change the labels of an existing group, so a different value is rejected, or with C(recreate)
+                replaces the group.
             type: dict
           merge_labels:
             description:

@@ -118,7 +118,7 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
-from ..module_utils.providers.discovery import DiscoveredCluster, KubeconfigLifetime
+from ..module_utils.providers.cluster_inventory import DiscoveredCluster, KubeconfigLifetime
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
 from ..plugin_utils.clusters.query import CloudQuery, KubeconfigFolder, cloud_entries, sources_of
 

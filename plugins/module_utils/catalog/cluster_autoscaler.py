@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from .releases import Release
+
 API_VERSION, KIND = "autoscaling.openshift.io/v1", "ClusterAutoscaler"
 # The operator accepts no other name (pkg/controller/clusterautoscaler/validator.go).
 NAME = "default"
@@ -18,6 +20,11 @@ MACHINE_AUTOSCALERS_PATH = f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/machineautos
 PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "priorities"
 PRIORITY_EXPANDER = "Priority"
 EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
+
+# The releases of OpenShift that added fields to the ClusterAutoscaler, by the keys of gpu_cluster.autoscaler; earlier ones reject them as unknown
+# (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). The fields of all other keys are older
+# (pkg/apis/autoscaling/v1/clusterautoscaler_types.go).
+AUTOSCALER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {("expanders",): (4, 16)}
 
 # On a node: the namespace and the name of its machine, which is the name of its MachineSet and a suffix.
 MACHINE_ANNOTATION = "machine.openshift.io/machine"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from ..catalog import mig as geometries
 from ..catalog.names import CONFIG_LABEL, GPU_RESOURCE, MIG_CONFIG_LABEL, MIG_INFIX
 from ..cluster_state.cluster_policy import plugin_configmap, recorded_tolerations
-from ..common.nested import get_nested
+from ..common.nested import get_nested, set_nested
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
+from ..pools.variables import merge
 from ..schema.messages import is_whole
 from ..sharing_modes.plugin_settings import SETTINGS, setting_paths
 from ..sharing_modes.registry import MODES, find_mode
@@ -154,9 +155,11 @@ def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> D
     """The settings of the plugin that differ from the defaults of `sharing`; a value that no pool can declare is left out."""
     exported: Document = {}
     for key, path in setting_paths(plugin_key).items():
-        value, setting = get_nested(content, *path), SETTINGS[key]
-        value = mode.plugin_default(key) if value is None else value
-        if key in mode.options and value in (setting.choices or (False, True)) and value != setting.default:
+        value, setting, plugin_default = get_nested(content, *path), SETTINGS[key], mode.plugin_default(key)
+        value = plugin_default if value is None else value
+        # A setting with the default None is not written, so the plugin uses its own default.
+        unset = plugin_default if setting.default is None else setting.default
+        if key in mode.options and value in (setting.choices or (False, True)) and value != unset:
             exported[key] = value
     return exported
 
@@ -175,29 +178,28 @@ def _normalize(content: Document, declared: Sharing) -> Document:
     if not declared.definition.partitions_gpus:
         # The strategy has no effect on whole GPUs.
         flags.pop("migStrategy", None)
-    return {
+    mode = declared.definition
+    defaults: Document = {}
+    for key, path in setting_paths(mode.plugin_key if declared.shared else "").items():
+        set_nested(defaults, path, mode.plugin_default(key))
+    explicit: Document = {
         **{key: value for key, value in content.items() if key not in ("flags", "sharing") and value},
         "version": content.get("version") or "v1",
         "flags": flags,
         "sharing": {
-            key: _normalize_part(_MODES[key], part) if key in _MODES else part
+            key: _normalize_part(part) if key in _MODES else part
             for key, part in (content.get("sharing") or {}).items()
             if part
         },
     }
+    return t.cast("Document", merge(defaults, explicit))
 
 
-def _normalize_part(mode: SharingMode, part: Document) -> Document:
+def _normalize_part(part: Document) -> Document:
     resources = [
         {**entry, "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"} for entry in part.get("resources") or ()
     ]
-    defaults = {
-        path[-1]: mode.plugin_default(key)
-        for key, path in setting_paths(mode.plugin_key).items()
-        if path[:-1] == ["sharing", mode.plugin_key]
-    }
     return {
-        **defaults,
         **{key: value for key, value in part.items() if value is not None},
         "resources": sorted(resources, key=lambda entry: entry["name"]),
     }

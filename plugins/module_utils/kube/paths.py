@@ -124,11 +124,16 @@ class Discovery:
         return f" The nearest that it has: {', '.join(near)}." if near else ""
 
 
+def known_kind(api_version: str, kind: str) -> Kind:
+    """A kind with a fixed path; sends no request."""
+    return Kind(api_version, kind, *_KNOWN[(api_version, kind)])
+
+
 def object_path(api_version: str, kind: str, name: str, namespace: str | None = None) -> str:
     """The path of an object of a kind with a fixed path; sends no request."""
-    return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).path(name, namespace)
+    return known_kind(api_version, kind).path(name, namespace)
 
 
 def collection_path(api_version: str, kind: str, namespace: str | None = None) -> str:
     """The path of the objects of a kind with a fixed path; sends no request."""
-    return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).collection(namespace)
+    return known_kind(api_version, kind).collection(namespace)

@@ -36,7 +36,8 @@ class NodeGroupField:
     """One setting of a node group.
 
     name: the option of the module; also the name in results and differences.
-    api, api_answer: the name in requests, and in responses if it differs.
+    api, api_answer: the path in requests, and in responses if it differs; keys are separated by dots, such as labels.boot_volume_type for one of Magnum's
+    labels.
     request: method and path (below the group's path) of the request that changes the setting; None if a change replaces the group.
     type: the type of the values, with its rules; None: the type of the setting in a pool's `nodes`.
     since: the first version of the API with this setting, if the module also supports older versions.

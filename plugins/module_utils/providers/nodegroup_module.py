@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..common.errors import InvalidOptions
+from ..common.nested import get_nested, set_nested
 from ..nodegroups.group_changes import merge_field
 from ..nodegroups.group_reconciler import ReconcileOptions
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
@@ -44,15 +45,17 @@ class NodeGroupFields:
         definition: ProviderDefinition,
         fields: t.Sequence[NodeGroupField],
         *,
-        switches: t.Mapping[str, bool] | None = None,
+        creation_options: t.Mapping[str, bool] | None = None,
         aliases: t.Mapping[str, str] | None = None,
-        others: ArgumentSpec | None = None,
-        place: t.Mapping[str, t.Any] | None = None,
+        other_options: ArgumentSpec | None = None,
+        location_options: t.Mapping[str, t.Any] | None = None,
     ) -> None:
-        """switches: options with defaults that only affect the request that creates a group. aliases: additional names of options.
+        """creation_options: booleans with defaults that only affect the request that creates a group. aliases: additional names of options.
 
-        others: options of a group that are not settings of it. place: the options that say where the groups are; by default the required name of a cluster.
+        other_options: options of a group that are not settings of it. location_options: the options that say where the groups are; by default the required
+        name of a cluster.
         """
+        self._definition = definition
         self.fields = {field.name: field for field in fields}
         self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
         self.immutable_fields = frozenset(field.name for field in fields if field.request is None)
@@ -60,17 +63,19 @@ class NodeGroupFields:
             **{number: {"type": "int"} for number in _NUMBERS},
             **({"autoscaling": {"type": "bool"}} if definition.autoscaling_option else {}),
             **{field.name: {**_option(self._types[field.name]), **field.option} for field in fields},
-            **(others or {}),
+            **(other_options or {}),
         }
         for name, alias in (aliases or {}).items():
             options[name]["aliases"] = [alias]
         self._group = options
-        self._place = {"cluster": {"type": "str", "required": True}} if place is None else place
+        self._location = (
+            {"cluster": {"type": "str", "required": True}} if location_options is None else location_options
+        )
         # A value next to `nodegroups` applies to each group that does not set it.
         self._shared: ArgumentSpec = {
             "state": {"type": "str", "choices": STATES, "default": "present"},
             "recreate": {"type": "bool", "default": False},
-            **{name: {"type": "bool", "default": default} for name, default in (switches or {}).items()},
+            **{name: {"type": "bool", "default": default} for name, default in (creation_options or {}).items()},
         }
 
     @property
@@ -81,7 +86,7 @@ class NodeGroupFields:
             for name, option in self._shared.items()
         }
         return {
-            **self._place,
+            **self._location,
             "name": {"type": "str"},
             **self._group,
             **self._shared,
@@ -126,9 +131,7 @@ class NodeGroupFields:
 
     def problems(self, group: Options) -> t.Iterator[str]:
         """The mistakes in the options of a group that can be detected without the cloud."""
-        for option in (NODE_COUNT, MIN_NODE_COUNT):
-            if (group.get(option) or 0) < 0:
-                yield f"{option} is {group[option]}; it must not be negative"
+        yield from _size_problems(group, self._definition)
         for name, field in self.fields.items():
             if _is_declared(group, name):
                 value = group[name]
@@ -148,13 +151,22 @@ class NodeGroupFields:
             },
         }
 
-    def decode(self, row: Options) -> Object:
+    def decode(self, row: Object) -> Object:
         """The fields of a group in a response of the API, converted for comparison."""
-        return {name: field.decode(row.get(field.api_answer or field.api)) for name, field in self.fields.items()}
+        return {
+            name: field.decode(get_nested(row, *(field.api_answer or field.api).split(".")))
+            for name, field in self.fields.items()
+        }
 
     def encode(self, values: Options) -> Object:
         """The part of a request body with these compared values."""
-        return {self.fields[name].api: self.fields[name].encode(value) for name, value in values.items()}
+        body: Object = {}
+        # A map is written before the entries that are settings of their own.
+        for name in sorted(values, key=lambda name: self.fields[name].api.count(".")):
+            field = self.fields[name]
+            value = field.encode(values[name])
+            set_nested(body, field.api.split("."), dict(value) if isinstance(value, t.Mapping) else value)
+        return body
 
     def creation_body(self, declared: Options) -> Object:
         """The part of the request that creates a group, with the declared fields or their defaults."""
@@ -183,10 +195,19 @@ def _option(kind: Field) -> dict[str, t.Any]:
     return option
 
 
-def range_option_problems(group: Options) -> t.Iterator[str]:
-    """The mistakes in the range of a group's node count, for providers whose groups have both limits or none."""
+def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator[str]:
+    """The mistakes in the node count of a group and its limits. Those of a pool are checked in schema/nodegroup_checks.py, by the keys of the pool."""
     low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
-    if (low is None) != (high is None):
+    for option in (NODE_COUNT, MIN_NODE_COUNT):
+        if (group.get(option) or 0) < 0:
+            yield f"{option} is {group[option]}; it must not be negative"
+    if definition.autoscaling_option:
+        # A missing limit is that of the existing group, with which the reconciler compares the other numbers.
+        if high is not None and high < 1:
+            yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} reads as no limit; give 1 or more, or leave it out"
+        if group.get("autoscaling") and (low is None or high is None):
+            yield f"autoscaling needs {MIN_NODE_COUNT} and {MAX_NODE_COUNT}"
+    elif (low is None) != (high is None):
         yield f"{MIN_NODE_COUNT} and {MAX_NODE_COUNT} must be set together"
     elif low is not None and high is not None:
         if low > high:

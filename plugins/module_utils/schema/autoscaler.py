@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog.cluster_autoscaler import EXPANDERS, PRIORITY_EXPANDER
+from ..catalog.cluster_autoscaler import AUTOSCALER_FIELDS_SINCE, EXPANDERS, PRIORITY_EXPANDER
+from ..catalog.releases import release_of
 from ..common.nested import get_nested
 from . import validators
 from .messages import join_words, quote, type_name
@@ -28,7 +29,11 @@ from .types import (
     integer_between,
 )
 
+Path = tuple[str, ...]
+
 _PATH = "gpu_cluster.autoscaler"
+# The key with fields of the ClusterAutoscaler that have no key.
+_VALUES = "values"
 _CLOUDS = tuple(key for key, provider in PROVIDERS.items() if provider.scaled_by_openshift)
 # Node groups with a higher priority are preferred; the autoscaler ignores negative ones (kubernetes/autoscaler, expander/priority/priority.go).
 MAX_PRIORITY = 2**31 - 1
@@ -79,25 +84,33 @@ AUTOSCALER = Section(
                 "utilization_threshold": _THRESHOLD,
             },
         ),
-        "values": Anything(default=None, quotes_text=False),
+        _VALUES: Anything(default=None, quotes_text=False),
     },
 )
 
+# The keys whose path in the spec of the ClusterAutoscaler does not follow from their name.
+_OTHER_PATHS: dict[Path, Path] = {("max_nodes_total",): ("resourceLimits", "maxNodesTotal")}
+
+
+def _keys(section: Section, prefix: Path = ()) -> t.Iterator[Path]:
+    """The keys that have no keys below them, except the one with fields that have no key."""
+    for name, field in section.fields.items():
+        if isinstance(field, Section):
+            yield from _keys(field, (*prefix, name))
+        elif name != _VALUES:
+            yield (*prefix, name)
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 # The path of each key in the spec of the ClusterAutoscaler.
-SPEC_PATHS: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("max_nodes_total",): ("resourceLimits", "maxNodesTotal"),
-    ("expanders",): ("expanders",),
-    ("pod_priority_threshold",): ("podPriorityThreshold",),
-    ("balance_similar_node_groups",): ("balanceSimilarNodeGroups",),
-    ("max_node_provision_time",): ("maxNodeProvisionTime",),
-    ("scale_down", "enabled"): ("scaleDown", "enabled"),
-    ("scale_down", "delay_after_add"): ("scaleDown", "delayAfterAdd"),
-    ("scale_down", "delay_after_delete"): ("scaleDown", "delayAfterDelete"),
-    ("scale_down", "delay_after_failure"): ("scaleDown", "delayAfterFailure"),
-    ("scale_down", "unneeded_time"): ("scaleDown", "unneededTime"),
-    ("scale_down", "utilization_threshold"): ("scaleDown", "utilizationThreshold"),
+SPEC_PATHS: dict[Path, Path] = {
+    keys: _OTHER_PATHS.get(keys, tuple(map(_camel_case, keys))) for keys in _keys(AUTOSCALER)
 }
-_MAPS = ("resourceLimits", "scaleDown")
+_MAPS = tuple(dict.fromkeys(path[0] for path in SPEC_PATHS.values() if len(path) > 1))
 PRIORITY: Field = integer_between(
     0,
     MAX_PRIORITY,
@@ -120,17 +133,27 @@ def autoscaler_is_openshifts(cluster: Document) -> Problems:
 
 def values_have_no_key(cluster: Document) -> Problems:
     """A field of the ClusterAutoscaler has one place in the variables."""
-    values = get_nested(cluster, "autoscaler", "values")
+    values = get_nested(cluster, "autoscaler", _VALUES)
     if not isinstance(values, dict):
         return
     for name in _MAPS:
         if values.get(name) is not None and not isinstance(values[name], dict):
-            yield f"{_PATH}.values.{name}: is {type_name(values[name])}, not a map; write it as `key: value` lines, or remove it"
+            yield f"{_PATH}.{_VALUES}.{name}: is {type_name(values[name])}, not a map; write it as `key: value` lines, or remove it"
     if get_nested(values, "resourceLimits", "gpus") is not None:
-        yield f"{_PATH}.values.resourceLimits.gpus: cannot be set, because it is derived from autoscale.max of the pools; remove it"
+        yield f"{_PATH}.{_VALUES}.resourceLimits.gpus: cannot be set, because it is derived from autoscale.max of the pools; remove it"
     for keys, path in SPEC_PATHS.items():
         if get_nested(values, *path) is not None:
-            yield f"{_PATH}.values.{'.'.join(path)}: has its own key; set {_PATH}.{'.'.join(keys)} instead"
+            yield f"{_PATH}.{_VALUES}.{'.'.join(path)}: has its own key; set {_PATH}.{'.'.join(keys)} instead"
+
+
+def newer_keys(spec: Document, version: str) -> Problems:
+    """The problems of declared fields that this version of OpenShift does not have; an unknown version counts as the newest."""
+    for keys, release in AUTOSCALER_FIELDS_SINCE.items():
+        if get_nested(spec, *SPEC_PATHS[keys]) is not None and release_of(version) < release:
+            yield (
+                f"{_PATH}.{'.'.join(keys)}: is not supported by OpenShift {version}; it was added in {release[0]}.{release[1]}; remove it, or upgrade "
+                "OpenShift"
+            )
 
 
 def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
@@ -164,7 +187,7 @@ def expanders_differ(cluster: Document) -> Problems:
 
 def values_hold_no_secrets(cluster: Document) -> Problems:
     """Fields of the ClusterAutoscaler contain no secrets, because many users can read it."""
-    for secret in find_secrets(get_nested(cluster, "autoscaler", "values"), f"{_PATH}.values"):
+    for secret in find_secrets(get_nested(cluster, "autoscaler", _VALUES), f"{_PATH}.{_VALUES}"):
         yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; remove it"
 
 

@@ -38,10 +38,11 @@ class ProviderDefinition:
 
     1. its definition in this file, and an entry in PROVIDERS;
     2. the package module_utils/providers/KEY with the client of its API, a NodeGroupProvider (nodegroups/provider.py), and NodeGroupFields
-       (providers/nodegroup_module.py); also inventory.py if it has `inventory` (see ClusterSource in providers/discovery.py), and kubeconfig.py if it
+       (providers/nodegroup_module.py); also inventory.py if it has `inventory` (see ClusterSource in providers/cluster_inventory.py), and kubeconfig.py if it
        has `issues_kubeconfig`; a library that this code imports also belongs in requirements.txt;
     3. its modules, with their documentation fragments: KEY.py for the connection (with the attribute `action_group`), KEY_nodegroup.py for node groups;
     4. the file tasks/KEY.yml of the role nodegroups, which calls the modules, and KEY_undeclared.yml if it has `lists_undeclared_groups`;
+       permissions in examples/rbac/ if its node groups are Kubernetes objects;
     5. descriptions of `cloud_fields` and `nodes_fields` in tests/pages/variables.yml, and of `inventory` in plugins/inventory/clusters.py; then `make docs`,
        which also writes the action group and the action plugins of the modules.
 
@@ -54,7 +55,8 @@ class ProviderDefinition:
     kubelet_labels: whether the kubelet sets the labels of the nodes, which may not set all of them.
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
-    autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
+    autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count. The limits are then independent, and a maximum of
+    0 means no limit; otherwise, a group has both limits or none.
     scaled_by_openshift: whether OpenShift's autoscaler scales its node groups, whose nodes are described in the option `capacity` of its module.
     lists_undeclared_groups: whether a deletion includes groups that a pool no longer declares; tasks/KEY_undeclared.yml finds them.
     distribution: the only distribution whose clusters have its API; empty if there are several.

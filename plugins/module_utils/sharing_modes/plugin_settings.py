@@ -21,7 +21,7 @@ class PluginSetting:
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
     A setting with `*` has an effect in the modes that share a resource, other settings in all modes; a mode that allows only one value names it in
     `fixed_options`. `default`: the value if a pool sets none; None is not written. `plugin_default`: the value that the plugin uses for a setting
-    that is not written. `choices`: the valid values; empty for a boolean.
+    that is not written; with the default None, the export leaves this value out. `choices`: the valid values; empty for a boolean.
     """
 
     path: str

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
-from ..cluster_state import nvidia_driver
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit, is_created_by_collection
 from ..helm.release_records import marker_path
@@ -23,10 +22,9 @@ from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
 from . import ownership_marks
-from .configmaps import CONFIGMAPS
 from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
+from .created_objects import CREATED, DRIVERS
 from .namespaces import ELECTION_LEASES, DepartingObjects, namespace_removal
-from .new_nodes import NEW_NODES_OBJECTS
 from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
 from .operands import await_no_pods
 from .stage import Removal, Stage, await_gone, read_nodes
@@ -197,11 +195,10 @@ class AfterHelm(Stage):
         markers = [marker_path(release.name, release.namespace).rpartition("/")[2] for release in releases]
         departing = DepartingObjects(
             releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
-            configmaps=frozenset(CONFIGMAPS),
             objects=frozenset(("Lease", marker) for marker in markers),
             by_olm=self.by_olm,
-            # In check mode, the previous stage has not deleted them.
-            own_objects=NEW_NODES_OBJECTS,
+            # In check mode, the previous stages have not deleted them.
+            created=CREATED,
         )
         return namespace_removal(self.client, name, departing, foreign)
 
@@ -212,7 +209,7 @@ def _is_own(kind: str, item: Document, release: ReleaseRemoval) -> bool:
     In check mode, that stage has not deleted its objects, which are drivers and policies. The user may have created objects of other kinds with
     kube_object, which annotates them in the same way.
     """
-    is_deleted_before = (kind == nvidia_driver.KIND and nvidia_driver.is_managed(item)) or (
+    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
         kind == "ClusterPolicy" and is_created_by_collection(item)
     )
     return is_deleted_before or release.contains(item) or is_agent_feature(kind, item)

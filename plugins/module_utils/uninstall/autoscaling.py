@@ -25,7 +25,8 @@ from ..common.nested import merge_patch
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
-from .stage import Removal
+from .result import EXISTS
+from .stage import Removal, deletion
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -91,14 +92,14 @@ def _scaler_removal(client: Client, live: Object) -> Removal:
     label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
     path = f"{machine_autoscalers_path(namespace)}/{name}"
     if is_created_by_collection(live):
-        return _deletion(client, path, live, label)
+        return deletion(client, path, live, label)
     return _edit(client, path, live, label, without_marks, "managed label removed")
 
 
 def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
     label = f"{KIND} {NAME}"
     if is_created_by_collection(live) and not foreign:
-        return [_deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
+        return [deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
     if not is_created_by_collection(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
@@ -115,16 +116,11 @@ def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterato
         label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
         rest = without_priorities(live).get("data") or {}
         if is_created_by_collection(live) and not any(rest.values()):
-            yield _deletion(client, path, live, label)
+            yield deletion(client, path, live, label)
         else:
             yield _edit(
                 client, path, live, label, without_priorities, "managed priorities removed", "it has foreign entries"
             )
-
-
-def _deletion(client: Client, path: str, live: Document, label: str) -> Removal:
-    delete = functools.partial(client.delete, path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
-    return Removal(label, send=delete, check=functools.partial(delete, dry_run=True))
 
 
 def _edit(
@@ -143,8 +139,8 @@ def _edit(
         label,
         action=action,
         kept=reason,
-        after="there",
-        before="there, with managed entries",
+        after=EXISTS,
+        before=f"{EXISTS}, with managed entries",
         send=edit,
         check=functools.partial(edit, dry_run=True),
     )

@@ -16,7 +16,6 @@ from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
-from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import NodeEdit, is_created_by_collection
 from ..common.errors import InvalidOptions
 from ..drain.pods_on_nodes import pods_by_node, pods_on
@@ -29,14 +28,22 @@ from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .autoscaling import autoscaling_removals
 from .cluster_policy import restore_policy
-from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
-from .driver_objects import ALLOW_DRIVER_ROLLOUT, driver_removals, refusal
-from .licensing import license_removals
+from .configmaps import annotation_removals, foreign_configmap_removals
+from .created_objects import (
+    AFTER_OPERANDS,
+    CONFIGMAPS,
+    DRIVERS,
+    OF_OPERATORS,
+    VALIDATION_PODS,
+    created_removals,
+)
+from .driver_objects import ALLOW_DRIVER_ROLLOUT, refusal
+from .licensing import named_license_objects
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
 from .olm import discovery_removals
 from .operands import await_operands
-from .stage import Removal, Stage, read_nodes
+from .stage import Removal, Stage, deletion, read_nodes
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -74,21 +81,31 @@ class BeforeHelm(Stage):
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
         foreign = [policy for policy in self.policies if not self._is_managed(policy)]
         drivers = self.client.list_known(NVIDIA_DRIVERS)
-        self.drivers = [item for item in drivers if is_managed(item)]
+        self.drivers = list(filter(DRIVERS.is_own, drivers))
         self._require_driver_rollout(foreign)
         # First, so that no node is added while the others are cleaned up.
         self.policy_removals = autoscaling_removals(self.client)
         self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
         if self.by_olm:
             self.policy_removals += discovery_removals(self.client)
-        # After the policy, so that the operator does not install another driver in between.
-        self.policy_removals += driver_removals(self.client, self.drivers)
-        plugin_configmaps = [(self._operator_namespace(policy), plugin_configmap(policy)) for policy in foreign]
-        namespaces = [self.operator.namespace, *map(self._operator_namespace, self.policies)]
+        self.policy_removals += [DRIVERS.remove(self.client, item, {}) for item in self.drivers]
+        plugin_configmaps = [
+            (self._operator_namespace(policy), name)
+            for policy in foreign
+            if (name := plugin_configmap(policy)) and name not in CONFIGMAPS
+        ]
+        namespaces = dict.fromkeys([self.operator.namespace, *map(self._operator_namespace, self.policies)])
+        named = named_license_objects(foreign, [item for item in drivers if item not in self.drivers])
         self.other_removals = [
-            *configmap_removals(self.client, plugin_configmaps),
-            *license_removals(self.client, namespaces, foreign, [item for item in drivers if not is_managed(item)]),
-            *pod_removals(self.client),
+            *created_removals(self.client, AFTER_OPERANDS),
+            *foreign_configmap_removals(self.client, plugin_configmaps),
+            *(
+                removal
+                for namespace in namespaces
+                for removal in created_removals(self.client, OF_OPERATORS, namespace, named)
+            ),
+            *created_removals(self.client, VALIDATION_PODS),
+            *annotation_removals(self.client),
             *(
                 Removal(
                     f"Helm release {release.namespace}/{release.name}",
@@ -113,12 +130,12 @@ class BeforeHelm(Stage):
 
     def preview(self) -> None:
         """Report the changes of a run, and let the server check them as far as possible."""
+        super().preview()
         for node in self._partitioned():
-            # The patch that follows the reset of the MIG layout.
+            # The patch that follows the reset of the MIG layout; the diff has what it leaves.
             edit = restore_node(node, reset_mig=False).edit
             if edit is not None:
                 self.result.add_node(edit)
-        super().preview()
 
     def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout if the agents do not follow in time, and PartialFailure if nodes cannot be changed."""
@@ -187,9 +204,7 @@ class BeforeHelm(Stage):
         """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver may not restart."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
         if self._is_managed(policy):
-            body = {"preconditions": {"uid": policy["metadata"]["uid"]}}
-            delete = functools.partial(self.client.delete, _path(policy), body=body)
-            yield Removal(label, send=delete, check=functools.partial(delete, dry_run=True))
+            yield deletion(self.client, _path(policy), policy, label)
             return
         restoration = restore_policy(policy)
         driver_nodes = 0

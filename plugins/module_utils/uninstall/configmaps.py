@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The removal of the collection's ConfigMaps and pods in all namespaces; foreign entries are kept."""
+"""The removal of ConfigMaps whose foreign entries are kept, of validation pods, and of annotations on NVIDIA's pods."""
 
 from __future__ import annotations
 
@@ -18,35 +18,8 @@ from .stage import Removal
 
 Document = t.Mapping[str, t.Any]
 
-CONFIGMAPS = (names.DEVICE_PLUGIN_CONFIGMAP, names.MIG_CONFIGMAP, names.VALIDATION_CONFIGMAP)
-# The label of validation pods (validation/pods.py).
-_VALIDATION = "accel.gpu/validation"
 
-
-def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
-    """The collection's ConfigMaps in all namespaces (the operator's may have changed), and `foreign` ConfigMaps (namespace, name) with its entries."""
-    for name in CONFIGMAPS:
-        for configmap in client.list("/api/v1/configmaps", field_selector=f"metadata.name={name}"):
-            if ownership_marks.is_marked(configmap):
-                yield _configmap_removal(client, configmap, "")
-    for namespace, name in dict.fromkeys(foreign):
-        if name and name not in CONFIGMAPS:
-            found = client.get(object_path("v1", "ConfigMap", name, namespace))
-            if found and ownership_marks.is_marked(found):
-                yield _configmap_removal(client, found, "this collection did not create it")
-
-
-def pod_removals(client: Client) -> t.Iterator[Removal]:
-    """Validation pods of killed runs, and the annotations that made agents read their configuration again."""
-    for pod in client.list(PODS, label_selector=_VALIDATION, metadata_only=True):
-        yield Removal("validation pods", send=functools.partial(client.delete, _path("Pod", pod)))
-    for pod in client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True):
-        if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {}):
-            label = f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents"
-            yield Removal(label, "removed", send=functools.partial(_remove_annotation, client, pod))
-
-
-def _configmap_removal(client: Client, configmap: Document, kept: str) -> Removal:
+def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Removal:
     """The removal of a ConfigMap; if it has foreign entries or is `kept` for a reason, only the collection's entries are removed."""
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
@@ -62,6 +35,27 @@ def _configmap_removal(client: Client, configmap: Document, kept: str) -> Remova
         after=foreign,
         send=functools.partial(_remove_entries, client, path, configmap, own),
     )
+
+
+def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
+    """The removal of the collection's entries from foreign ConfigMaps (namespace, name)."""
+    for namespace, name in dict.fromkeys(configmaps):
+        found = client.get(object_path("v1", "ConfigMap", name, namespace))
+        if found and ownership_marks.is_marked(found):
+            yield configmap_removal(client, found, "this collection did not create it")
+
+
+def validation_pod_removal(client: Client, pod: Document) -> Removal:
+    """The removal of a validation pod of a killed run; the result does not name each."""
+    return Removal("validation pods", send=functools.partial(client.delete, _path("Pod", pod)))
+
+
+def annotation_removals(client: Client) -> t.Iterator[Removal]:
+    """The annotations that made agents read their configuration again."""
+    for pod in client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True):
+        if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {}):
+            label = f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents"
+            yield Removal(label, "removed", send=functools.partial(_remove_annotation, client, pod))
 
 
 def _remove_entries(client: Client, path: str, configmap: Document, own: list[str]) -> None:

@@ -1,29 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of this collection: their deletion, and when it needs a permission."""
+"""When the deletion of the NVIDIADriver objects of this collection needs a permission (pure)."""
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ..cluster_state.operand_pods import daemonset_status
-from ..kube.client import Client
-from ..kube.paths import NVIDIA_DRIVERS
 from ..schema.messages import option_of_role
-from .stage import Removal
 
 Document = t.Mapping[str, t.Any]
 
 ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_uninstall_allow_driver_rollout", "allow_driver_rollout")
-
-
-def driver_removals(client: Client, drivers: t.Iterable[Document]) -> t.Iterator[Removal]:
-    """Each object is deleted, with its DaemonSets."""
-    for item in drivers:
-        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
-        delete = functools.partial(client.delete, f"{NVIDIA_DRIVERS}/{name}", body={"preconditions": {"uid": uid}})
-        yield Removal(f"NVIDIADriver {name}", send=delete, check=functools.partial(delete, dry_run=True))
 
 
 def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> str:

@@ -19,6 +19,7 @@ from ..kube.paths import NAMESPACES, Kind
 from ..schema.messages import abbreviate
 from . import ownership_marks
 from .crds import is_agent_feature
+from .created_objects import CreatedKind
 from .stage import Removal, await_gone
 
 Document = t.Mapping[str, t.Any]
@@ -49,16 +50,14 @@ class UnknownContents(Exception):
 
 @dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: whole Helm releases (name, namespace), ConfigMaps by name, and other objects by kind and name.
+    """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and those of the kinds that the collection creates.
 
-    A ConfigMap stays while it has foreign entries. Objects in `own_objects` are only deleted if the collection has written them.
     `by_olm`: objects that OLM has made for an operator, and those that the collection has created; a foreign operator still has its Subscription.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
-    configmaps: frozenset[str] = frozenset()
     objects: frozenset[tuple[str, str]] = frozenset()
-    own_objects: frozenset[tuple[str, str]] = frozenset()
+    created: tuple[CreatedKind, ...] = ()
     by_olm: bool = False
 
 
@@ -115,14 +114,12 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
         return True
-    if (kind, name) in departing.own_objects and ownership_marks.is_marked(item):
+    if any(created.is_deleted(kind, metadata) for created in departing.created):
         return True
     if departing.by_olm and (is_created_by_collection(item) or _is_of_operator(kind, metadata)):
         return True
-    if kind == "ConfigMap":
-        return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
     if kind == "Secret":
-        # A Secret for pulling images, or with a licensing token.
+        # A Secret for pulling images is deleted with its namespace.
         if is_created_by_collection(item):
             return True
         labels = metadata.get("labels") or {}

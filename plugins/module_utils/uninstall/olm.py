@@ -18,7 +18,7 @@ from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
-from .stage import Removal, await_gone
+from .stage import Removal, await_gone, deletion
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -83,9 +83,8 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
     label = f"NodeFeatureDiscovery {metadata['namespace']}/{metadata['name']}"
     path = f"/apis/nfd.openshift.io/v1/namespaces/{metadata['namespace']}/nodefeaturediscoveries/{metadata['name']}"
     if is_created_by_collection(item):
-        delete = functools.partial(client.delete, path, body={"preconditions": {"uid": metadata["uid"]}})
         gone = functools.partial(await_gone, client, path, metadata["uid"], label, _finalizers)
-        return Removal(label, send=delete, check=functools.partial(delete, dry_run=True), wait=gone)
+        return deletion(client, path, item, label, wait=gone)
     recorded = recorded_tolerations(item)
     if recorded is None:
         return None

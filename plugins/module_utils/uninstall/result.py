@@ -13,6 +13,8 @@ from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
+# The state in the diff of an object whose content is not shown.
+EXISTS = "exists"
 
 
 @dataclass
@@ -48,7 +50,7 @@ class UninstallResult:
         if node not in nodes:
             nodes.append(node)
 
-    def add_removed(self, label: str, before: t.Any = "there", after: t.Any = None, action: str = "deleted") -> None:
+    def add_removed(self, label: str, before: t.Any = EXISTS, after: t.Any = None, action: str = "deleted") -> None:
         """Add an object that was deleted, or (with `after`) from which the collection's part was removed."""
         line = f"{label}: {action}"
         if line in self.removed:

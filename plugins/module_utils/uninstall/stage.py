@@ -22,7 +22,7 @@ from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate
-from .result import UninstallResult
+from .result import EXISTS, UninstallResult
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Removal:
     label: str
     action: str = "deleted"
     kept: str = ""
-    before: t.Any = "there"
+    before: t.Any = EXISTS
     after: t.Any = None
     held_back: str = ""
     send: t.Callable[[], object] | None = None
@@ -175,6 +175,19 @@ class Stage:
 def read_nodes(client: Client) -> list[Node]:
     """One paged list."""
     return [parse_node(raw) for raw in client.list(NODES)]
+
+
+def deletion(
+    client: Client,
+    path: str,
+    live: t.Mapping[str, t.Any],
+    label: str,
+    *,
+    wait: t.Callable[[WaitOptions], object] | None = None,
+) -> Removal:
+    """The removal of an object unless another one has replaced it; check mode sends a dry run."""
+    delete = functools.partial(client.delete, path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
+    return Removal(label, send=delete, check=functools.partial(delete, dry_run=True), wait=wait)
 
 
 def await_gone(

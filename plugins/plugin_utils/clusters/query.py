@@ -16,7 +16,7 @@ from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, Par
 from ...module_utils.common.parallel import Outcome, run_bounded
 from ...module_utils.common.wait import WaitTimeout
 from ...module_utils.providers import kubeconfig_file
-from ...module_utils.providers.discovery import ClusterSource, DiscoveredCluster, KubeconfigLifetime
+from ...module_utils.providers.cluster_inventory import ClusterSource, DiscoveredCluster, KubeconfigLifetime
 from ...module_utils.schema.providers import PROVIDERS
 from ...module_utils.schema.types import ListOf, Section
 

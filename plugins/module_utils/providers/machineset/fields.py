@@ -31,7 +31,7 @@ FIELDS = NodeGroupFields(
         node_labels_field("", PATCH),
         node_taints_field("", PATCH),
     ),
-    others={
+    other_options={
         "like": {"type": "str"},
         "zone": {"type": "str"},
         "capacity": {
@@ -42,5 +42,5 @@ FIELDS = NodeGroupFields(
     },
     # The word of the MachineSet itself.
     aliases={"node_count": "replicas"},
-    place={},
+    location_options={},
 )

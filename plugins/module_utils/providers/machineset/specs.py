@@ -17,7 +17,6 @@ from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ...schema.messages import join_words
 from ...schema.provider_spec import provider_spec_problems
 from ...schema.providers import MACHINESET
-from ..nodegroup_module import range_option_problems
 from .fields import FIELDS, MANAGED
 from .machineset_object import Path, configured, copy_of, decode, nodegroup_of, paths_in, platform_of_object
 from .registration import FutureNodeOption, complete_registration
@@ -75,7 +74,6 @@ def option_problems(options: Options) -> t.Iterator[str]:
     if options["state"] == "absent":
         return
     yield from FIELDS.problems(options)
-    yield from range_option_problems(options)
     if options.get("flavor") and options.get("template"):
         yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
     yield from provider_spec_problems(options.get("provider_spec"), "provider_spec")

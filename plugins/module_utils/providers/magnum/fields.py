@@ -47,5 +47,5 @@ FIELDS = NodeGroupFields(
         node_labels_field("node_labels", PATCH, validators.kubelet_label, since=_NODE_METADATA),
         node_taints_field("node_taints", PATCH, since=_NODE_METADATA),
     ),
-    switches={"merge_labels": True},
+    creation_options={"merge_labels": True},
 )

@@ -9,7 +9,7 @@ import typing as t
 
 from ...common.parallel import call_all
 from ...schema.providers import MAGNUM
-from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
+from ..cluster_inventory import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
 from .client import Magnum
 from .errors import OpenStackError, explain

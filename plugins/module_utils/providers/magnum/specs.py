@@ -26,13 +26,8 @@ class MagnumSpec(NodeGroupSpec):
 
 def option_problems(group: Options) -> t.Iterator[str]:
     """The mistakes in a group's options that can be detected without the cloud."""
-    low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)
     if not group["name"]:
         yield "name is empty; a node group needs a name"
-    if high is not None and high < 1:
-        yield f"max_node_count is {high}, which Magnum reads as no limit; give 1 or more, or leave it out"
-    if group.get("autoscaling") and (low is None or high is None):
-        yield "autoscaling needs min_node_count and max_node_count"
     yield from FIELDS.problems(group)
 
 

@@ -13,7 +13,7 @@ from ...common.progress import Progress
 from ...common.wait import WaitOptions
 from ...nodegroups.spec import NodeGroupState
 from ...schema.providers import VKS
-from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
+from ..cluster_inventory import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
 from .catalog import Flavor
 from .clusters import VksCluster, cluster_of, detailed_clusters

@@ -8,7 +8,6 @@ import typing as t
 
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.providers import VKS
-from ..nodegroup_module import range_option_problems
 from .catalog import UnresolvedName
 from .fields import FIELDS, METADATA
 from .name_resolver import NAMED, ZONAL, NameResolver
@@ -23,7 +22,6 @@ def option_problems(options: Options) -> t.Iterator[str]:
     if options["state"] == "absent":
         return
     yield from FIELDS.problems(options)
-    yield from range_option_problems(options)
     for name in FIELDS.changed_by(METADATA):
         entries = options.get(name) or ()
         if VKS.max_entries is not None and len(entries) > VKS.max_entries:

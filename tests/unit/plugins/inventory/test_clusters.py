@@ -20,7 +20,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.accel.gpu.plugins.inventory import clusters
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.providers import kubeconfig_file
-from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import (
+from ansible_collections.accel.gpu.plugins.module_utils.providers.cluster_inventory import (
     DiscoveredCluster,
     DiscoveredNodeGroup,
     KubeconfigLifetime,

@@ -72,7 +72,7 @@ def made(
 ) -> ScalingChanges:
     variables = {"name": "c", "cloud": {"machineset": {}}, **({"autoscaler": autoscaler} if autoscaler else {})}
     declared = [{key: value for key, value in item.items() if value is not None} for item in pools]
-    objects = ClusterObjects("4.18.7", tuple(sets), tuple(scalers), cluster, **(found or {}))
+    objects = dataclasses.replace(ClusterObjects("4.18.7", tuple(sets), tuple(scalers), cluster), **(found or {}))
     names = frozenset(options.pop("pool_names", ()))
     return plan_scaling_changes(
         derive(variables, {}, declared), objects, ScalingOptions(pool_names=names, **options), predicted or {}
@@ -277,3 +277,26 @@ def test_a_declared_delay_does_not_switch_a_scale_down_on(
     (change,) = [change for change in plan.changes if change.kind == "ClusterAutoscaler"]
     assert ((change.desired or {})["spec"].get("scaleDown") or {}).get("enabled") is enabled
     assert any("removes no nodes" in warning for warning in plan.warnings) is warns
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "problems"),
+    [
+        (
+            "4.15.60",
+            {},
+            [
+                "gpu_cluster.autoscaler.expanders: is not supported by OpenShift 4.15.60; it was added in 4.16; remove it, or upgrade OpenShift."
+            ],
+        ),
+        ("4.15.60", {"present": False}, []),
+        ("4.16.0", {}, []),
+        ("", {}, []),
+    ],
+)
+def test_a_field_that_the_release_does_not_have_is_a_problem(
+    version: str, options: Object, problems: list[str]
+) -> None:
+    declared = {"expanders": ["LeastWaste"], "max_nodes_total": 9}
+    plan = made(pool(), sets=[machine_set()], autoscaler=declared, found={"version": version}, **options)
+    assert plan.problems == problems

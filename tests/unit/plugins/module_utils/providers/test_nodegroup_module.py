@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.providers.fields import NodeGroupField
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.fields import FIELDS as MAGNUM
+from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroup_module import NodeGroupFields
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS as VKS
+from ansible_collections.accel.gpu.plugins.module_utils.schema import providers
+from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Integer, MapOf, Text
 
 GROUP = dict.fromkeys(
     name for name in VKS.argument_spec if name not in ("cluster", "name", "state", "recreate", "nodegroups", "parallel")
@@ -65,3 +71,57 @@ def test_a_changed_field_without_a_request_is_an_error() -> None:
 
 def test_immutable_fields_need_no_request() -> None:
     VKS.require_sent(["flavor"], [])
+
+
+# The settings of Magnum in an order in which the map of all labels comes last.
+NESTED = NodeGroupFields(
+    providers.MAGNUM,
+    (
+        NodeGroupField("boot_volume_type", "labels.boot_volume_type", type=Text()),
+        NodeGroupField(
+            "boot_volume_size",
+            "labels.boot_volume_size",
+            type=Integer(),
+            decode=lambda size: size and int(size),
+            encode=str,
+        ),
+        NodeGroupField("labels", "labels", type=MapOf()),
+        NodeGroupField("type", "volume.type", type=Text(), api_answer="attached.volume.type"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "body"),
+    [
+        ({}, {}),
+        ({"boot_volume_type": "ssd"}, {"labels": {"boot_volume_type": "ssd"}}),
+        (
+            {"boot_volume_type": "ssd", "boot_volume_size": 50, "labels": {"a": "1", "boot_volume_size": "40"}},
+            {"labels": {"a": "1", "boot_volume_type": "ssd", "boot_volume_size": "50"}},
+        ),
+        ({"type": "ssd", "labels": {"a": "1"}}, {"volume": {"type": "ssd"}, "labels": {"a": "1"}}),
+    ],
+)
+def test_a_setting_may_be_an_entry_of_a_map(values: dict[str, t.Any], body: dict[str, t.Any]) -> None:
+    assert NESTED.encode(values) == body
+    assert NESTED.creation_body(values) == body
+
+
+def test_a_body_does_not_change_the_declared_map() -> None:
+    labels = {"a": "1"}
+    NESTED.encode({"labels": labels, "boot_volume_type": "ssd"})
+    assert labels == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("row", "values"),
+    [
+        ({}, {}),
+        ({"labels": None}, {}),
+        ({"labels": {"boot_volume_size": "50"}}, {"labels": {"boot_volume_size": "50"}, "boot_volume_size": 50}),
+        ({"attached": {"volume": {"type": "ssd"}}, "volume": {"type": "hdd"}}, {"type": "ssd"}),
+    ],
+)
+def test_an_entry_of_a_map_in_a_response(row: dict[str, t.Any], values: dict[str, t.Any]) -> None:
+    assert NESTED.decode(row) == {**dict.fromkeys(NESTED.fields), **values}

@@ -8,8 +8,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import AUTOSCALER_FIELDS_SINCE
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.autoscaler import SPEC_PATHS, newer_keys
 
 CLUSTER: dict[str, t.Any] = {"name": "c", "cloud": {"machineset": {}}}
 
@@ -120,3 +122,32 @@ def test_a_field_without_a_value_declares_nothing() -> None:
         "logVerbosity": 4,
         "other": {"b": [None]},
     }
+
+
+def test_the_path_of_a_field_follows_from_its_key() -> None:
+    assert SPEC_PATHS == {
+        ("max_nodes_total",): ("resourceLimits", "maxNodesTotal"),
+        ("expanders",): ("expanders",),
+        ("pod_priority_threshold",): ("podPriorityThreshold",),
+        ("balance_similar_node_groups",): ("balanceSimilarNodeGroups",),
+        ("max_node_provision_time",): ("maxNodeProvisionTime",),
+        ("scale_down", "enabled"): ("scaleDown", "enabled"),
+        ("scale_down", "delay_after_add"): ("scaleDown", "delayAfterAdd"),
+        ("scale_down", "delay_after_delete"): ("scaleDown", "delayAfterDelete"),
+        ("scale_down", "delay_after_failure"): ("scaleDown", "delayAfterFailure"),
+        ("scale_down", "unneeded_time"): ("scaleDown", "unneededTime"),
+        ("scale_down", "utilization_threshold"): ("scaleDown", "utilizationThreshold"),
+    }
+
+
+def test_releases_are_those_of_keys() -> None:
+    assert AUTOSCALER_FIELDS_SINCE.keys() <= SPEC_PATHS.keys()
+
+
+@pytest.mark.parametrize("value", [False, "10m"])
+def test_a_field_below_another_is_named_by_its_key(value: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(AUTOSCALER_FIELDS_SINCE, ("scale_down", "unneeded_time"), (4, 21))
+    (problem,) = newer_keys({"scaleDown": {"unneededTime": value}}, "4.20.8")
+    assert problem == (
+        "gpu_cluster.autoscaler.scale_down.unneeded_time: is not supported by OpenShift 4.20.8; it was added in 4.21; remove it, or upgrade OpenShift"
+    )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Secrets and ConfigMaps with licensing tokens are deleted."""
+"""Which Secrets and ConfigMaps with licensing tokens are deleted, and that check mode sends the same requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.licensing import license_removals
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import OF_OPERATORS, created_removals
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.licensing import named_license_objects
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import UninstallResult
 
 Object = dict[str, Any]
@@ -53,10 +54,12 @@ def driver(name: str, field: str = "secretName") -> Object:
 def removed(secrets: Secrets, policies: list[Object], drivers: list[Object]) -> UninstallResult:
     result = UninstallResult()
     client: Any = secrets
-    for removal in license_removals(client, ["gpu-operator", "gpu-operator", "elsewhere"], policies, drivers):
-        removal.report(result)
-        if removal.send:
-            removal.send()
+    for namespace in ("gpu-operator", "elsewhere"):
+        kept = named_license_objects(policies, drivers)
+        for removal in created_removals(client, OF_OPERATORS, namespace, kept):
+            removal.report(result)
+            if removal.send:
+                removal.send()
     return result
 
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import CREATED as CREATED_KINDS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespaces import DepartingObjects, foreign_objects
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.new_nodes import NEW_NODES_OBJECTS
 
 Object = dict[str, Any]
 
 
 DEPARTING = DepartingObjects(
     frozenset({("nfd", "nfd-ns")}),
-    frozenset({"accel-gpu-device-plugin"}),
     frozenset({("Lease", "accel-gpu-helm-nfd")}),
-    NEW_NODES_OBJECTS,
+    CREATED_KINDS,
 )
 OWN_ENTRY = [{"manager": "accel.gpu", "fieldsV1": {"f:rules": {}}}]
 FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
@@ -35,7 +34,8 @@ DEPARTING_OBJECTS = [
     entry("Event", "x.123"),
     entry("Lease", "53822513.nvidia.com"),
     entry("Lease", "accel-gpu-helm-nfd"),
-    entry("ConfigMap", "accel-gpu-device-plugin"),
+    entry("ConfigMap", "accel-gpu-device-plugin", managedFields=OWN_ENTRY),
+    entry("Pod", "validation-x", labels={"accel.gpu/validation": "p"}),
     entry("DaemonSet", "worker", annotations=HELM),
     entry("Pod", "worker-1", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
     entry("ControllerRevision", "worker-abc", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
@@ -52,7 +52,7 @@ FOREIGN = [
     entry("ConfigMap", "dashboards"),
     entry("Lease", "foreign"),
     entry("Role", "accel-gpu-new-nodes", uid="role"),
-    entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=FOREIGN_ENTRY),
+    entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=[*OWN_ENTRY, *FOREIGN_ENTRY]),
     entry("Secret", "of-a-user"),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
     entry("Deployment", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),

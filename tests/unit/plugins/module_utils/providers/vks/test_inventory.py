@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import KubeconfigLifetime
+from ansible_collections.accel.gpu.plugins.module_utils.providers.cluster_inventory import KubeconfigLifetime
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.inventory import VksSource

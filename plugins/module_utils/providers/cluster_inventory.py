@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters that the providers' inventory sources discover (pure)."""
+"""The clusters and node groups that the clouds return to the inventory plugin `clusters` (pure)."""
 
 from __future__ import annotations
 

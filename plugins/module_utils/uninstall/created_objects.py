@@ -1,0 +1,140 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects that this collection creates and that `uninstall` deletes: their kinds and marks in one table, and how they are found and deleted.
+
+A capability that creates another kind of object adds an entry to the table of the step that deletes it. The same entry makes the namespace of such an object
+deletable. Objects with fields or entries of other tools have files of their own: autoscaling.py, cluster_policy.py, configmaps.py and olm.py.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import (
+    DEVICE_PLUGIN_CONFIGMAP,
+    LICENSE_TOKEN_KEY,
+    MIG_CONFIGMAP,
+    NEW_NODES_NAME,
+    VALIDATION_CONFIGMAP,
+)
+from ..cluster_state.nvidia_driver import KIND as DRIVER_KIND
+from ..cluster_state.nvidia_driver import is_managed
+from ..cluster_state.ownership import is_created_by_collection
+from ..kube.client import Client
+from ..kube.paths import Kind, known_kind
+from . import ownership_marks
+from .configmaps import configmap_removal, validation_pod_removal
+from .stage import Removal, deletion
+
+Document = t.Mapping[str, t.Any]
+
+CONFIGMAPS = (DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, VALIDATION_CONFIGMAP)
+# The label of validation pods (validation/pods.py).
+_VALIDATION = "accel.gpu/validation"
+_RBAC = "rbac.authorization.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class CreatedKind:
+    """The objects of one kind that this collection creates.
+
+    is_own: whether an object has the mark of this collection; only the metadata of an object may be known. names: the names of the objects; empty for any.
+    listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools, with which it is kept.
+    removal: returns the removal of an object; None deletes it as it was read.
+    """
+
+    kind: Kind
+    is_own: t.Callable[[Document], bool] = ownership_marks.is_marked
+    names: tuple[str, ...] = ()
+    listed: t.Mapping[str, t.Any] = field(default_factory=dict)
+    has_foreign_entries: t.Callable[[Document], bool] | None = None
+    removal: t.Callable[[Client, Document], Removal] | None = None
+
+    def find(self, client: Client, namespace: str | None = None) -> t.Iterator[dict[str, t.Any]]:
+        """The objects in a namespace, or in all."""
+        selectors: list[dict[str, t.Any]] = [{"field_selector": f"metadata.name={name}"} for name in self.names] or [{}]
+        for selector in selectors:
+            for item in client.list(self.kind.collection(namespace), **self.listed, **selector):
+                if self.is_own(item):
+                    yield item
+
+    def remove(self, client: Client, item: Document, kept: t.Mapping[tuple[str, str], str]) -> Removal:
+        """The removal of an object. kept: the reason by kind and name of each object that is kept."""
+        name, namespace = item["metadata"]["name"], item["metadata"].get("namespace")
+        label = f"{self.kind.kind} {'/'.join(filter(None, (namespace, name)))}"
+        if reason := kept.get((self.kind.kind, name)):
+            return Removal(label, action="", kept=reason)
+        if self.removal is not None:
+            return self.removal(client, item)
+        return deletion(client, self.kind.path(name, namespace), item, label)
+
+    def is_deleted(self, kind: str, metadata: Document) -> bool:
+        """Whether an object is one of these, and is deleted as a whole."""
+        item = {"metadata": metadata}
+        return (
+            kind == self.kind.kind
+            and (not self.names or metadata["name"] in self.names)
+            and self.is_own(item)
+            and not (self.has_foreign_entries and self.has_foreign_entries(item))
+        )
+
+
+def _has_token(configmap: Document) -> bool:
+    return is_created_by_collection(configmap) and LICENSE_TOKEN_KEY in (configmap.get("data") or {})
+
+
+# The CronJob of the role new_nodes first.
+NEW_NODES = tuple(
+    CreatedKind(known_kind(*kind), names=(NEW_NODES_NAME,))
+    for kind in (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
+)
+# The cluster-wide binding is deleted last, because it names the namespace of the other objects, which a run after a killed one needs.
+NEW_NODES_PERMISSIONS = tuple(
+    CreatedKind(known_kind(_RBAC, kind), names=(NEW_NODES_NAME,))
+    for kind in ("RoleBinding", "Role", "ClusterRole", "ClusterRoleBinding")
+)
+# After the ClusterPolicy, so that the operator does not install another driver in between.
+DRIVERS = CreatedKind(Kind("nvidia.com/v1alpha1", DRIVER_KIND, "nvidiadrivers", namespaced=False), is_managed)
+# After NVIDIA's pods have terminated; in all namespaces, because the operator's namespace may have changed.
+AFTER_OPERANDS = (
+    CreatedKind(
+        known_kind("v1", "ConfigMap"),
+        names=CONFIGMAPS,
+        has_foreign_entries=ownership_marks.has_foreign_entries,
+        removal=configmap_removal,
+    ),
+)
+# Then, in the namespaces of the operators. Secrets for pulling images have another type, and are deleted with their namespace.
+OF_OPERATORS = (
+    CreatedKind(
+        known_kind("v1", "Secret"),
+        is_created_by_collection,
+        listed={"field_selector": "type=Opaque", "metadata_only": True},
+    ),
+    CreatedKind(known_kind("v1", "ConfigMap"), _has_token),
+)
+# Pods of killed runs.
+VALIDATION_PODS = (
+    CreatedKind(
+        known_kind("v1", "Pod"),
+        lambda pod: _VALIDATION in (pod["metadata"].get("labels") or {}),
+        listed={"label_selector": _VALIDATION, "metadata_only": True},
+        removal=validation_pod_removal,
+    ),
+)
+
+# The objects that the stages before the removal of a namespace delete. A Secret in OF_OPERATORS is deleted with every namespace.
+CREATED = (*NEW_NODES, *NEW_NODES_PERMISSIONS, DRIVERS, *AFTER_OPERANDS, *OF_OPERATORS, *VALIDATION_PODS)
+
+
+def created_removals(
+    client: Client,
+    kinds: t.Iterable[CreatedKind],
+    namespace: str | None = None,
+    kept: t.Mapping[tuple[str, str], str] | None = None,
+) -> t.Iterator[Removal]:
+    """The removals of all objects of these kinds in a namespace, or in all; see CreatedKind.remove() for `kept`."""
+    for kind in kinds:
+        for item in kind.find(client, namespace):
+            yield kind.remove(client, item, kept or {})

@@ -1,0 +1,55 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stage before Helm: the diff of check mode is that of the run, also for a node whose MIG layout is reset first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from unittest import mock
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
+
+MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+OWN_LABELS = {"accel.gpu/pool": "train", MIG: "accel-1"}
+NODE = Node(
+    "a100-1",
+    labels={**OWN_LABELS, STATE: "success", "nvidia.com/gpu.deploy.mig-manager": "true"},
+    annotations={POOLS.labels: json.dumps(sorted(OWN_LABELS))},
+    ready=True,
+    resource_version="1",
+)
+
+
+def stage() -> BeforeHelm:
+    return BeforeHelm(
+        client=mock.Mock(),
+        progress=mock.Mock(),
+        waiting=None,
+        operator=mock.Mock(managed=False),
+        nfd=mock.Mock(managed=False),
+        run_id="r",
+        allow_driver_rollout=False,
+        reset_mig=True,
+        count_interrupted_nodes=mock.Mock(),
+        restart_mig_managers=mock.Mock(),
+        policies=[{"metadata": {"name": "cluster-policy"}}],
+        nodes=[NODE],
+    )
+
+
+def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:
+    preview = stage()
+    preview.preview()
+
+    run = stage()
+    for labels in (NODE.labels, {**NODE.labels, MIG: "all-disabled", STATE: "success"}):
+        edit = run.node_edit(replace(NODE, labels=labels))
+        assert edit is not None
+        run.result.add_node(edit)
+    assert preview.result.diff() == run.result.diff()
+    before, after = preview.result.diff()
+    assert before["nodes"]["a100-1"]["labels"] == {**OWN_LABELS, STATE: "success"}
+    assert after["nodes"]["a100-1"]["labels"] == {}

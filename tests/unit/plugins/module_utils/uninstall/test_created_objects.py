@@ -1,0 +1,106 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of created objects: which objects are found, and how they are deleted."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import (
+    AFTER_OPERANDS,
+    CREATED,
+    DRIVERS,
+    NEW_NODES,
+    NEW_NODES_PERMISSIONS,
+    VALIDATION_PODS,
+    CreatedKind,
+    created_removals,
+)
+
+Object = dict[str, Any]
+
+OWN = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:a": {}}}}]
+BOTH = [*OWN, {"manager": "kubectl", "fieldsV1": {"f:data": {"f:b": {}}}}]
+
+
+class FakeClient:
+    """Objects by the path of their collection; a selector of names is applied."""
+
+    def __init__(self, **objects: list[Object]) -> None:
+        self.objects = objects
+        self.sent: list[tuple[str, Object | None, bool]] = []
+
+    def list(self, path: str, **options: Any) -> list[Object]:
+        name = options.get("field_selector", "").removeprefix("metadata.name=")
+        found = self.objects.get(path.rpartition("/")[2], [])
+        return [item for item in found if not name or item["metadata"]["name"] == name]
+
+    def delete(self, path: str, *, body: Object | None = None, dry_run: bool = False) -> None:
+        self.sent.append((path, body, dry_run))
+
+
+def item(name: str, namespace: str | None = "gpus", **metadata: Any) -> Object:
+    scope = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7", **scope, **metadata}}
+
+
+def removed(client: Any, kinds: tuple[CreatedKind, ...]) -> list[str]:
+    labels = []
+    for removal in created_removals(client, kinds):
+        labels.append(f"{removal.label}: {removal.action}")
+        if removal.check is not None:
+            removal.check()
+        if removal.send is not None:
+            removal.send()
+    return labels
+
+
+def test_only_objects_of_the_name_and_with_a_mark_are_deleted() -> None:
+    client = FakeClient(
+        cronjobs=[item("accel-gpu-new-nodes", managedFields=OWN), item("other", managedFields=OWN)],
+        serviceaccounts=[item("accel-gpu-new-nodes")],
+    )
+    assert removed(client, NEW_NODES) == ["CronJob gpus/accel-gpu-new-nodes: deleted"]
+    body = {"preconditions": {"uid": "uid-accel-gpu-new-nodes"}}
+    path = "/apis/batch/v1/namespaces/gpus/cronjobs/accel-gpu-new-nodes"
+    assert client.sent == [(path, body, True), (path, body, False)], "check mode sends the same request as a dry run"
+
+
+def test_cluster_wide_objects_have_no_namespace() -> None:
+    client = FakeClient(clusterroles=[item("accel-gpu-new-nodes", None, managedFields=OWN)])
+    assert removed(client, NEW_NODES_PERMISSIONS) == ["ClusterRole accel-gpu-new-nodes: deleted"]
+    assert client.sent[0][0] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
+    drivers = FakeClient(
+        nvidiadrivers=[item("a", None, labels={"app.kubernetes.io/managed-by": "accel.gpu"}), item("b")]
+    )
+    assert removed(drivers, (DRIVERS,)) == ["NVIDIADriver a: deleted"]
+    assert drivers.sent[0][0] == "/apis/nvidia.com/v1alpha1/nvidiadrivers/a"
+
+
+def test_a_kind_may_have_its_own_removal() -> None:
+    configmap = {**item("accel-gpu-mig-parted", managedFields=BOTH), "data": {"a": "1", "b": "2"}}
+    (removal,) = created_removals(cast(Client, FakeClient(configmaps=[configmap])), AFTER_OPERANDS)
+    assert (removal.label, removal.action) == ("ConfigMap gpus/accel-gpu-mig-parted", "managed entries removed")
+    client = FakeClient(pods=[item("x", labels={"accel.gpu/validation": "p"})])
+    assert removed(client, VALIDATION_PODS) == ["validation pods: deleted"]
+    assert client.sent == [("/api/v1/namespaces/gpus/pods/x", None, False)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata", "deleted"),
+    [
+        ("ConfigMap", {"name": "accel-gpu-mig-parted", "managedFields": OWN}, True),
+        ("ConfigMap", {"name": "accel-gpu-mig-parted", "managedFields": BOTH}, False),
+        ("ConfigMap", {"name": "accel-gpu-mig-parted"}, False),
+        ("ConfigMap", {"name": "other", "managedFields": OWN}, False),
+        ("CronJob", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, True),
+        ("Deployment", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("Secret", {"name": "any", "annotations": {"accel.gpu/created": "true"}}, True),
+        ("Pod", {"name": "any"}, False),
+    ],
+)
+def test_what_keeps_no_namespace(kind: str, metadata: Object, deleted: bool) -> None:
+    assert any(created.is_deleted(kind, metadata) for created in CREATED) == deleted
