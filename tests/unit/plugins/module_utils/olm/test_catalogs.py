@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import CATAL
 from tests.helpers.olm_objects import NAMESPACE, PACKAGE
 
 SOURCE = "certified-operators"
-NOW = datetime.datetime.now(datetime.timezone.utc)
+NOW = datetime.datetime.now(datetime.UTC)
 RECENT, LONG_AGO = (moment.isoformat() for moment in (NOW, NOW - datetime.timedelta(days=1)))
 
 
