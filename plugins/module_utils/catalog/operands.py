@@ -31,7 +31,7 @@ DRIVER_MANAGER_VARIABLE = "DRIVER_MANAGER_IMAGE"
 class OperandDefinition:
     """An operand with an image.
 
-    part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
+    part: its field in the spec of the ClusterPolicy. runs_by_default: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
     apps: the label app of its pods, which restart when the field changes; empty for pods that only nodes with virtual machines have.
     image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the
     image of the driver manager. by_system: the operator appends the operating system to the image's tag. virtual_machines: it runs only with
@@ -39,7 +39,7 @@ class OperandDefinition:
     """
 
     part: str
-    runs: bool | None
+    runs_by_default: bool | None
     apps: tuple[str, ...] = ()
     image_variable: str = ""
     manager: str = ""

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 
 from ..schema.messages import abbreviate_nodes
-from .diagnosis import Expected, expiry_warning, object_problem, problem
+from .diagnosis import LicenseObject, expiry_warning, object_problem, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
 from .targets import NO_OBJECT
@@ -48,7 +48,7 @@ class NodeState:
 
     node: LicenseNode
     reading: Reading
-    expected: Expected | None
+    expected: LicenseObject | None
     problem: str
 
     @property
@@ -87,7 +87,7 @@ class NodeState:
 def node_states(
     nodes: t.Iterable[LicenseNode],
     readings: t.Mapping[str, Reading],
-    expected_of: t.Callable[[LicenseNode], Expected | None],
+    expected_of: t.Callable[[LicenseNode], LicenseObject | None],
     now: datetime.datetime,
 ) -> list[NodeState]:
     """The nodes, those with a problem first."""
@@ -101,7 +101,7 @@ def node_states(
     return sorted(states, key=lambda state: (not state.problem, state.node.name))
 
 
-def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any]:
+def _object_result(expected: LicenseObject, now: datetime.datetime) -> dict[str, t.Any]:
     """An object with a token in the format of results; the values of its token are null if it has none, or the user may not read it."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
@@ -120,7 +120,7 @@ def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.An
 
 def overview(
     states: t.Sequence[NodeState],
-    objects: t.Sequence[Expected],
+    objects: t.Sequence[LicenseObject],
     now: datetime.datetime,
     limits: LicenseLimits,
     *,
@@ -173,7 +173,7 @@ def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
 
 
 def _object_problems(
-    objects: t.Sequence[Expected], nodes: int, now: datetime.datetime, limits: LicenseLimits
+    objects: t.Sequence[LicenseObject], nodes: int, now: datetime.datetime, limits: LicenseLimits
 ) -> list[str]:
     """The problems of the objects, and the tokens that expire soon, as sentences with the remedy."""
     if nodes and not objects:

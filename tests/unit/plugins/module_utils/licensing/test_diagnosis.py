@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import ServiceCheck
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
-    Expected,
+    LicenseObject,
     expiry_warning,
     problem,
 )
@@ -46,14 +46,14 @@ LICENSED = LicenseStatus("licensed", "Licensed (Expiry: Permanent)", "NVIDIA vGP
 UNLICENSED = LicenseStatus("unlicensed", "Unlicensed (Restricted)", vgpu_type="NVIDIA A100-10C")
 
 
-def expected(config: str = "FeatureType=1\n", **options: Any) -> Expected:
+def expected(config: str = "FeatureType=1\n", **options: Any) -> LicenseObject:
     text = make_token(**options)
     target = LicenseTarget(SECRET, "licensing-config")
-    return Expected(target, NAMESPACE, LicenseFiles(text.encode(), config.encode()), parse_token(text))
+    return LicenseObject(target, NAMESPACE, LicenseFiles(text.encode(), config.encode()), parse_token(text))
 
 
 def reading(
-    wanted: Expected, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
+    wanted: LicenseObject, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
 ) -> Reading:
     found: dict[str, str | None] = dict(wanted.fingerprints)
     found |= {{"token": TOKEN_PATH, "config": CONFIG_PATH}[name]: digest for name, digest in files.items()}
@@ -93,7 +93,7 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
     ],
 )  # fmt: skip
-def test_causes(wanted: Expected | None, found: Reading, text: str) -> None:
+def test_causes(wanted: LicenseObject | None, found: Reading, text: str) -> None:
     shown = problem(NODE, found, wanted, NOW)
     assert text in shown if text else shown == ""
 
@@ -342,14 +342,14 @@ def test_a_licensed_node_that_is_cordoned() -> None:
     assert overview([state], [VALID], NOW, LicenseLimits(), limit=1)["counts"]["not_required"] == 0
 
 
-def overview_of(*objects: Expected, nodes: int = 1) -> dict[str, Any]:
+def overview_of(*objects: LicenseObject, nodes: int = 1) -> dict[str, Any]:
     """The result of license_info for a cluster with licensed nodes."""
     readings = {f"n{index}": Reading(LICENSED) for index in range(nodes)}
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: None, NOW)
     return overview(states, objects, NOW, LicenseLimits(), limit=2)
 
 
-def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
+def problems_of(*objects: LicenseObject, nodes: int = 1) -> list[str]:
     """The problems of a cluster with licensed nodes."""
     return report_problems({"license_info": overview_of(*objects, nodes=nodes)})
 
@@ -386,7 +386,7 @@ def test_problems_of_objects() -> None:
     ],
     ids=["unnamed", "valid", "invalid", "unreadable", "early", "soon", "expired"],
 )
-def test_a_report_shows_each_problem_once(wanted: Expected | None) -> None:
+def test_a_report_shows_each_problem_once(wanted: LicenseObject | None) -> None:
     """The problems of a cluster, and the warnings of the module, have the same words."""
     objects = [wanted] if wanted else []
     readings = {f"n{index}": Reading(UNLICENSED) for index in range(2)}
