@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of gpu_defaults and gpu_pools. A new key is one entry here; pools/derive.py derives values from it."""
+"""The schema of gpu_defaults and gpu_pools: the type, the default and the checks of each key."""
 
 from __future__ import annotations
 
