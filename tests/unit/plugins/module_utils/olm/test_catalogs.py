@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import CATAL
 from tests.helpers.olm_objects import NAMESPACE, PACKAGE
 
 SOURCE = "certified-operators"
-NOW = datetime.datetime.now(datetime.UTC)
+NOW = datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC)
 RECENT, LONG_AGO = (moment.isoformat() for moment in (NOW, NOW - datetime.timedelta(days=1)))
 
 
@@ -30,6 +30,7 @@ def seconds_until_failure(
 ) -> tuple[str, float]:
     """The code of the failure and the seconds until then; each state of the catalog has its first second, and the time of its last connection."""
     clock = 0.0
+    monkeypatch.setattr("time.time", NOW.timestamp)
     monkeypatch.setattr(catalogs, "StateTimer", functools.partial(StateTimer, lambda: clock))
 
     def observed() -> Observed:
