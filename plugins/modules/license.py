@@ -231,6 +231,7 @@ from ..module_utils.licensing.objects import (
 )
 from ..module_utils.licensing.option_names import VGPU_TYPES_OPTION
 from ..module_utils.licensing.options import license_options
+from ..module_utils.licensing.overview import LIMIT_OPTIONS
 from ..module_utils.licensing.targets import (
     LicenseTarget,
     LicensingConfigDiff,
@@ -259,7 +260,7 @@ _SPEC: ArgumentSpec = {
     "vgpu_types": {"type": "list", "elements": "str", "default": []},
     "proxy_address": {"type": "str"},
     "proxy_port": {"type": "raw"},
-    "min_days": {"type": "int", "default": 30},
+    "min_days": LIMIT_OPTIONS["min_days"],
     "allow_driver_rollout": {"type": "bool", "default": False},
     "allow_configmap": {"type": "bool", "default": False},
     "node_names": {"type": "list", "elements": "str", "default": []},

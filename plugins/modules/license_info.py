@@ -249,7 +249,14 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.license_metrics import LicenseMetrics
-from ..module_utils.licensing.overview import NodeState, missing_text, overview, problem_lines
+from ..module_utils.licensing.overview import (
+    LIMIT_OPTIONS,
+    LicenseLimits,
+    NodeState,
+    missing_text,
+    overview,
+    problem_lines,
+)
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.verification import LicenseVerification
 
@@ -263,7 +270,7 @@ _SPEC: ArgumentSpec = {
     "wait_sleep": {"type": "int", "default": 5},
     "compare_files": {"type": "bool", "default": True},
     "check_services": {"type": "bool", "default": True},
-    "min_days": {"type": "int", "default": 30},
+    **LIMIT_OPTIONS,
     "limit": {"type": "int", "default": 100},
 }
 
@@ -289,8 +296,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             states,
             list(cluster.expected.values()),
             utc_now(),
+            LicenseLimits.from_params(params),
             mount_problems=cluster.mount_problems([state.node for state in states]),
-            min_days=params["min_days"],
             limit=params["limit"],
         )
         return {"license_info": info}

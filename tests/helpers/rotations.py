@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitO
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseObject
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import DriverRestarts
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
     NodeRotation,
@@ -46,10 +46,10 @@ class NoLease:
         self.checks += 1
 
 
-def expected(text: str = NEW, config: str = CONFIG) -> Expected:
+def expected(text: str = NEW, config: str = CONFIG) -> LicenseObject:
     """The Secret."""
     files = LicenseFiles(text.encode(), config.encode())
-    return Expected(LicenseTarget(SECRET, "licensing-config"), NAMESPACE, files, parse_token(text))
+    return LicenseObject(LicenseTarget(SECRET, "licensing-config"), NAMESPACE, files, parse_token(text))
 
 
 def cluster(count: int = 3, **options: Any) -> Containers:

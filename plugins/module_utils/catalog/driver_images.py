@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tags of driver images, and where they are built: the operator appends a node's operating system to the driver's version.
+"""The operating systems of nodes, the tags of their driver images (the operator appends the system to the driver's version), and where images are built.
 
 Sources: gpu-operator controllers/object_controls.go (resolveDriverTag), controllers/state_manager.go (getGPUNodeOSInfo) and internal/state/nodepool.go
 (getOSTag) of the tags v23.9.2 to v26.7.0; NVIDIA/gpu-driver-container Makefile and its folders.
@@ -8,7 +8,9 @@ Sources: gpu-operator controllers/object_controls.go (resolveDriverTag), control
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import typing as t
 
 from .releases import Release, release_of
 
@@ -16,18 +18,56 @@ from .releases import Release, release_of
 OS_LABELS = ("system-os_release.ID", "system-os_release.VERSION_ID")
 # The label of NFD with the release of the kernel, which is a part of the tags of precompiled drivers.
 KERNEL_LABEL = "kernel-version.full"
-# The first releases whose tags have only the major version of a system.
-_MAJOR_SINCE: Release = (26, 7)
-_MAJOR_SYSTEMS = frozenset({"rhel", "rocky", "ol"})
-_SOME_MAJOR_SINCE: Release = (26, 3)
-_FIRST_MAJOR_RHEL = 10
-_OS_TAG = re.compile(r"(?P<system>[a-z]+(?:-[a-z]+)?)(?P<major>\d+)(?:\.(?P<minor>\d+))?")
-# The values of ID in os-release for which NVIDIA publishes driver images.
-PUBLISHED_SYSTEMS = frozenset({"ubuntu", "rhel", "rhcos", "rocky"})
-# The beginning of the kubelet's name of systems without images, which is known before NFD runs.
-UNPUBLISHED_OS_IMAGES = ("Fedora", "Flatcar", "Debian", "Bottlerocket", "Talos", "openSUSE", "CentOS Stream CoreOS")
+_OS_TAG = re.compile(r"(?P<system>[a-z]+(?:-[a-z]+)?)(?P<version>\d+(?:\.\d+)?)")
 # RHCOS is built from RHEL 9 since OpenShift 4.13 (its release notes).
 _RHCOS_9_SINCE = 13
+
+
+def _rhel_folder(version: str) -> str:
+    return f"rhel{version.partition('.')[0]}"
+
+
+def _rhcos_folder(version: str) -> str:
+    major, dummy, minor = version.partition(".")
+    return "rhel9" if int(major) > 4 or int(minor or 0) >= _RHCOS_9_SINCE else "rhel8"
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatingSystem:
+    """An operating system of nodes.
+
+    name: ID in /etc/os-release. published: NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
+    that images are built from; None if there is none. major_tags: the operator's tags have only the major version, from this one on, since this
+    release of the operator. os_image: for a system without images, the beginning of the kubelet's name, which is known before NFD runs.
+    """
+
+    name: str
+    published: bool = False
+    folder: t.Callable[[str], str] | None = None
+    major_tags: tuple[tuple[int, Release], ...] = ()
+    os_image: str = ""
+
+
+SYSTEMS = (
+    OperatingSystem("ubuntu", published=True, folder="ubuntu{}".format),
+    OperatingSystem("rhcos", published=True, folder=_rhcos_folder),
+    OperatingSystem("rhel", published=True, folder=_rhel_folder, major_tags=((10, (26, 3)), (0, (26, 7)))),
+    OperatingSystem("rocky", published=True, folder=_rhel_folder, major_tags=((0, (26, 3)),)),
+    OperatingSystem("ol", folder=_rhel_folder, major_tags=((0, (26, 7)),)),
+    OperatingSystem("sles"),
+    OperatingSystem("sl-micro"),
+    # OKD's CoreOS.
+    OperatingSystem("centos", os_image="CentOS Stream CoreOS"),
+    OperatingSystem("fedora", os_image="Fedora"),
+    OperatingSystem("debian", os_image="Debian"),
+    OperatingSystem("flatcar", os_image="Flatcar"),
+    OperatingSystem("bottlerocket", os_image="Bottlerocket"),
+    OperatingSystem("talos", os_image="Talos"),
+    OperatingSystem("opensuse-leap", os_image="openSUSE"),
+)
+_BY_NAME = {system.name: system for system in SYSTEMS}
+PUBLISHED_SYSTEMS = frozenset(system.name for system in SYSTEMS if system.published)
+UNPUBLISHED_OS_IMAGES = tuple(system.os_image for system in SYSTEMS if system.os_image)
 
 # Registries from which everyone can pull. NVIDIA's license does not allow the publication of the vGPU driver
 # (NVIDIA vGPU software license agreement, distribution).
@@ -41,22 +81,15 @@ OPEN_MODULES_SINCE = 560
 
 def os_tag(system: str, version: str, operator_version: str) -> str:
     """The suffix that a release of the operator appends for a node with this ID and VERSION_ID, such as rhcos4.18, rhel9.6 or rhel9."""
-    release = release_of(operator_version)
+    release, known = release_of(operator_version), _BY_NAME.get(system)
     major = version.partition(".")[0]
-    by_major = release >= _MAJOR_SINCE and system in _MAJOR_SYSTEMS
-    if _SOME_MAJOR_SINCE <= release < _MAJOR_SINCE:
-        by_major = system == "rocky" or (system == "rhel" and major.isdecimal() and int(major) >= _FIRST_MAJOR_RHEL)
+    number = int(major) if major.isdecimal() else 0
+    by_major = known is not None and any(number >= first and release >= since for first, since in known.major_tags)
     return f"{system}{major if by_major else version}"
 
 
 def build_folder(tag: str) -> str | None:
     """The folder of gpu-driver-container that an operating system's image is built from; None for an unknown system."""
     found = _OS_TAG.fullmatch(tag)
-    if found is None:
-        return None
-    system, major, minor = found["system"], found["major"], found["minor"]
-    if system == "ubuntu":
-        return tag
-    if system == "rhcos":
-        return "rhel9" if int(major) > 4 or int(minor or 0) >= _RHCOS_9_SINCE else "rhel8"
-    return f"rhel{major}" if system in _MAJOR_SYSTEMS else None
+    system = _BY_NAME.get(found["system"]) if found else None
+    return system.folder(found["version"]) if found and system and system.folder else None

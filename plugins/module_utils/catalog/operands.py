@@ -3,13 +3,15 @@
 """The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods. A new operand is an entry.
 
 Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
-controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0.
+controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0. Restarts: the Transform functions in
+controllers/object_controls.go, v25.10.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import typing as t
 
 # The values of the label app that other code needs; on OpenShift the driver's has the operating system as a suffix.
 DRIVER = "nvidia-driver-daemonset"
@@ -29,15 +31,15 @@ DRIVER_MANAGER_VARIABLE = "DRIVER_MANAGER_IMAGE"
 class OperandDefinition:
     """An operand with an image.
 
-    part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
-    apps: the label app of its pods; empty for a container in the driver's pods and for pods that only nodes with virtual machines have.
+    part: its field in the spec of the ClusterPolicy. runs_by_default: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
+    apps: the label app of its pods, which restart when the field changes; empty for pods that only nodes with virtual machines have.
     image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the
     image of the driver manager. by_system: the operator appends the operating system to the image's tag. virtual_machines: it runs only with
     sandboxWorkloads.enabled.
     """
 
     part: str
-    runs: bool | None
+    runs_by_default: bool | None
     apps: tuple[str, ...] = ()
     image_variable: str = ""
     manager: str = ""
@@ -60,8 +62,8 @@ OPERANDS = (
     OperandDefinition("dcgmExporter", True, (DCGM_EXPORTER,)),
     OperandDefinition("migManager", True, (MIG_MANAGER,)),
     OperandDefinition("nodeStatusExporter", False, ("nvidia-node-status-exporter",), image_variable="VALIDATOR_IMAGE"),
-    OperandDefinition("gds", False, by_system=True),
-    OperandDefinition("gdrcopy", False, by_system=True),
+    OperandDefinition("gds", False, (DRIVER,), by_system=True),
+    OperandDefinition("gdrcopy", False, (DRIVER,), by_system=True),
     OperandDefinition("vfioManager", True, manager="driverManager", virtual_machines=True),
     OperandDefinition("sandboxDevicePlugin", True, virtual_machines=True),
     OperandDefinition("kataSandboxDevicePlugin", False, virtual_machines=True),
@@ -71,3 +73,29 @@ OPERANDS = (
     OperandDefinition("ccManager", False, virtual_machines=True),
 )
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
+# The fields below the spec of the ClusterPolicy of which a change restarts other pods than those of the operand with this part, or none.
+_RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
+    # Its image is that of init containers of the other operands.
+    ("validator",): APPS,
+    **dict.fromkeys([("devicePlugin",), ("mig",)], frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})),
+    ("dcgm", "enabled"): frozenset({DCGM, DCGM_EXPORTER}),
+    **dict.fromkeys([("toolkit", "enabled"), ("toolkit", "installDir")], frozenset({TOOLKIT, PLUGIN, MIG_MANAGER})),
+    ("hostPaths", "kubeletRootDir"): APPS - {DRIVER},
+    # They are in no pod template: labels of the namespace, a Service, a ServiceMonitor, and how pods are replaced.
+    **dict.fromkeys(
+        [
+            *(("psa",), ("psp",), ("dcgmExporter", "service"), ("dcgmExporter", "serviceMonitor")),
+            *(("driver", "upgradePolicy"), ("daemonsets", "updateStrategy"), ("daemonsets", "rollingUpdate")),
+        ],
+        frozenset(),
+    ),
+}
+
+
+def restarted_apps(path: t.Sequence[str]) -> frozenset[str]:
+    """The apps of the pods that restart when the field at this path below the spec of the ClusterPolicy changes; all apps if its part is not an operand's."""
+    for length in (2, 1):
+        apps = _RESTARTS.get(tuple(path[:length]))
+        if apps is not None:
+            return apps
+    return next((frozenset(operand.apps) for operand in OPERANDS if operand.part == path[0]), APPS)

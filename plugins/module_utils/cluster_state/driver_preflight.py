@@ -4,7 +4,7 @@
 
 The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images for a few systems only
 (gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
-Boot. It reports loaded kernel modules only by a rule, which the derived values of NFD have (pools/derive.py).
+Boot. It reports loaded kernel modules only by a rule, which the derived values of NFD have (catalog/node_feature_discovery.py).
 """
 
 from __future__ import annotations

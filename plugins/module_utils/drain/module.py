@@ -10,7 +10,7 @@ import typing as t
 from ..common.module import ArgumentSpec
 from ..kube.connection_options import CONNECTION
 from ..kube.errors import ApiError
-from ..kube.module import LEASE, ClusterModule
+from ..kube.module import LEASE_OPTIONS, ClusterModule
 from ..kube.shown_options import shown_options
 from ..pools.drain_options import DrainOptions
 from .drainer import PARALLEL, NodeDrainer, SharedLease, progress_by_node
@@ -26,7 +26,7 @@ DRAIN: ArgumentSpec = {
         "options": {**DrainOptions.argument_spec(), "parallel": {"type": "int", "default": PARALLEL}},
     },
 }
-KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECTION, **LEASE, **DRAIN}}}
+KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECTION, **LEASE_OPTIONS, **DRAIN}}}
 
 
 class NodeDrainingModule(ClusterModule):

@@ -18,7 +18,7 @@ from ..schema.messages import abbreviate
 from ..schema.secret_values import without_secrets
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import ReleasePlan
+    from ..pools.plan import ComponentPlan
 
 Document = dict[str, t.Any]
 
@@ -80,7 +80,7 @@ def export_cluster(
                 f"gpu_cluster.{component}.values: not exported, because reading them needs permission to read Secrets in {release.namespace}"
             )
             continue
-        planned: ReleasePlan = getattr(derive(document, {}, list(pools)), component)
+        planned: ComponentPlan = getattr(derive(document, {}, list(pools)), component)
         values, missing = residual_values(_without_initial_values(release.values), planned.values)
         values, secrets = without_secrets(values)
         if secrets:

@@ -30,7 +30,7 @@ from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS, RUNTIME_CLASSES, collection_path, object_path
 from ..nvidia_config import mig_parted
-from ..pools.plan import Plan, PoolPlan, ReleasePlan
+from ..pools.plan import ComponentPlan, Plan, PoolPlan
 from ..schema.messages import abbreviate
 from .cluster_policy import PolicyChange, policy_version
 from .container_runtime import (
@@ -140,7 +140,7 @@ class ClusterPolicyClient:
             label_nodes(self._client, edits, held.check)
         self._nodes = None
 
-    def is_seeded(self, live: Object, release: ReleasePlan) -> bool:
+    def is_seeded(self, live: Object, release: ComponentPlan) -> bool:
         """Whether the collection's installation passed the policy's tolerations to the chart and no run has recorded them in the policy yet."""
         if recorded_tolerations(live) is not None:
             return False

@@ -20,7 +20,7 @@ from ..helm.release_records import is_marked_installed, marker_path
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES, object_path
-from ..pools.plan import Plan, ReleasePlan
+from ..pools.plan import ComponentPlan, Plan
 from ..schema.messages import abbreviate_nodes
 from .cluster_policy import policy_version
 from .installation import (
@@ -192,7 +192,7 @@ def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
     return adapt_plan(client, plan, active_policy(client.list_known(CLUSTER_POLICIES)))
 
 
-def is_managed_release(client: Client, release: ReleaseId, planned: ReleasePlan) -> bool:
+def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPlan) -> bool:
     """Whether the marker of a Helm release shows that this collection installed it.
 
     A missing right to read the marker is only an error for the planned release, because a user without this right has not installed another one.
@@ -288,6 +288,8 @@ def _installations(client: Client, component: str, selections: t.Sequence[dict[s
     return [item for item in found if item is not None]
 
 
-def _managed_releases(client: Client, installations: t.Sequence[Installation], planned: ReleasePlan) -> set[ReleaseId]:
+def _managed_releases(
+    client: Client, installations: t.Sequence[Installation], planned: ComponentPlan
+) -> set[ReleaseId]:
     releases = {item.release for item in installations if item.release}
     return {release for release in releases if is_managed_release(client, release, planned)}

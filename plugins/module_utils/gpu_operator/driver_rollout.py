@@ -21,6 +21,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ..catalog.operands import DRIVER, restarted_apps
 from ..catalog.releases import compares_digests, restarts_in_place
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
@@ -32,15 +33,6 @@ Path = tuple[str, ...]
 
 ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_operator_allow_driver_rollout", "allow_driver_rollout")
 
-# Settings of the upgrade itself, and of other DaemonSets.
-_NOT_IN_POLICY_TEMPLATE: frozenset[Path] = frozenset(
-    {
-        ("driver", "upgradePolicy"),
-        ("daemonsets", "updateStrategy"),
-        ("daemonsets", "rollingUpdate"),
-        ("hostPaths", "kubeletRootDir"),
-    }
-)
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
 # Sidecars, which are only in the template while they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
@@ -97,7 +89,7 @@ def driver_fields(before: Document, after: Document) -> list[Path]:
         old, new = before.get(part), after.get(part)
         if part in _SIDECARS and not any(isinstance(item, dict) and item.get("enabled") for item in (old, new)):
             continue
-        paths += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_POLICY_TEMPLATE]
+        paths += [path for path in differing_fields(old, new, (part,)) if DRIVER in restarted_apps(path)]
     return paths
 
 

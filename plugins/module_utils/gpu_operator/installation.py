@@ -19,7 +19,7 @@ from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.object_managers import TOOLS, gitops_owner
 from ..helm.release import ReleaseId, helm_release_of
-from ..pools.plan import OlmPlan, PolicyPlan, ReleasePlan
+from ..pools.plan import ComponentPlan, OlmPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
@@ -83,7 +83,7 @@ class InstallationFinding:
     problem: str = ""
     notes: tuple[str, ...] = ()
     # What a run installs or upgrades it to; None if that is the release of the plan with which it was evaluated.
-    planned: ReleasePlan | None = None
+    planned: ComponentPlan | None = None
 
     @property
     def adopted(self) -> bool:
@@ -129,7 +129,7 @@ class InstallationFinding:
         return result
 
 
-def _subscription_of(planned: ReleasePlan, olm: OlmPlan) -> dict[str, t.Any]:
+def _subscription_of(planned: ComponentPlan, olm: OlmPlan) -> dict[str, t.Any]:
     """The Subscription of a component that OLM installs, as modules return it; an option that is not set is None."""
     options = {
         name: list(value) if isinstance(value, tuple) else value
@@ -169,7 +169,7 @@ def read_installation(component: str, deployment: Document) -> Installation | No
 
 def evaluate_nfd(
     installations: t.Sequence[Installation],
-    planned: ReleasePlan,
+    planned: ComponentPlan,
     managed: t.Container[ReleaseId],
     replaced: ReleaseId | None = None,
 ) -> InstallationFinding:
@@ -183,7 +183,7 @@ def evaluate_nfd(
 def evaluate_operator(
     installations: t.Sequence[Installation],
     policies: t.Sequence[Document],
-    planned: ReleasePlan,
+    planned: ComponentPlan,
     managed: t.Container[ReleaseId],
 ) -> InstallationFinding:
     """The finding for the GPU operator, which uses the oldest ClusterPolicy."""
@@ -191,7 +191,7 @@ def evaluate_operator(
 
 
 def with_policies(
-    finding: InstallationFinding, policies: t.Sequence[Document], planned: ReleasePlan
+    finding: InstallationFinding, policies: t.Sequence[Document], planned: ComponentPlan
 ) -> InstallationFinding:
     """The finding with the problem or the notes that the ClusterPolicies cause.
 
@@ -254,7 +254,7 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
 
 
 def evaluate_helm(
-    installations: t.Sequence[Installation], planned: ReleasePlan, managed: t.Container[ReleaseId]
+    installations: t.Sequence[Installation], planned: ComponentPlan, managed: t.Container[ReleaseId]
 ) -> InstallationFinding:
     """The finding for a component that Helm installs; `managed` are the Helm releases that this collection has installed."""
     # An installation that is scaled to zero does not interfere with a running one.

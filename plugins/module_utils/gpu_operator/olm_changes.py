@@ -15,7 +15,7 @@ from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..pools.plan import ReleasePlan
+    from ..pools.plan import ComponentPlan
     from .installation import InstallationFinding
 
 Object = dict[str, t.Any]
@@ -36,7 +36,7 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
         return [f"you may not list the objects of OLM in namespace {planned.namespace}, so their changes are unknown"]
 
 
-def olm_changes(planned: ReleasePlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
+def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
     """The changes as parts of a sentence. Fields that the plan does not name, such as the channel, keep their value."""
     olm = planned.olm
     if olm is None:

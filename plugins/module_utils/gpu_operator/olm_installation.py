@@ -16,7 +16,7 @@ from .installation import HELM_MANAGER, OLM_MANAGER, OWNER, TITLES, Installation
 if t.TYPE_CHECKING:
     from ..helm.release import ReleaseId
     from ..kube.client import Client
-    from ..pools.plan import ReleasePlan
+    from ..pools.plan import ComponentPlan
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -25,7 +25,7 @@ Document = t.Mapping[str, t.Any]
 _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
 
-def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ReleasePlan) -> set[str]:
+def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ComponentPlan) -> set[str]:
     """The namespaces of these installations in which this collection has made the Subscription of the planned package.
 
     Without the right to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
@@ -43,7 +43,7 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
 
 def evaluate_olm(
     installations: t.Sequence[Installation],
-    planned: ReleasePlan,
+    planned: ComponentPlan,
     by_helm: t.Container[ReleaseId],
     subscribed: t.Container[str],
 ) -> InstallationFinding:

@@ -33,6 +33,7 @@ from .driver_rollout import (
     Path,
     UpgradePolicies,
     UpgradePolicy,
+    differing_fields,
     driver_fields,
     format_change,
     is_in_place,
@@ -44,14 +45,6 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-# The DaemonSets whose templates contain a part of the spec (gpu-operator controllers/object_controls.go,
-# handleDevicePluginConfig, applyMIGConfiguration, TransformMIGManager and TransformDriver); every other part reaches all.
-_READERS: dict[str, frozenset[str]] = {
-    "devicePlugin": frozenset({operands.PLUGIN, operands.DISCOVERY, operands.MPS_DAEMON}),
-    "mig": frozenset({operands.PLUGIN, operands.DISCOVERY, operands.MPS_DAEMON}),
-    "migManager": frozenset({operands.MIG_MANAGER}),
-    **dict.fromkeys(("driver", "gds", "gdrcopy"), frozenset({operands.DRIVER})),
-}
 # The only driver value of the chart that has another name in the ClusterPolicy.
 _RENAMED = ("driver", "nvidiaDriverCRD")
 
@@ -159,6 +152,8 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
 def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] = ()) -> frozenset[str]:
     """The apps whose templates change because of this change, or because of values at these paths."""
     before, after = change.before.get("spec") or {}, change.after.get("spec") or {}
-    parts = {part for part in {*before, *after} if before.get(part) != after.get(part)}
-    parts |= {path[0] for path in reaching_driver}
-    return frozenset().union(*(_READERS.get(part, operands.APPS) for part in parts))
+    paths = list(reaching_driver)
+    for part in {*before, *after}:
+        if before.get(part) != after.get(part):
+            paths += differing_fields(before.get(part), after.get(part), (part,)) or [(part,)]
+    return frozenset().union(*map(operands.restarted_apps, paths))

@@ -29,7 +29,7 @@ from .upgrade import OperatorUpgrade
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..pools.plan import Plan, ReleasePlan
+    from ..pools.plan import ComponentPlan, Plan
 
 Object = dict[str, t.Any]
 
@@ -95,7 +95,7 @@ def initial_values(plan: Plan) -> Object:
 
 
 def _is_up_to_date(
-    revision: Revision | None, content: ReleaseContent | None, operator: ReleasePlan, initial: Object
+    revision: Revision | None, content: ReleaseContent | None, operator: ComponentPlan, initial: Object
 ) -> bool:
     """Whether helm_release would find nothing to do, without helm: a remote chart counts as equal if its version is."""
     if revision is None or content is None or revision.status != DEPLOYED:
@@ -112,7 +112,7 @@ def _same_version(installed: str, desired: str) -> bool:
 
 
 def _preview(
-    client: Client, operator: ReleasePlan, initial: Object, tools: HelmTools, folder: str, *, allowed: bool
+    client: Client, operator: ComponentPlan, initial: Object, tools: HelmTools, folder: str, *, allowed: bool
 ) -> RefusalPreview:
     preparation = ReleasePreparation(
         client,

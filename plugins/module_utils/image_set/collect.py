@@ -31,7 +31,7 @@ from .components import (
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..pools.plan import Plan, PoolPlan, ReleasePlan
+    from ..pools.plan import ComponentPlan, Plan, PoolPlan
 
 Object = dict[str, t.Any]
 # Only charts for a newer Kubernetes than helm's own need it; every chart in the catalog supports this release.
@@ -98,7 +98,7 @@ class ImageCollector:
             self.private |= set(found)
         return found
 
-    def _render(self, release: ReleasePlan) -> list[Object]:
+    def _render(self, release: ComponentPlan) -> list[Object]:
         helm = self._helm()
         path = helm.fetch(release.chart, release.chart_repo or None, release.version or None)
         text = helm.render(path, release.name, release.namespace, release.values, lambda: _KUBERNETES)
@@ -119,7 +119,7 @@ class ImageCollector:
             found.update(self._of_pool(None, {**_PUBLIC_DRIVER, **inherited}))
         return found
 
-    def _of_package(self, release: ReleasePlan) -> dict[str, str]:
+    def _of_package(self, release: ComponentPlan) -> dict[str, str]:
         """The images of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog."""
         if release.olm is None or self._client is None:
             raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])

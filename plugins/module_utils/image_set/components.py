@@ -114,10 +114,10 @@ def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
 def _runs(spec: Document, operand: OperandDefinition) -> bool:
     if operand.virtual_machines and get_nested(spec, "sandboxWorkloads", "enabled") is not True:
         return False
-    if operand.runs is None:
+    if operand.runs_by_default is None:
         return True
     enabled = get_nested(spec, operand.part, "enabled")
-    return operand.runs if enabled is None else enabled is True
+    return operand.runs_by_default if enabled is None else enabled is True
 
 
 def _image(settings: Document) -> str:

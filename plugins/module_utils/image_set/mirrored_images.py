@@ -15,7 +15,7 @@ from ..common.errors import InvalidOptions
 from ..registry.reference import parse_image
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import ReleasePlan
+    from ..pools.plan import ComponentPlan
 
 Object = dict[str, t.Any]
 
@@ -119,7 +119,7 @@ def copy_list(images: t.Iterable[MirroredImage]) -> str:
 
 
 def image_set_configuration(
-    images: t.Iterable[MirroredImage], packages: t.Sequence[ReleasePlan], openshift: str
+    images: t.Iterable[MirroredImage], packages: t.Sequence[ComponentPlan], openshift: str
 ) -> Object:
     """The ImageSetConfiguration of oc-mirror v2: the operators in OLM's catalogs, and all other images by name.
 

@@ -50,7 +50,7 @@ WAIT: ArgumentSpec = {
     "wait_timeout": {"type": "int", "default": 600},
     "wait_sleep": {"type": "int", "default": 2},
 }
-LEASE: ArgumentSpec = {
+LEASE_OPTIONS: ArgumentSpec = {
     "lease_wait_timeout": {"type": "int"},
     "lease_namespace": {"type": "str", "default": LEASE_NAMESPACE},
 }
@@ -157,7 +157,7 @@ class GpuModule(ClusterModule):
         records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: lists for which empty text is not
         the empty list, because that one has a meaning of its own.
         """
-        shared = ((EXPECTED, expected), (WAIT, wait), (LEASE, lease))
+        shared = ((EXPECTED, expected), (WAIT, wait), (LEASE_OPTIONS, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
         super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
         self.records_name = records_name

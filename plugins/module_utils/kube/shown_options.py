@@ -12,9 +12,9 @@ from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 
-# Helm values: options of helm_release with their aliases, and fields of releases in gpu_cluster.
+# Helm values: options of helm_release with their aliases, and fields of components in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
-_RELEASES = ("operator", "nfd")
+_COMPONENTS = ("operator", "nfd")
 # The variables of the inventory: an invalid value may be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Options that are not no_log and may contain a secret.
@@ -45,7 +45,7 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
-    found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_releases(cluster) | secret_texts(given) | token
+    found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_components(cluster) | secret_texts(given) | token
     # Masking short text would hide parts of other text.
     return {text for text in found if len(text) >= _MIN_LENGTH}
 
@@ -66,12 +66,12 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
     return found
 
 
-def _of_releases(cluster: t.Any) -> set[str]:
-    """Texts in the fields of a release, or in place of the release, that look like secrets; no such field needs a secret."""
+def _of_components(cluster: t.Any) -> set[str]:
+    """Texts in the fields of a component, or in place of the component, that look like secrets; no such field needs a secret."""
     found: set[str] = set()
-    for part in _RELEASES if isinstance(cluster, dict) else ():
-        release = cluster.get(part)
-        texts = release.values() if isinstance(release, dict) else [release]
+    for part in _COMPONENTS if isinstance(cluster, dict) else ():
+        component = cluster.get(part)
+        texts = component.values() if isinstance(component, dict) else [component]
         found |= {text for text in texts if isinstance(text, str) and not secrets.is_quotable(text)}
     return found
 
@@ -90,11 +90,11 @@ def _shown_cluster(cluster: t.Any) -> t.Any:
     if not isinstance(cluster, dict):
         return cluster
     shown = _hidden(cluster)
-    for part in _RELEASES:
-        release = cluster.get(part)
-        if isinstance(release, dict) and release.get("values"):
-            shown[part] = {**release, "values": secrets.NOT_SHOWN}
-        elif release and not isinstance(release, dict):
+    for part in _COMPONENTS:
+        component = cluster.get(part)
+        if isinstance(component, dict) and component.get("values"):
+            shown[part] = {**component, "values": secrets.NOT_SHOWN}
+        elif component and not isinstance(component, dict):
             shown[part] = secrets.NOT_SHOWN
     return shown
 

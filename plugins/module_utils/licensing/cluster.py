@@ -20,7 +20,7 @@ from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
 from ..schema.messages import abbreviate, abbreviate_nodes
 from .connectivity import servers_of
 from .content import LicenseFiles, read_files, token_of
-from .diagnosis import Expected, PredictedFiles
+from .diagnosis import LicenseObject, PredictedFiles
 from .driver_pods import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -147,11 +147,11 @@ class LicenseCluster:
         return mounted_targets(self.policy, self.drivers)
 
     @functools.cached_property
-    def expected(self) -> dict[LicenseTarget, Expected]:
+    def expected(self) -> dict[LicenseTarget, LicenseObject]:
         """The content of each mounted object; that of a Secret which the user may not read is unknown."""
         return {target: self._expected(target) for target in self.mounted}
 
-    def expected_of(self, node: LicenseNode) -> Expected | None:
+    def expected_of(self, node: LicenseNode) -> LicenseObject | None:
         """The files that a node should use; None if no object is mounted there."""
         target = self._mounted_on(node)
         return self.expected[target] if target is not None else None
@@ -197,25 +197,25 @@ class LicenseCluster:
             for target in self.mounted
         }
 
-    def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
+    def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> LicenseObject:
         paths = {LICENSE_TOKEN_KEY: TOKEN_PATH, LICENSE_CONFIG_KEY: CONFIG_PATH}
         fingerprints = {paths[key]: digest for key, digest in item["digests"].items()}
         servers = servers_of(LicenseService(**service) for service in item["services"])
         predicted = PredictedFiles(fingerprints, servers, item["proxy"])
-        return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
+        return LicenseObject(target, self.namespace, LicenseFiles(), predicted=predicted)
 
-    def _expected(self, target: LicenseTarget) -> Expected:
+    def _expected(self, target: LicenseTarget) -> LicenseObject:
         try:
             live = self.read(target)
         except ApiError as error:
             if not error.forbidden:
                 raise
-            return Expected(target, self.namespace, LicenseFiles(), readable=False)
+            return LicenseObject(target, self.namespace, LicenseFiles(), readable=False)
         try:
             files = read_files(target, live, self.namespace)
         except InvalidOptions:
             files = LicenseFiles()
-        return Expected(target, self.namespace, files, token_of(files))
+        return LicenseObject(target, self.namespace, files, token_of(files))
 
     def read(self, target: LicenseTarget) -> Object | None:
         """The object; None if it does not exist."""

@@ -34,7 +34,7 @@ from .token import fingerprint
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from .diagnosis import Expected
+    from .diagnosis import LicenseObject
 
 # The private libraries of the license client, in each image of the driver. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
 # ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
@@ -133,7 +133,7 @@ class LicenseContainers:
         return evaluate_check(server, proxy, output.exit_code, output.stdout, output.stderr)
 
     def check_all(
-        self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], Expected | None]
+        self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], LicenseObject | None]
     ) -> dict[str, tuple[ServiceCheck, ...]]:
         """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose servers are unknown."""
         calls = []

@@ -33,8 +33,8 @@ class PredictedFiles:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """The files that a node should use: the object that its driver pod mounts, with its files and its token; without a token, nothing is compared."""
+class LicenseObject:
+    """The object that a driver pod mounts, with the files and the token that its node should use; without a token, nothing is compared."""
 
     target: LicenseTarget
     namespace: str
@@ -80,7 +80,7 @@ class Expected:
         return None if digest is None or path not in reading.files else (reading.files[path] or "").startswith(digest)
 
 
-def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
+def problem(node: LicenseNode, reading: Reading, expected: LicenseObject | None, now: datetime.datetime) -> str:
     """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
     if node.pod is None:
         return (
@@ -102,7 +102,7 @@ def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now:
     return f"{status.text}. {_cause(node, reading, expected, now)}"
 
 
-def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) -> str:
+def _outdated(node: LicenseNode, reading: Reading, expected: LicenseObject | None) -> str:
     """Why a licensed node must be rotated."""
     if expected is None:
         return ""
@@ -117,7 +117,7 @@ def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) ->
     return f"Licensed, but the {join_words(changed)} {verb} from {expected.label}. Run the playbook license_rotate."
 
 
-def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
+def _cause(node: LicenseNode, reading: Reading, expected: LicenseObject | None, now: datetime.datetime) -> str:
     """The most specific cause that the node's status and files indicate."""
     if expected is None or not expected.readable:
         return "Check the licensing Secret, and the log of the driver pod."
@@ -171,7 +171,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     return " ".join(texts)
 
 
-def object_problem(expected: Expected, now: datetime.datetime) -> str:
+def object_problem(expected: LicenseObject, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
         return f"This user may not read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
@@ -180,7 +180,7 @@ def object_problem(expected: Expected, now: datetime.datetime) -> str:
     return _time_problem(expected, expected.token, now)
 
 
-def _time_problem(expected: Expected, token: TokenInfo, now: datetime.datetime) -> str:
+def _time_problem(expected: LicenseObject, token: TokenInfo, now: datetime.datetime) -> str:
     problem_now = token.problem(now)
     if problem_now is None:
         return ""
@@ -188,7 +188,7 @@ def _time_problem(expected: Expected, token: TokenInfo, now: datetime.datetime) 
     return f"The token in {expected.label} {problem_now.reason}. {remedy}"
 
 
-def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:
+def expiry_warning(expected: LicenseObject, now: datetime.datetime, min_days: int) -> str:
     """A sentence if the token, which is valid, expires in fewer than `min_days`; empty otherwise."""
     token = expected.token
     left = token.days_left(now) if token else None

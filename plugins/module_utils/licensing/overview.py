@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..schema.messages import abbreviate_nodes
-from .diagnosis import Expected, expiry_warning, object_problem, problem
+from .diagnosis import LicenseObject, expiry_warning, object_problem, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
 from .targets import NO_OBJECT
@@ -18,8 +18,28 @@ from .token import format_time
 if t.TYPE_CHECKING:
     import datetime
 
+    from ..common.module import ArgumentSpec
+
 # How many different problems of nodes a message lists.
 _MAX_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class LicenseLimits:
+    """The limits that decide what counts as a problem: options of license_info, all numbers.
+
+    min_days: a token that expires in fewer days is a problem.
+    """
+
+    min_days: int = 30
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> LicenseLimits:
+        """Create from the module's options."""
+        return cls(**{item.name: params[item.name] for item in fields(cls)})
+
+
+LIMIT_OPTIONS: ArgumentSpec = {item.name: {"type": "int", "default": item.default} for item in fields(LicenseLimits)}
 
 
 @dataclass(frozen=True)
@@ -28,7 +48,7 @@ class NodeState:
 
     node: LicenseNode
     reading: Reading
-    expected: Expected | None
+    expected: LicenseObject | None
     problem: str
 
     @property
@@ -67,7 +87,7 @@ class NodeState:
 def node_states(
     nodes: t.Iterable[LicenseNode],
     readings: t.Mapping[str, Reading],
-    expected_of: t.Callable[[LicenseNode], Expected | None],
+    expected_of: t.Callable[[LicenseNode], LicenseObject | None],
     now: datetime.datetime,
 ) -> list[NodeState]:
     """The nodes, those with a problem first."""
@@ -81,7 +101,7 @@ def node_states(
     return sorted(states, key=lambda state: (not state.problem, state.node.name))
 
 
-def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any]:
+def _object_result(expected: LicenseObject, now: datetime.datetime) -> dict[str, t.Any]:
     """An object with a token in the format of results; the values of its token are null if it has none, or the user may not read it."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
@@ -100,18 +120,18 @@ def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.An
 
 def overview(
     states: t.Sequence[NodeState],
-    objects: t.Sequence[Expected],
+    objects: t.Sequence[LicenseObject],
     now: datetime.datetime,
+    limits: LicenseLimits,
     *,
     mount_problems: t.Sequence[str] = (),
-    min_days: int,
     limit: int,
 ) -> dict[str, t.Any]:
     """The result of license_info; `mount_problems` are those of the cluster."""
     found = [_object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
-    of_objects = [*_object_problems(objects, len(states), now, min_days), *mount_problems]
+    of_objects = [*_object_problems(objects, len(states), now, limits), *mount_problems]
     return {
         "counts": {
             **_counts([state.reading for state in states]),
@@ -152,11 +172,13 @@ def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
         yield f"{outdated} {subject} a token that differs from the one in {whose} Secret. Run the playbook license_rotate."
 
 
-def _object_problems(objects: t.Sequence[Expected], nodes: int, now: datetime.datetime, min_days: int) -> list[str]:
-    """The problems of the objects, and the tokens that expire in fewer than `min_days`, as sentences with the remedy."""
+def _object_problems(
+    objects: t.Sequence[LicenseObject], nodes: int, now: datetime.datetime, limits: LicenseLimits
+) -> list[str]:
+    """The problems of the objects, and the tokens that expire soon, as sentences with the remedy."""
     if nodes and not objects:
         return [NO_OBJECT]
-    texts = [object_problem(expected, now) or expiry_warning(expected, now, min_days) for expected in objects]
+    texts = [object_problem(expected, now) or expiry_warning(expected, now, limits.min_days) for expected in objects]
     return [text for text in texts if text]
 
 

@@ -85,7 +85,8 @@ def report_lines(results: t.Mapping[str, Document], width: int = WIDTH) -> list[
     If licenses and leases of license servers were read, the table has columns for them; several clusters may share them.
     """
     reports = [ClusterReport(name, result) for name, result in sorted(results.items())]
-    columns = _COLUMNS if any(report.servers for report in reports) else _CLUSTER_COLUMNS
+    servers = _SERVER_COLUMNS if any(report.servers for report in reports) else ()
+    columns = (*_NODE_COLUMNS, *servers, *_TOKEN_COLUMNS)
     lines = table(columns, reports, width)
     for report in reports:
         if texts := report.texts:
@@ -105,21 +106,20 @@ def _column(
     return Column(head, shown, number, cuts)
 
 
-_CLUSTER_COLUMNS = (
+_NODE_COLUMNS = (
     _column("CLUSTER", lambda report: report.name, cuts=True),
     _column("NODES", lambda report: report.count("nodes"), number=True),
     _column("LICENSED", lambda report: report.count("licensed"), number=True),
     _column("UNLICENSED", lambda report: report.count("unlicensed"), number=True),
     _column("UNKNOWN", lambda report: report.count("unknown"), number=True),
     _column("OUTDATED", lambda report: report.count("outdated"), number=True),
+)
+_SERVER_COLUMNS = (
+    _column("LICENSES", lambda report: report.servers.get("total"), number=True),
+    _column("LEASES", lambda report: report.servers.get("leases"), number=True),
+)
+_TOKEN_COLUMNS = (
     _column("TOKEN EXPIRES", lambda report: report.first_expiry),
     _column("DAYS LEFT", lambda report: report.days_left, number=True),
     _column("LICENSE SERVER", lambda report: ", ".join(report.hosts), cuts=True),
-)
-# Between the nodes and the tokens.
-_COLUMNS = (
-    *_CLUSTER_COLUMNS[:6],
-    _column("LICENSES", lambda report: report.servers.get("total"), number=True),
-    _column("LEASES", lambda report: report.servers.get("leases"), number=True),
-    *_CLUSTER_COLUMNS[6:],
 )

@@ -18,7 +18,7 @@ from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
 from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import LicenseContainers
-from .diagnosis import Expected, problem
+from .diagnosis import LicenseObject, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
 from .node_reads import NODE_LEFT, CommandFailed
@@ -59,7 +59,7 @@ class NodeRotation:
     """
 
     node: LicenseNode
-    expected: Expected
+    expected: LicenseObject
     action: str
     restarts_driver: bool = False
     unfinished: bool = False
@@ -133,7 +133,7 @@ class RotationResult:
         }
 
 
-def needed_action(reading: Reading, expected: Expected) -> str:
+def needed_action(reading: Reading, expected: LicenseObject) -> str:
     """The change that a node needs."""
     if any(not expected.matches(reading, path) for path in expected.fingerprints):
         return REPLACE
@@ -143,7 +143,7 @@ def needed_action(reading: Reading, expected: Expected) -> str:
 def plan_rotation(
     nodes: t.Sequence[LicenseNode],
     readings: t.Mapping[str, Reading],
-    expected: t.Callable[[LicenseNode], Expected | None],
+    expected: t.Callable[[LicenseNode], LicenseObject | None],
     unfinished: t.Mapping[str, str],
     *,
     restart_drivers: bool,
@@ -167,7 +167,7 @@ def plan_rotation(
 
 
 def _node_rotation(
-    node: LicenseNode, reading: Reading, files: Expected, pod_to_restart: str | None, *, restart_drivers: bool
+    node: LicenseNode, reading: Reading, files: LicenseObject, pod_to_restart: str | None, *, restart_drivers: bool
 ) -> NodeRotation | None:
     """The change of one node; None if it needs none, or cannot be changed."""
     readable = node.is_known_by(reading)

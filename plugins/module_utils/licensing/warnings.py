@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..schema.messages import abbreviate_nodes, join_words
-from .diagnosis import Expected, expiry_warning
+from .diagnosis import LicenseObject, expiry_warning
 from .objects import LicenseObjectChange
 from .option_names import SECRET_NAME_OPTION
 from .token import utc_now
@@ -31,7 +31,7 @@ def object_warnings(
         yield from change.desired.warnings
         for text in change.desired.token.warnings:
             yield f"The token in {label}: {text}."
-        expected = Expected(change.target, namespace, change.desired.files, change.desired.token)
+        expected = LicenseObject(change.target, namespace, change.desired.files, change.desired.token)
         if text := expiry_warning(expected, utc_now(), min_days):
             yield text
         if change.former is not None and not any(change.former.is_same_object(each.target) for each in changes):

@@ -28,7 +28,7 @@ from .observed import (
     plan_phase,
 )
 from .operator_group import no_group, several_groups
-from .problem import LONG, SHORT, Problem
+from .problem import LONG, Problem
 from .stability import INSTALL_CHECK_FAILED, unready_deployments, unstable_reason
 from .versions import Version
 
@@ -102,7 +102,7 @@ def _namespace_problem(observed: Observed) -> Problem | None:
         return failures.namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object))
     if len(observed.groups) > 1:
         return several_groups(observed.namespace, observed.groups)
-    return None if observed.groups else no_group(observed.namespace, SHORT)
+    return None if observed.groups else no_group(observed.namespace)
 
 
 def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
@@ -208,7 +208,7 @@ def subscription_problem(observed: Observed, desired: DesiredVersion, subscripti
     installed = installed_csv(subscription)
     if status.get("state") == AT_LATEST and installed and installed != desired.csv:
         channel = str(get_nested(subscription, "spec", "channel") or "")
-        return failures.no_upgrade(name, installed, desired.csv, channel, LONG)
+        return failures.no_upgrade(name, installed, desired.csv, channel)
     if status.get("currentCSV") == desired.csv and plan_phase(observed.plan_of(subscription)) == "Complete":
         return failures.csv_gone(observed.namespace, desired.csv)
     return None

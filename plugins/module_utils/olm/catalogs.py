@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
+from ..common.wait import StateTimer
 from ..kube.metadata import name_of
 from . import failures
 from .client import AppliedObject, OlmClient
@@ -25,8 +26,8 @@ if t.TYPE_CHECKING:
     from ..common.progress import Progress
 
 READY = "READY"
-# Seconds to wait for catalogs that are starting, and the interval of reads of the packages, which cannot be watched.
-_CATALOG_START, _PACKAGES_INTERVAL = 90.0, 1.0
+# Seconds between reads of the packages, which cannot be watched.
+_PACKAGES_INTERVAL = 1.0
 # Seconds to wait for the packages of a catalog, if it was connected during the seconds of the second number; the clocks may differ.
 _PACKAGES_START, _RECENT = 20.0, 90.0
 
@@ -72,19 +73,16 @@ class CatalogChoice:
 
     def _await_version(self, live: Object | None) -> CatalogVersion:
         """The version that the catalogs offer; waits for catalogs that are starting, and for the packages of catalogs that have just started."""
-        started = time.monotonic()
-        limit = started
+        timer = StateTimer()
         while True:
             observed = self.client.observed()
             choice = self._choose(observed, live)
             sources = self._sources(live) or tuple(name_of(catalog) for catalog in observed.catalogs)
-            if not self.check and self.wait:
-                states = [catalog for name in sources if (catalog := observed.catalog(name))]
-                limit = max([limit, *(started + _start_timeout(catalog, time.time()) for catalog in states)])
+            starting = [name for name in sources if self._is_starting(timer, observed.catalog(name))]
             is_first_starting = (
                 self.applied is not None and not self.removed and catalog_state(observed.catalog(sources[0])) != READY
             )
-            is_last = time.monotonic() >= min(self.deadline, limit)
+            is_last = self.check or not self.wait or not starting or time.monotonic() >= self.deadline
             problem = self._catalog_problem(observed, live)
             if is_last and is_first_starting and not self.check:
                 self._remove_catalog(observed.catalog(sources[0]))
@@ -95,6 +93,17 @@ class CatalogChoice:
             self.progress.report(f"waiting for CatalogSource {', '.join(sources)}")
             self.client.follow()
             self.client.await_change(_PACKAGES_INTERVAL)
+
+    def _is_starting(self, timer: StateTimer, catalog: Object | None) -> bool:
+        """Whether to wait for a catalog: until it is connected, and until the package server has read it."""
+        if catalog is None:
+            return False
+        is_connected = catalog_state(catalog) == READY
+        if is_connected:
+            limit = _packages_timeout(catalog, time.time())
+        else:
+            limit = failures.catalog_unreachable(self.options.source_namespace, catalog).minimum_seconds
+        return timer.seconds(name_of(catalog), is_connected) < limit
 
     def _remove_catalog(self, catalog: Object | None) -> None:
         """Delete the CatalogSource that this run has created: one that is not connected stops all Subscriptions that can see it."""
@@ -135,10 +144,8 @@ class CatalogChoice:
         return None
 
 
-def _start_timeout(catalog: Object, now: float) -> float:
-    """The seconds to wait for the packages of a catalog: until it is connected, and until the package server has read it."""
-    if catalog_state(catalog) != READY:
-        return _CATALOG_START
+def _packages_timeout(catalog: Object, now: float) -> float:
+    """The seconds until the package server has read a connected catalog; 0 if it has had the time."""
     connected = get_nested(catalog, "status", "connectionState", "lastConnect")
     try:
         moment = datetime.datetime.fromisoformat(str(connected)).timestamp()

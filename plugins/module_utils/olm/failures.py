@@ -14,7 +14,7 @@ from ..common.nested import get_nested
 from ..kube.metadata import name_of
 from ..schema.messages import abbreviate
 from .observed import Condition, Document, catalog_state, conditions, csv_phase
-from .problem import FINAL, MEDIUM, SHORT, Problem
+from .problem import CATALOG_START, LONG, MEDIUM, SHORT, Problem
 
 # Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.
 _GROUP_REASONS = {
@@ -76,7 +76,7 @@ def catalog_missing(namespace: str, name: str) -> Problem:
     )
 
 
-def catalog_unreachable(namespace: str, catalog: Document, minimum_seconds: float = FINAL) -> Problem:
+def catalog_unreachable(namespace: str, catalog: Document) -> Problem:
     """OLM has no connection to the catalog."""
     name = name_of(catalog)
     state = catalog_state(catalog) or "not connected"
@@ -94,7 +94,7 @@ def catalog_unreachable(namespace: str, catalog: Document, minimum_seconds: floa
             if address
             else f"Check the catalog's pod ({pods}){f' and that its image {image} can be pulled' if image else ''}."
         ),
-        minimum_seconds=minimum_seconds,
+        minimum_seconds=CATALOG_START,
     )
 
 
@@ -171,7 +171,7 @@ def csv_gone(namespace: str, name: str) -> Problem:
     )
 
 
-def no_upgrade(subscription: str, installed: str, desired: str, channel: str, minimum_seconds: float) -> Problem:
+def no_upgrade(subscription: str, installed: str, desired: str, channel: str) -> Problem:
     """OLM considers the installed version as the newest one."""
     return Problem(
         code="upgrade_path",
@@ -180,7 +180,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, mi
         value=f"AtLatestKnown with {installed}",
         rule=f"Channel {channel} has no upgrade path from {installed} to {desired}.",
         remedy="Set channel to a channel with an upgrade path from the installed version to the desired one.",
-        minimum_seconds=minimum_seconds,
+        minimum_seconds=LONG,
     )
 
 

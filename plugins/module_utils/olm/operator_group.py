@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..schema.messages import abbreviate, join_words, option_of_role
-from .problem import Problem
+from .problem import SHORT, Problem
 
 Object = t.Mapping[str, t.Any]
 
@@ -112,7 +112,7 @@ def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
     )
 
 
-def no_group(namespace: str, minimum_seconds: float) -> Problem:
+def no_group(namespace: str) -> Problem:
     """Problem: the namespace has no OperatorGroup."""
     return Problem(
         code="operator_group_missing",
@@ -122,7 +122,7 @@ def no_group(namespace: str, minimum_seconds: float) -> Problem:
         value="none",
         rule="Without an OperatorGroup, OLM installs nothing and reports no condition. The OperatorGroup was deleted during the run.",
         remedy="Run the playbook again, which creates it.",
-        minimum_seconds=minimum_seconds,
+        minimum_seconds=SHORT,
     )
 
 

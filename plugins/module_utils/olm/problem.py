@@ -11,8 +11,8 @@ from ..common.errors import ModuleFailure
 
 # Seconds for which a problem must last before it is reported. Conditions that OLM sets while it works may be wrong for some
 # seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that no controller changes without the user are
-# reported immediately.
-FINAL, SHORT, MEDIUM, LONG = 0.0, 5.0, 30.0, 60.0
+# reported immediately. A new catalog needs CATALOG_START until OLM is connected to it.
+FINAL, SHORT, MEDIUM, LONG, CATALOG_START = 0.0, 5.0, 30.0, 60.0, 90.0
 
 
 @dataclass(frozen=True)

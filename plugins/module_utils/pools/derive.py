@@ -30,6 +30,7 @@ from .operator_values import declared_toolkit_env, mirrored_image, operator_valu
 from .plan import (
     POOL_KEYS,
     ClusterPlan,
+    ComponentPlan,
     ConfigPlan,
     MigPlan,
     NodeGroupPlan,
@@ -39,7 +40,6 @@ from .plan import (
     PoolPlan,
     Provides,
     Registration,
-    ReleasePlan,
     Taint,
     Toleration,
     ValidationPlan,
@@ -84,7 +84,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             toolkit_env=tuple(declared_toolkit_env(operator, settings.get("distribution"))),
             known_issues=tuple(settings["known_issues"]),
         ),
-        operator=_release(
+        operator=_component(
             "operator",
             operator,
             get_nested(variables.declared_cluster, "operator"),
@@ -92,7 +92,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             if operator["installer"] == olm_catalog.OLM
             else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
         ),
-        nfd=_release(
+        nfd=_component(
             "nfd",
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
@@ -278,7 +278,7 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
     return spec
 
 
-def _release(component: str, settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
+def _component(component: str, settings: Document, declared: t.Any, values: Document) -> ComponentPlan:
     namespace, olm = settings["namespace"], None
     helm = {key: settings[key] for key in helm_fields(component) if key in settings}
     if not is_bare_chart(helm["chart"]):
@@ -290,7 +290,7 @@ def _release(component: str, settings: Document, declared: t.Any, values: Docume
             key: tuple(value) if isinstance(value, list) else value for key, value in settings["olm"].items()
         }
         olm = OlmPlan(**given, resource=known.resource if known else "")
-    return ReleasePlan(
+    return ComponentPlan(
         name=helm.pop("release"),
         namespace=namespace,
         named=any(not is_empty(get_nested(declared, key)) for key in ("release", "namespace", "olm")),

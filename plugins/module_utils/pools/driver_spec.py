@@ -18,7 +18,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 # The fields of ClusterPolicy.spec.driver that NVIDIADriver has under the same name.
-_SAME = (
+_INHERITED_FIELDS = (
     *("repository", "image", "version", "imagePullPolicy", "imagePullSecrets", "kernelModuleType", "usePrecompiled"),
     *("manager", "rdma", "startupProbe", "livenessProbe", "readinessProbe", "certConfig", "kernelModuleConfig"),
     *("secretEnv", "resources", "args", "env"),
@@ -56,7 +56,7 @@ def inherited_driver(policy: Document) -> Object:
     spec = policy.get("spec") or {}
     driver = spec.get("driver") or {}
     result: Object = {**_DEFAULT_IMAGE, "driverType": "gpu"}
-    for key in _SAME:
+    for key in _INHERITED_FIELDS:
         value = driver.get(key)
         # The chart writes the names of absent ConfigMaps as empty text.
         value = (

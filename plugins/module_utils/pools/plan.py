@@ -75,8 +75,8 @@ class OlmPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReleasePlan:
-    """One component: a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
+class ComponentPlan:
+    """One component (operator, NFD): a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
 
     The settings of Helm (schema/helm.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
 
@@ -350,8 +350,8 @@ class Plan:
     """All values that are derived from the variables of one cluster; `autoscaler` is None unless its node groups are MachineSets."""
 
     cluster: ClusterPlan
-    operator: ReleasePlan
-    nfd: ReleasePlan
+    operator: ComponentPlan
+    nfd: ComponentPlan
     policy: PolicyPlan
     config: ConfigPlan
     mig: MigPlan

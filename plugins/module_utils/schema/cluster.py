@@ -93,7 +93,7 @@ def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
     ]
 
 
-def _release(component: str, namespace: str, version: str, **more: Field) -> Section:
+def _component(component: str, namespace: str, version: str, **more: Field) -> Section:
     # Text in place of these maps is probably the content of a file, which may include secrets.
     return Section(
         quotes_text=False,
@@ -108,9 +108,9 @@ def _release(component: str, namespace: str, version: str, **more: Field) -> Sec
     )
 
 
-_RELEASES = {
-    "operator": _release("operator", releases.OPERATOR_NAMESPACE, releases.OPERATOR_VERSION, **_OPERATOR),
-    "nfd": _release("nfd", releases.NFD_NAMESPACE, releases.NFD_VERSION),
+_COMPONENTS = {
+    "operator": _component("operator", releases.OPERATOR_NAMESPACE, releases.OPERATOR_VERSION, **_OPERATOR),
+    "nfd": _component("nfd", releases.NFD_NAMESPACE, releases.NFD_VERSION),
 }
 
 
@@ -147,7 +147,7 @@ CLUSTER = Section(
             fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
         ),
         "autoscaler": AUTOSCALER,
-        **_RELEASES,
+        **_COMPONENTS,
         "validation": Section(
             fields={
                 **_image_fields(),
@@ -177,15 +177,15 @@ def validation_image_is_one(cluster: Document) -> Problems:
         yield "gpu_cluster.validation.images: has no effect with image, which is used on every node; remove one of them"
 
 
-def _setting(cluster: Document, release: str, key: str) -> t.Any:
-    """A setting of one of the releases, or its default."""
-    value = get_nested(cluster, release, key)
-    return _RELEASES[release].fields[key].default if value is None else value
+def _setting(cluster: Document, component: str, key: str) -> t.Any:
+    """A setting of a component (operator, nfd), or its default."""
+    value = get_nested(cluster, component, key)
+    return _COMPONENTS[component].fields[key].default if value is None else value
 
 
 def chart_has_a_repository(cluster: Document) -> Problems:
     """A chart's name needs a repository; the other forms of a chart do not."""
-    for which in _RELEASES:
+    for which in _COMPONENTS:
         chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
         path = f"gpu_cluster.{which}.chart_repo"
         if not isinstance(chart, str):
@@ -199,7 +199,7 @@ def chart_has_a_repository(cluster: Document) -> Problems:
 
 def releases_differ(cluster: Document) -> Problems:
     """Helm identifies a release by its namespace and name."""
-    operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _RELEASES)
+    operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; give one of them another name"
 

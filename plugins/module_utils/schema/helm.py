@@ -16,7 +16,7 @@ _DEFAULTS = {
 
 
 def helm_fields(component: str) -> dict[str, Field]:
-    """The keys of a component (operator, nfd) that have no effect if OLM installs it; all are fields of ReleasePlan, where `release` is `name`."""
+    """The keys of a component (operator, nfd) that have no effect if OLM installs it; all are fields of ComponentPlan, where `release` is `name`."""
     release, chart, chart_repo = _DEFAULTS[component]
     return {
         "release": Text((validators.release_name,), default=release),

@@ -8,6 +8,7 @@ import re
 import urllib.parse
 
 from ..catalog import models, names, secrets, taints
+from ..catalog.driver_images import SYSTEMS
 from ..mig.layout import PROFILE
 from .messages import join_words, quote
 from .operand_labels import is_for_users
@@ -27,9 +28,7 @@ _REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
 _DRIVER_VERSION = re.compile(r"[1-9][0-9]*(\.[0-9]+){0,2}|sha256:[0-9a-f]{64}")
 # The suffix that the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
-_DRIVER_OS_TAG = re.compile(
-    r"(?P<bare>[\w.-]+?)-(?P<system>(rhcos|rhel|ubuntu|centos|rocky|sles|sl-micro|ol|debian|fedora)[0-9.X]*)"
-)
+_DRIVER_OS_TAG = re.compile(rf"(?P<bare>[\w.-]+?)-(?P<system>({'|'.join(system.name for system in SYSTEMS)})[0-9.X]*)")
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
 # Labels in Kubernetes' namespaces that a kubelet may set on its own node ("NodeRestriction"). Magnum 23 refuses other

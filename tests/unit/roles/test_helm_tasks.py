@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.helm import helm_fields
 from tests.programs import REPO
 
@@ -67,7 +67,7 @@ def test_the_task_passes_every_setting_of_the_release() -> None:
     """The settings in the schema that only Helm reads; the plan has the release's name as `name`."""
     ((_role, task),) = HELM_TASKS
     fields = {"name" if key == "release" else key for key in (*helm_fields("operator"), *helm_fields("nfd"))}
-    assert fields <= {field.name for field in dataclasses.fields(ReleasePlan)}
+    assert fields <= {field.name for field in dataclasses.fields(ComponentPlan)}
     passed = set(re.findall(r"__pools_helm\.release\.(\w+)", str(task[HELM])))
     assert passed == {*fields, "namespace", "version"}
 

@@ -25,7 +25,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     with_reverted_fields,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 
 Object = dict[str, Any]
 
@@ -72,7 +72,7 @@ def policy(name: str = "cluster-policy", created: str = "1", helm: tuple[str, st
     return {"metadata": {"name": name, "creationTimestamp": created, "annotations": marks}, "spec": {}}
 
 
-def wanted(cluster: Object | None = None, component: str = "operator") -> ReleasePlan:
+def wanted(cluster: Object | None = None, component: str = "operator") -> ComponentPlan:
     plan = derive({"name": "c", **(cluster or {})}, {}, [])
     return plan.operator if component == "operator" else plan.nfd
 

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_changes
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 from tests.helpers.olm_objects import NAMESPACE, NEW, OLD, PACKAGE, Object, csv, subscription
 
 CREATED = {"annotations": {"accel.gpu/created": "true"}}
@@ -24,7 +24,7 @@ TITLE = f"Subscription {NAMESPACE}/{PACKAGE}"
 TAKES_OVER = f"manages {TITLE}, which this collection did not create"
 
 
-def planned(**olm: Any) -> ReleasePlan:
+def planned(**olm: Any) -> ComponentPlan:
     return derive({"name": "c", "distribution": "openshift", "operator": {"olm": olm}}, {}, []).operator
 
 

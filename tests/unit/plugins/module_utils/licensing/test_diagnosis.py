@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import ServiceCheck
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
-    Expected,
+    LicenseObject,
     expiry_warning,
     problem,
 )
@@ -28,6 +28,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods im
     parse_driver_pods,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import (
+    LicenseLimits,
     missing_text,
     node_states,
     overview,
@@ -45,14 +46,14 @@ LICENSED = LicenseStatus("licensed", "Licensed (Expiry: Permanent)", "NVIDIA vGP
 UNLICENSED = LicenseStatus("unlicensed", "Unlicensed (Restricted)", vgpu_type="NVIDIA A100-10C")
 
 
-def expected(config: str = "FeatureType=1\n", **options: Any) -> Expected:
+def expected(config: str = "FeatureType=1\n", **options: Any) -> LicenseObject:
     text = make_token(**options)
     target = LicenseTarget(SECRET, "licensing-config")
-    return Expected(target, NAMESPACE, LicenseFiles(text.encode(), config.encode()), parse_token(text))
+    return LicenseObject(target, NAMESPACE, LicenseFiles(text.encode(), config.encode()), parse_token(text))
 
 
 def reading(
-    wanted: Expected, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
+    wanted: LicenseObject, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
 ) -> Reading:
     found: dict[str, str | None] = dict(wanted.fingerprints)
     found |= {{"token": TOKEN_PATH, "config": CONFIG_PATH}[name]: digest for name, digest in files.items()}
@@ -92,7 +93,7 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
     ],
 )  # fmt: skip
-def test_causes(wanted: Expected | None, found: Reading, text: str) -> None:
+def test_causes(wanted: LicenseObject | None, found: Reading, text: str) -> None:
     shown = problem(NODE, found, wanted, NOW)
     assert text in shown if text else shown == ""
 
@@ -234,7 +235,7 @@ def test_the_overview() -> None:
         "n3": Reading(error="lost."),
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
-    found = overview(states, [VALID], NOW, min_days=30, limit=2)
+    found = overview(states, [VALID], NOW, LicenseLimits(), limit=2)
     assert found["counts"] == {
         "nodes": 4,
         "licensed": 1,
@@ -252,13 +253,13 @@ def test_the_overview() -> None:
     assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
         "No NVIDIADriver and no ClusterPolicy names a Secret"
-        in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+        in overview(states, [], NOW, LicenseLimits(), limit=2)["warnings"][0]
     )
     unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)
-    assert "may not read Secret" in overview(states, [unreadable], NOW, min_days=30, limit=2)["warnings"][0]
+    assert "may not read Secret" in overview(states, [unreadable], NOW, LicenseLimits(), limit=2)["warnings"][0]
     assert (
         "does not exist, or has no valid token"
-        in overview(states, [replace(unreadable, readable=True)], NOW, min_days=1, limit=2)["warnings"][0]
+        in overview(states, [replace(unreadable, readable=True)], NOW, LicenseLimits(1), limit=2)["warnings"][0]
     )
 
     reports: dict[str, dict[str, Any]] = {"prod": {"license_info": found}, "test": {"msg": "unreachable"}}
@@ -279,14 +280,14 @@ def test_the_overview() -> None:
     ]
     assert shown[1].split()[:6] == ["prod", "4", "1", "2", "1", "2"]
     assert shown[2].split()[:2] == ["test", "-"]
-    assert report_problems({"license_info": overview(states, [VALID], NOW, min_days=400, limit=2)}) == [
+    assert report_problems({"license_info": overview(states, [VALID], NOW, LicenseLimits(400), limit=2)}) == [
         "3 of 4 nodes have no verified license.",
         "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
         f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
         "system, and run the playbook license_rotate.",
     ]
     outdated = [state for state in states if state.node.name == "n1"]
-    assert report_problems({"license_info": overview(outdated, [VALID], NOW, min_days=0, limit=2)})[-1] == (
+    assert report_problems({"license_info": overview(outdated, [VALID], NOW, LicenseLimits(0), limit=2)})[-1] == (
         "1 node has a token that differs from the one in its Secret. Run the playbook license_rotate."
     )
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
@@ -328,7 +329,7 @@ def test_nodes_that_need_no_license_now() -> None:
     }
     states = node_states(nodes, {node.name: Reading() for node in nodes}, lambda dummy: None, NOW)
     assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
-    found = overview(states, [VALID], NOW, min_days=30, limit=10)
+    found = overview(states, [VALID], NOW, LicenseLimits(), limit=10)
     assert found["counts"]["not_required"] == 3
     assert report_problems({"license_info": found}) == ["3 of 6 nodes have no verified license."]
     assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
@@ -338,17 +339,17 @@ def test_a_licensed_node_that_is_cordoned() -> None:
     node = next(node for node in required_nodes() if node.name == "pool-down")
     (state,) = node_states([node], {node.name: reading(VALID, LICENSED)}, lambda dummy: VALID, NOW)
     assert (state.problem, state.is_missing) == ("", False)
-    assert overview([state], [VALID], NOW, min_days=30, limit=1)["counts"]["not_required"] == 0
+    assert overview([state], [VALID], NOW, LicenseLimits(), limit=1)["counts"]["not_required"] == 0
 
 
-def overview_of(*objects: Expected, nodes: int = 1) -> dict[str, Any]:
+def overview_of(*objects: LicenseObject, nodes: int = 1) -> dict[str, Any]:
     """The result of license_info for a cluster with licensed nodes."""
     readings = {f"n{index}": Reading(LICENSED) for index in range(nodes)}
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: None, NOW)
-    return overview(states, objects, NOW, min_days=30, limit=2)
+    return overview(states, objects, NOW, LicenseLimits(), limit=2)
 
 
-def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
+def problems_of(*objects: LicenseObject, nodes: int = 1) -> list[str]:
     """The problems of a cluster with licensed nodes."""
     return report_problems({"license_info": overview_of(*objects, nodes=nodes)})
 
@@ -385,12 +386,12 @@ def test_problems_of_objects() -> None:
     ],
     ids=["unnamed", "valid", "invalid", "unreadable", "early", "soon", "expired"],
 )
-def test_a_report_shows_each_problem_once(wanted: Expected | None) -> None:
+def test_a_report_shows_each_problem_once(wanted: LicenseObject | None) -> None:
     """The problems of a cluster, and the warnings of the module, have the same words."""
     objects = [wanted] if wanted else []
     readings = {f"n{index}": Reading(UNLICENSED) for index in range(2)}
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: wanted, NOW)
-    info = overview(states, objects, NOW, min_days=30, limit=2)
+    info = overview(states, objects, NOW, LicenseLimits(), limit=2)
     result = {"license_info": info}
     problems = report_problems(result)
     of_nodes = problem_lines(states)

@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import are_unreachable
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseObject
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import plan_rotation
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import CONFIG_MAP, SECRET, LicenseTarget
@@ -42,7 +42,7 @@ def predicted(mounted: list[LicenseTarget], result: dict[str, Any]) -> LicenseCl
     cluster = LicenseCluster(cast(Any, None), cast(Any, plan), None)
     cluster.mounted = mounted
     files = LicenseFiles(OLD.encode(), CONFIG.encode())
-    cluster.expected = {target: Expected(target, NAMESPACE, files, parse_token(OLD)) for target in mounted}
+    cluster.expected = {target: LicenseObject(target, NAMESPACE, files, parse_token(OLD)) for target in mounted}
     cluster.predict(result)
     return cluster
 
