@@ -20,7 +20,7 @@ from ..schema.olm import installer_of
 from ..schema.types import Document, is_empty
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 from .autoscaler import autoscaler_plan
 from .drain_options import DrainOptions
 from .nfd_values import nfd_values

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
 from tests.programs import REPO
 
 ROLE = REPO / "roles" / "validation"

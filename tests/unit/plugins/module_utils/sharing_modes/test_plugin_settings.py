@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import MODES
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.plugin_settings import SETTINGS, setting_paths
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.registry import MODES
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import sharing_of
 
 SEVENTHS = {"1g.5gb": 7}
