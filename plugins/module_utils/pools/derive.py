@@ -71,6 +71,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         for pool in variables.pools
     )
     operator, nfd = settings["operator"], settings["nfd"]
+    pull_secrets = operator["image_pull_secrets"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.registration.taints)
     config = ConfigPlan(names.DEVICE_PLUGIN_CONFIGMAP, operator["namespace"], _config_entries(planned))
     mig = _mig(planned, operator["namespace"])
@@ -90,12 +91,17 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             policy_values(operator)
             if operator["installer"] == olm_catalog.OLM
             else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
+            [
+                *pull_secrets,
+                *(name for pool in planned for name in (pool.driver or {}).get("image_pull_secrets") or ()),
+            ],
         ),
         nfd=_release(
             "nfd",
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
             nfd_values(nfd, operator, tolerations),
+            pull_secrets,
         ),
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
@@ -105,6 +111,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
                 program.image: _program_images(program, settings["validation"], operator.get("registry"))
                 for program in PROGRAMS
             },
+            image_pull_secrets=tuple(pull_secrets),
             namespace=settings["validation"].get("namespace") or operator["namespace"],
             configmap=names.VALIDATION_CONFIGMAP,
         ),
@@ -276,7 +283,9 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
     return spec
 
 
-def _release(component: str, settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
+def _release(
+    component: str, settings: Document, declared: t.Any, values: Document, pull_secrets: t.Iterable[str]
+) -> ReleasePlan:
     namespace, olm = settings["namespace"], None
     helm = {key: settings[key] for key in helm_fields(component) if key in settings}
     if not is_bare_chart(helm["chart"]):
@@ -295,6 +304,7 @@ def _release(component: str, settings: Document, declared: t.Any, values: Docume
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         version=settings["version"],
         values=values,
+        image_pull_secrets=tuple(dict.fromkeys(pull_secrets)),
         installer=settings["installer"],
         olm=olm,
         **helm,

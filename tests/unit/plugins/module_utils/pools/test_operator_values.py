@@ -106,6 +106,23 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
     assert not {"image", "imagePullSecrets"} & planned(image_pull_secrets=["one"]).nfd.values.keys()
 
 
+def test_the_secrets_in_each_namespace() -> None:
+    cluster = {"name": "lab", "operator": {"image_pull_secrets": "one, two"}}
+    driver = {"version": "580.95.05"}
+    pools = [
+        {"name": "a", "match": {"labels": {"a": "b"}}, "driver": {**driver, "image_pull_secrets": ["three", "one"]}},
+        {"name": "b", "match": {"labels": {"a": "c"}}, "driver": driver},
+        {"name": "c", "match": {"labels": {"a": "d"}}},
+    ]
+    plan = derive(cluster, {}, pools)
+    assert plan.operator.image_pull_secrets == ("one", "two", "three")
+    assert plan.nfd.image_pull_secrets == plan.validation.image_pull_secrets == ("one", "two")
+    plain = derive({"name": "lab"}, {}, [])
+    assert (
+        plain.operator.image_pull_secrets == plain.nfd.image_pull_secrets == plain.validation.image_pull_secrets == ()
+    )
+
+
 @pytest.mark.parametrize(
     ("cluster", "images"),
     [
