@@ -70,12 +70,12 @@ attributes:
       - accel.gpu.registry
 """
 
-    PROGRAMS = r"""
+    IMAGE_TOOLS = r"""
 options:
-  program_timeout:
+  tool_timeout:
     description:
       - Seconds after which a call of skopeo or buildah is stopped, such as the copy of one image, the build of one image, or its push.
-      - These programs have no time limit of their own, so a connection that stalls would otherwise block the run.
+      - These tools have no time limit of their own, so a connection that stalls would otherwise block the run.
     type: int
     default: 7200
 """

@@ -82,11 +82,12 @@ _value:
             lists_undeclared_groups: {description: Whether a deletion includes node groups that a pool no longer declares., type: bool,
               sample: false}
     operator:
-      description: The Helm release of the GPU operator, with its static values.
+      description: The Helm release of the GPU operator, with its static values. C(image_pull_secrets) are the names of the Secrets with which the
+        operands and the drivers of pools are pulled.
       type: dict
       sample: {name: gpu-operator, namespace: gpu-operator, version: v25.10.1}
     nfd:
-      description: The Helm release of Node Feature Discovery, with its values.
+      description: The Helm release of Node Feature Discovery, with its values and the names of its C(image_pull_secrets).
       type: dict
       sample: {name: nfd, namespace: node-feature-discovery, version: 0.19.0}
     policy:
@@ -121,6 +122,11 @@ _value:
       contains:
         images: {description: The images by their key in C(gpu_cluster.validation) and by CUDA version., type: dict, sample: {
           image: {'12.5': 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}}}
+        image_pull_secrets:
+          description: The names of C(gpu_cluster.operator.image_pull_secrets).
+          type: list
+          elements: str
+          sample: [registry]
         namespace: {description: The namespace., type: str, sample: gpu-operator}
         configmap: {description: The ConfigMap with the results., type: str, sample: accel-gpu-validation}
     pools:

@@ -27,7 +27,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.registry.with_cluster
   - accel.gpu.registry
-  - accel.gpu.registry.programs
+  - accel.gpu.registry.image_tools
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -160,8 +160,8 @@ driver_images:
       action: unchanged
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a program is missing.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(program) - buildah or skopeo has failed. V(unreachable) - the cluster
+    - Reason of the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(tool) - buildah or skopeo has failed. V(unreachable) - the cluster
       or a registry does not respond. Otherwise, the HTTP status of the error.
   returned: failure
   type: raw
@@ -189,7 +189,7 @@ from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.nvidia_config import yaml_text
 from ..module_utils.registry.image_copy import ImageCopier
-from ..module_utils.registry.module import PROGRAMS, REGISTRY, RegistryAccessMixin
+from ..module_utils.registry.module import IMAGE_TOOLS, REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
 from ..module_utils.schema.messages import quote
@@ -361,7 +361,7 @@ def _result(images: list[dict[str, t.Any]], before: dict[str, t.Any], *, changed
 
 def main() -> None:
     """Run the module."""
-    DriverImageModule(merge_specs(REGISTRY, PROGRAMS, _SPEC)).run(work)
+    DriverImageModule(merge_specs(REGISTRY, IMAGE_TOOLS, _SPEC)).run(work)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
 from ..module_utils.schema.messages import quote
-from ..module_utils.validation_programs.registry import PROGRAMS
+from ..module_utils.validation_programs.programs import PROGRAMS
 
 _SPEC: ArgumentSpec = {
     "mirror": {"type": "str"},

@@ -21,7 +21,7 @@ description:
     copied.
 extends_documentation_fragment:
   - accel.gpu.registry
-  - accel.gpu.registry.programs
+  - accel.gpu.registry.image_tools
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -126,8 +126,8 @@ images:
       action: unchanged
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a program is
-      missing. V(unreachable) - a registry does not respond. V(program) - skopeo has failed. V(partial) - several images failed. Otherwise, the HTTP
+    - Reason of the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a tool is
+      missing. V(unreachable) - a registry does not respond. V(tool) - skopeo has failed. V(partial) - several images failed. Otherwise, the HTTP
       status of the registry's error.
   returned: failure
   type: raw
@@ -149,7 +149,7 @@ from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.registry.copy_options import parse_specs
 from ..module_utils.registry.image_copy import CopyState, ImageCopier
-from ..module_utils.registry.module import PROGRAMS, RegistryModule
+from ..module_utils.registry.module import IMAGE_TOOLS, RegistryModule
 
 _SPEC: ArgumentSpec = {
     "images": {
@@ -207,7 +207,7 @@ def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    RegistryModule(merge_specs(PROGRAMS, _SPEC)).run(work)
+    RegistryModule(merge_specs(IMAGE_TOOLS, _SPEC)).run(work)
 
 
 if __name__ == "__main__":

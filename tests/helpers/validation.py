@@ -10,7 +10,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import VAL
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ValidationPlan
 from ansible_collections.accel.gpu.plugins.module_utils.validation.options import option_spec
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Workload
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
 
 DEFAULTS: dict[str, Any] = {name: option["default"] for name, option in option_spec().items()}
 

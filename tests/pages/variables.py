@@ -27,7 +27,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.types import (
     Section,
     Text,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "variables.md"

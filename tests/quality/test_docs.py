@@ -56,7 +56,6 @@ def test_the_default_that_is_a_template_is_that_of_the_vars(role: str) -> None:
     assert {name: defaults[name].split() for name in templates} == {
         name: text.split() for name, text in templates.items()
     }
-    assert not templates or f"combine(__{role}_computed_defaults)" in values[f"__{role}_defaults"]
 
 
 def test_comments_have_no_markup() -> None:

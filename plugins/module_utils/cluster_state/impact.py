@@ -21,7 +21,7 @@ from ..catalog import names
 from ..catalog.mig import RESET_FAMILIES
 from ..catalog.operands import DRIVER
 from ..schema.operand_labels import without_discovery
-from ..sharing_modes.registry import MODES
+from ..sharing_modes.modes import MODES
 from . import expected_state
 from .operand_pods import STOPPED_FOR_MIG
 from .pool_release import is_abandoned, is_partitioned

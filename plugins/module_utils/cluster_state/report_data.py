@@ -14,7 +14,7 @@ from ..mig.layout import format_layout
 from ..pools.plan import REPORTED_POOL_KEYS
 from ..schema.messages import MAX_NAMED
 from ..sharing_modes.mig import MIG
-from ..sharing_modes.registry import current_mode
+from ..sharing_modes.modes import current_mode
 from . import expected_state
 from .cordon import unfinished_run_message
 from .driver_upgrade import driver_upgrade

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Common code for all HTTP services: retries of requests, and the interpretation of failed connections.
 
-Each service has its own base URL, authentication, error body and paging; see kube/transport.py, providers/magnum/transport.py and
-providers/vks/transport.py.
+Each service has its own base URL, authentication, error body and paging; see kube/transport.py, providers/magnum/transport.py,
+providers/vks/transport.py, registry/transport.py and licensing/license_servers.py.
 """
 
 from __future__ import annotations

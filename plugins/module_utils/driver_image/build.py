@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ..catalog.secrets import names_a_secret
 from ..common import file_lock, private_file
 from ..common.errors import ConnectionProblem, InvalidOptions
-from ..registry.programs import ImageTools
+from ..registry.image_tools import ImageTools
 from ..registry.reference import ImageReference
 from ..schema.messages import quote, type_name
 from .installer import Installer, WrongInstaller, parse_installer

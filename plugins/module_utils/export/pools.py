@@ -21,7 +21,7 @@ from ..pools.variables import merge
 from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
-from ..sharing_modes.registry import MODES
+from ..sharing_modes.modes import MODES
 from .sharing import Inexpressible, NodeSharing
 
 if t.TYPE_CHECKING:

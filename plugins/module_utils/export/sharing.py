@@ -15,8 +15,8 @@ from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..pools.variables import merge
 from ..schema.messages import is_whole
+from ..sharing_modes.modes import MODES, find_mode
 from ..sharing_modes.plugin_settings import SETTINGS, setting_paths
-from ..sharing_modes.registry import MODES, find_mode
 from ..sharing_modes.sharing import Sharing, sharing_of
 
 if t.TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ..pools.driver_spec import declared_spec, inherited_driver
 from ..pools.variables import merge
 from ..schema.driver import VGPU_TYPE
 from ..schema.messages import join_words
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 from .components import (
     DRIVER,
     MissingImage,

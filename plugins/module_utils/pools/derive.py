@@ -20,7 +20,7 @@ from ..schema.olm import installer_of
 from ..schema.types import Document, is_empty
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 from .autoscaler import autoscaler_plan
 from .drain_options import DrainOptions
 from .nfd_values import nfd_values
@@ -72,6 +72,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         for pool in variables.pools
     )
     operator, nfd = settings["operator"], settings["nfd"]
+    pull_secrets = operator["image_pull_secrets"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.registration.taints)
     config = ConfigPlan(names.DEVICE_PLUGIN_CONFIGMAP, operator["namespace"], _config_entries(planned))
     mig = _mig(planned, operator["namespace"])
@@ -91,12 +92,17 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             policy_values(operator)
             if operator["installer"] == olm_catalog.OLM
             else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
+            [
+                *pull_secrets,
+                *(name for pool in planned for name in (pool.driver or {}).get("image_pull_secrets") or ()),
+            ],
         ),
         nfd=_component(
             "nfd",
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
             nfd_values(nfd, operator, tolerations),
+            pull_secrets,
         ),
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
@@ -146,6 +152,7 @@ def _validation(declared: Document, operator: Document) -> ValidationPlan:
     others = {key: value for key, value in declared.items() if key not in image_keys}
     return ValidationPlan(
         images=images,
+        image_pull_secrets=tuple(operator["image_pull_secrets"]),
         configmap=names.VALIDATION_CONFIGMAP,
         **{"namespace": operator["namespace"], **others},
     )
@@ -278,7 +285,9 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
     return spec
 
 
-def _component(component: str, settings: Document, declared: t.Any, values: Document) -> ComponentPlan:
+def _component(
+    component: str, settings: Document, declared: t.Any, values: Document, pull_secrets: t.Iterable[str]
+) -> ComponentPlan:
     namespace, olm = settings["namespace"], None
     helm = {key: settings[key] for key in helm_fields(component) if key in settings}
     if not is_bare_chart(helm["chart"]):
@@ -297,6 +306,7 @@ def _component(component: str, settings: Document, declared: t.Any, values: Docu
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         version=settings["version"],
         values=values,
+        image_pull_secrets=tuple(dict.fromkeys(pull_secrets)),
         installer=settings["installer"],
         olm=olm,
         **helm,

@@ -82,6 +82,7 @@ class ComponentPlan:
 
     `named`: the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
     With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
+    `image_pull_secrets` are the names of the Secrets in the namespace with which pods of the component, and of the drivers of pools, pull their images.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ComponentPlan:
     chart_repo: str
     version: str
     values: dict[str, t.Any]
+    image_pull_secrets: tuple[str, ...] = ()
     installer: str = "helm"
     olm: OlmPlan | None = None
     # The version that OLM replaces with another one; empty if it does not, or if Helm installs the release.
@@ -136,12 +138,13 @@ class MigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """The keys of gpu_cluster.validation, and the ConfigMap with the results of the validation pods.
+    """The keys of gpu_cluster.validation, the Secrets with which the images are pulled, and the ConfigMap with the results of the validation pods.
 
     A new key is a field with a default. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]
+    image_pull_secrets: tuple[str, ...]
     namespace: str
     configmap: str
 

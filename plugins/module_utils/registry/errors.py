@@ -26,6 +26,10 @@ _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 # The text of servers in Go.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
+# No role has a variable for it.
+REQUEST_TIMEOUT_OPTION = (
+    "request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play)"
+)
 _REFUSED_MANIFEST = ("MANIFEST_INVALID", "TAG_INVALID", "UNSUPPORTED", "NAME_INVALID")
 
 
@@ -34,6 +38,7 @@ class RegistryError(ServiceError):
 
     service = "The registry"
     address_setting = "the name of the registry"
+    timeout_setting = REQUEST_TIMEOUT_OPTION
     ca_setting = "ca_cert of the registry in gpu_registries (option registries of the module)"
     proxy_setting = "HTTPS_PROXY and NO_PROXY"
 

@@ -16,8 +16,8 @@ from ..common.parallel import run_bounded
 from ..schema.messages import abbreviate
 from .client import RegistryClient
 from .errors import RegistryError
+from .image_tools import ImageTools, ToolFailed
 from .manifest import Manifest, digest_of, is_among, without_other_platforms
-from .programs import ImageTools, ProgramFailed
 from .reference import LAYOUT, FileReference, ImageReference, Location
 
 # Requests of comparisons, and copies, at the same time.
@@ -190,7 +190,7 @@ class ImageCopier:
     def _file_digest(self, location: FileReference, *, required: bool) -> str | None:
         try:
             return digest_of(self._tools.inspect(location).encode(errors="surrogateescape"))
-        except ProgramFailed:
+        except ToolFailed:
             if required:
                 raise
             # skopeo has no exit status of its own for an archive that does not exist.
@@ -229,7 +229,7 @@ class ImageCopier:
         """Write the manifest under each tag, with one request for each."""
         manifest = state.index or self._client.manifest(missing[0].with_digest(state.desired))
         if manifest is None:
-            raise ProgramFailed(
+            raise ToolFailed(
                 f"{missing[0].name}: the registry no longer has the image {state.desired}, which was there before. Run again."
             )
         for target in missing:

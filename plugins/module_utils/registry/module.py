@@ -19,7 +19,8 @@ from ..schema import coercion
 from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
-from .programs import DEFAULT_TIMEOUT, ImageTools
+from .errors import REQUEST_TIMEOUT_OPTION
+from .image_tools import DEFAULT_TIMEOUT, TIMEOUT_OPTION, ImageTools
 from .reference import InvalidReference, parse_repository, password_in
 from .transport import RegistryAccess, RegistryTransport
 
@@ -41,7 +42,7 @@ REGISTRY: ArgumentSpec = {
     "request_timeout": {"type": "int", "default": 30},
 }
 # For modules that call skopeo or buildah.
-PROGRAMS: ArgumentSpec = {"program_timeout": {"type": "int", "default": DEFAULT_TIMEOUT}}
+IMAGE_TOOLS: ArgumentSpec = {"tool_timeout": {"type": "int", "default": DEFAULT_TIMEOUT}}
 # The options of all modules for images that have names of images, registries or folders in them.
 _NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
@@ -114,7 +115,7 @@ class RegistryAccessMixin(BaseModule):
             self.credentials,
             self._access,
             list(authorities),
-            self.params["program_timeout"],
+            self.params["tool_timeout"],
         )
 
     def _access(self, registry: str) -> RegistryAccess:
@@ -151,8 +152,8 @@ class RegistryAccessMixin(BaseModule):
             if option["ca_cert"] and not os.path.isfile(option["ca_cert"]):
                 problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
         problems += [
-            f"{name}: must be from 1 to {_MAX_TIMEOUT} seconds"
-            for name in ("request_timeout", "program_timeout")
+            f"{shown}: must be from 1 to {_MAX_TIMEOUT} seconds"
+            for name, shown in (("request_timeout", "request_timeout"), ("tool_timeout", TIMEOUT_OPTION))
             if not 0 < self.params.get(name, 1) <= _MAX_TIMEOUT
         ]
         if problems:
@@ -198,7 +199,7 @@ class RegistryAccessMixin(BaseModule):
                 process.kill()
             raise ConnectionProblem(
                 f"The credential helper {name} did not return a login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
-                "It must not ask for input. Or set username and password of the registry, or raise request_timeout."
+                f"It must not ask for input. Or set username and password of the registry, or raise {REQUEST_TIMEOUT_OPTION}."
             ) from None
         except (OSError, ValueError, RecursionError):
             return None

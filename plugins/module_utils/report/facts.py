@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
-from ..sharing_modes.registry import mode_with_replicas
+from ..sharing_modes.modes import mode_with_replicas
 from .formatting import (
     device_counts,
     has_failed_validation,

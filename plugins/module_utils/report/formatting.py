@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..sharing_modes.registry import MODES
-from ..validation_programs.registry import PROGRAMS
+from ..sharing_modes.modes import MODES
+from ..validation_programs.programs import PROGRAMS
 
 Document = t.Mapping[str, t.Any]
 

@@ -15,7 +15,7 @@ from ..mig.drawing import draw_gpu
 from ..mig.placement import Placement
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.base import PodExpectation
-from ..sharing_modes.registry import MODES, mode_with_replicas
+from ..sharing_modes.modes import MODES, mode_with_replicas
 from .table import Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]

@@ -8,7 +8,7 @@ import operator
 import typing as t
 
 from ..schema.messages import abbreviate, join_words
-from ..sharing_modes.registry import mode_with_replicas
+from ..sharing_modes.modes import mode_with_replicas
 from .facts import pool_columns, pool_details, totals_text
 from .formatting import NODE_CHANGES, has_failed_validation, validation_failure, validation_result
 from .plan_text import (

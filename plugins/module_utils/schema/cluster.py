@@ -11,7 +11,7 @@ import typing as t
 from ..catalog import releases
 from ..catalog.distributions import BY_NAME
 from ..common.nested import get_nested
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 from . import validators
 from .autoscaler import AUTOSCALER, AUTOSCALER_CHECKS
 from .driver import KERNEL_MODULE_TYPES, version_problem

@@ -9,7 +9,7 @@ import typing as t
 from ..catalog import models
 from ..catalog.machine_api import PLATFORMS
 from ..common.nested import get_nested
-from ..sharing_modes.registry import MODES, mode_named
+from ..sharing_modes.modes import MODES, mode_named
 from .autoscaler import priority_has_an_effect
 from .messages import field_path, join_words, quote
 from .provider_spec import provider_spec_problems

@@ -8,7 +8,7 @@ import typing as t
 
 from ..catalog.olm import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, PACKAGES, SOURCE_NAMESPACE
 from ..common.nested import get_nested
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 from . import validators
 from .helm import helm_fields
 from .messages import join_words, quote

@@ -9,8 +9,8 @@ import typing as t
 
 from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
+from ..sharing_modes.modes import DEFAULT_MODE, MODES
 from ..sharing_modes.plugin_settings import SETTINGS, PluginSetting
-from ..sharing_modes.registry import DEFAULT_MODE, MODES
 from . import validators
 from .autoscaler import PRIORITY
 from .driver import DRIVER

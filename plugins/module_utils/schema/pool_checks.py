@@ -10,7 +10,7 @@ import typing as t
 from ..catalog import models
 from ..common.nested import get_nested
 from ..sharing_modes.base import DeclaredSharing
-from ..sharing_modes.registry import DEFAULT_MODE, MODES, mode_named
+from ..sharing_modes.modes import DEFAULT_MODE, MODES, mode_named
 from .matching import MatchTerms, resolve_match
 from .messages import abbreviate, field_path, quote
 from .nodegroup_checks import groups_differ

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.ownership import POOLS, NodeEdit, recorded_keys
 from ..schema.messages import abbreviate
-from ..sharing_modes.registry import MODES
+from ..sharing_modes.modes import MODES
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node

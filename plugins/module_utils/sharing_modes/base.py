@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base class of sharing modes; each mode is one subclass in its own file of this package, listed in registry.py (pure).
+"""The base class of sharing modes; each mode is one subclass in its own file of this package, listed in modes.py (pure).
 
 The defaults here describe a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
 """

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ..catalog.names import NONE_MODE
 from ..mig import layout as layouts
 from .base import SharingMode, product_suffix
+from .modes import MODES
 from .plugin_settings import PluginSettings
-from .registry import MODES
 
 # The suffix that the device plugin appends to a resource with renameByDefault (k8s-device-plugin
 # api/config/v1/replicas.go).

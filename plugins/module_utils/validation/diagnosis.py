@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog import cuda
 from ..catalog.names import MPS_MODE
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node

@@ -12,7 +12,7 @@ import typing as t
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..common.nested import parse_json
-from ..validation_programs.registry import KERNEL, PROGRAMS
+from ..validation_programs.programs import KERNEL, PROGRAMS
 from .images import choose_image
 from .sites import ONE_MORE, TWO_SHARES
 

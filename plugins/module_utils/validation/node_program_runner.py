@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..schema.messages import abbreviate
-from ..validation_programs.registry import NODE_PROGRAMS
+from ..validation_programs.programs import NODE_PROGRAMS
 from .evaluation import PodObservation, observe, rejections
 from .failures import group_failures
 from .options import options_of_pool

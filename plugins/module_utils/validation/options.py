@@ -11,7 +11,7 @@ from ..common.errors import InvalidOptions
 from ..schema import coercion, validators
 from ..schema.messages import field_path, is_whole, nearest, option_of_role, quote
 from ..validation_programs.program import Number
-from ..validation_programs.registry import PROGRAMS
+from ..validation_programs.programs import PROGRAMS
 
 # A user ID without permissions in most images.
 UNPRIVILEGED_UID = 65534

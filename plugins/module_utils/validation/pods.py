@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..catalog.olm import REQUIRED_SCC
 from ..cluster_state.distribution import is_openshift
 from ..cluster_state.node import Node
-from ..validation_programs.registry import DEVICE_PROGRAMS, KERNEL
+from ..validation_programs.programs import DEVICE_PROGRAMS, KERNEL
 from .images import choose_image
 from .options import UNPRIVILEGED_UID
 from .sites import PodRequest

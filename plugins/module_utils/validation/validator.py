@@ -15,7 +15,7 @@ from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..kube.paths import NODES, PODS, object_path
 from ..schema.messages import abbreviate
-from ..validation_programs.registry import KERNEL, PROGRAMS
+from ..validation_programs.programs import KERNEL, PROGRAMS
 from . import evidence
 from .diagnosis import diagnose, hang
 from .evaluation import DeviceCheck, PodFailure, PoolTest, check_devices, devices

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base classes of the programs that validation pods run; registry.py lists the programs (pure)."""
+"""The base classes of the programs that validation pods run; programs.py lists them (pure)."""
 
 from __future__ import annotations
 

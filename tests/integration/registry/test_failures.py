@@ -131,7 +131,7 @@ def test_refusals(registries: Registries, before: Callable[[Request], Answer | N
     with proxied(registries, before) as (address, options):
         entry = {"source": source_of(registries), "destination": f"{address}/{registries.unique}/target:1"}
         failed = registries.copy(entry, registries=options)
-    assert failed["code"] == "program"
+    assert failed["code"] == "tool"
     assert words in failed["msg"], failed["msg"]
 
 

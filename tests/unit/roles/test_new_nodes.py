@@ -27,6 +27,7 @@ TASK = {
 }
 GIVEN: dict[str, Any] = {
     "role_path": str(ROLE),
+    "role_name": ROLE.name,
     "__new_nodes_rights": [],
     "gpu_cluster": {"name": "one"},
     "gpu_defaults": {},
@@ -36,7 +37,7 @@ GIVEN: dict[str, Any] = {
 
 def rendered(tmp_path: Path, answers: dict[str, Any]) -> dict[str, Any]:
     """The objects by their kind."""
-    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
+    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml"), str(REPO / "roles/pools/vars/main.yml")]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     arguments = ["-e", json.dumps(GIVEN | answers)]

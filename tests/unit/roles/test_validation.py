@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
 from tests.programs import REPO
 
 ROLE = REPO / "roles" / "validation"
@@ -40,6 +40,7 @@ def test_an_option_of_a_program_is_a_variable_of_the_role(name: str) -> None:
 
 
 def test_only_the_maps_by_pool_are_not_converted() -> None:
-    expression = role_file("vars/main.yml")["__validation_defaults"]
-    assert set(re.findall(r"'gpu_validation_(\w+)'", expression)) == PER_POOL
+    pattern = role_file("vars/main.yml")["__validation_unconverted"]
+    variables = [name for name in role_file("defaults/main.yml") if re.match(pattern, name)]
+    assert {name.removeprefix("gpu_validation_") for name in variables} == PER_POOL
     assert PER_POOL

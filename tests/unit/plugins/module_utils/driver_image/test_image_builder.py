@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
     ImageBuilder,
     find_spec,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ImageTools
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import ImageTools
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image
 
 VERSION = "580.95.05"

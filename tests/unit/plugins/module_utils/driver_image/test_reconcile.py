@@ -34,8 +34,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile i
 )
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import ToolFailed
 from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
-from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ProgramFailed
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
     ImageReference,
     parse_image,
@@ -111,7 +111,7 @@ class World:
     def push(self, spec: BuildSpec, image: ImageReference) -> None:
         assert spec.local_name in self.stored
         if image.registry in self.unreachable:
-            raise ProgramFailed("no answer")
+            raise ToolFailed("no answer")
         # Two builds from the same inputs have different digests, as with real layers.
         self.builds += 1
         labels = {**spec.labels(), "build": str(self.builds)}
@@ -317,7 +317,7 @@ def test_after_a_failure_only_an_image_that_is_not_pushed_stays(options: BuildOp
     world.unreachable = {"other.example.com"}
     built = world.built(options)
     states = built.compare([image(), other])
-    with pytest.raises(ProgramFailed, match="no answer"):
+    with pytest.raises(ToolFailed, match="no answer"):
         built.apply(states, lambda dummy: None)
     assert world.stored == {states[1].spec.local_name}
     world.unreachable, world.done = set(), []

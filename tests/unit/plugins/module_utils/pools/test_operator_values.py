@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import KERNEL
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import KERNEL
 from tests.helpers.variables import CLUSTER, Document, leaves
 
 REGISTRY = "registry.example.com:5000/mirror"
@@ -104,6 +104,23 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
     assert plan.nfd.values["imagePullSecrets"] == [{"name": "one"}]
     # The secrets of NVIDIA's registry are not for NFD's.
     assert not {"image", "imagePullSecrets"} & planned(image_pull_secrets=["one"]).nfd.values.keys()
+
+
+def test_the_secrets_in_each_namespace() -> None:
+    cluster = {"name": "lab", "operator": {"image_pull_secrets": "one, two"}}
+    driver = {"version": "580.95.05"}
+    pools = [
+        {"name": "a", "match": {"labels": {"a": "b"}}, "driver": {**driver, "image_pull_secrets": ["three", "one"]}},
+        {"name": "b", "match": {"labels": {"a": "c"}}, "driver": driver},
+        {"name": "c", "match": {"labels": {"a": "d"}}},
+    ]
+    plan = derive(cluster, {}, pools)
+    assert plan.operator.image_pull_secrets == ("one", "two", "three")
+    assert plan.nfd.image_pull_secrets == plan.validation.image_pull_secrets == ("one", "two")
+    plain = derive({"name": "lab"}, {}, [])
+    assert (
+        plain.operator.image_pull_secrets == plain.nfd.image_pull_secrets == plain.validation.image_pull_secrets == ()
+    )
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,10 @@ def test_messages(found: RegistryError, message: str) -> None:
     [
         (REFUSED, "Check that the service runs, and check the name of the registry."),
         (DNS, "Check the name of the registry and the network."),
-        (TIMEOUT, "or raise request_timeout."),
+        (
+            TIMEOUT,
+            "or raise request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play).",
+        ),
         (TLS, "Set its CA as ca_cert of the registry in gpu_registries (option registries of the module);"),
     ],
 )

@@ -23,8 +23,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.errors import (
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
 from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import ImageTools, ToolFailed
 from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
-from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ImageTools, ProgramFailed
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
     ImageReference,
     Location,
@@ -89,7 +89,7 @@ class World:
 
     def inspect(self, location: Location) -> str:
         if str(location) not in self.images:
-            raise ProgramFailed("skopeo inspect failed. skopeo says: no such file.")
+            raise ToolFailed("skopeo inspect failed. skopeo says: no such file.")
         return self.images[str(location)].data.decode()
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
@@ -261,7 +261,7 @@ def test_entries_that_cannot_be_copied(given: CopySpec, message: str) -> None:
 
 
 def test_archives() -> None:
-    with pytest.raises(ProgramFailed, match="no such file"):
+    with pytest.raises(ToolFailed, match="no such file"):
         world().compare(spec("oci:/nowhere"))
     found = world().put_image("oci-archive:/a.tar", NEW)
     assert found.apply(spec("oci-archive:/a.tar")) == [f"copy all oci-archive:/a.tar {TARGET}"]
@@ -321,9 +321,9 @@ def test_all_missing_sources_are_reported_together() -> None:
 
 def test_other_images_are_copied_after_a_failure() -> None:
     found, progress = world(), list[tuple[int, int]]()
-    found.failures[f"copy {TARGET}"] = ProgramFailed("skopeo copy failed.")
+    found.failures[f"copy {TARGET}"] = ToolFailed("skopeo copy failed.")
     states = found.compare(spec(), spec(destination="r.example.com/c:1"))
-    with pytest.raises(ProgramFailed, match="skopeo copy failed") as raised:
+    with pytest.raises(ToolFailed, match="skopeo copy failed") as raised:
         found.copier(lambda dummy, count, total: progress.append((count, total))).copy(states)
     assert [entry["destination"] for entry in raised.value.partial["images"]] == ["r.example.com/c:1"]
     assert found.done == [f"copy all quay.io/a@{BOTH.digest} r.example.com/c:1"]

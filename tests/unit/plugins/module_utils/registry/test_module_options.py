@@ -135,8 +135,8 @@ def test_time_limits(timeout: int) -> None:
     limits = "must be from 1 to 86400 seconds"
     assert read(request_timeout=timeout)["details"]["problems"] == [f"request_timeout: {limits}"]
     images = [{"source": f"{HOST}/a:1", "destination": f"{HOST}/b:1"}]
-    failed = run_module(registry_image.main, {"images": images, "program_timeout": timeout})
-    assert failed["details"]["problems"] == [f"program_timeout: {limits}"]
+    failed = run_module(registry_image.main, {"images": images, "tool_timeout": timeout})
+    assert failed["details"]["problems"] == [f"gpu_registry_tool_timeout (option tool_timeout of the module): {limits}"]
 
 
 def test_two_entries_for_one_registry() -> None:
@@ -173,7 +173,8 @@ def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
     assert (failed["code"], failed["msg"]) == (
         "connection",
         f"The credential helper docker-credential-test did not return a login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
-        "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout.",
+        "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout of the module "
+        "(for a role: in module_defaults of group/accel.gpu.registry in your own play).",
     )
 
 

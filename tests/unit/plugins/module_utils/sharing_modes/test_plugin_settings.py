@@ -13,12 +13,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import sharing
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import MODES
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.plugin_settings import (
     SETTINGS,
     PluginSetting,
     setting_paths,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.registry import MODES
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import sharing_of
 
 SEVENTHS = {"1g.5gb": 7}

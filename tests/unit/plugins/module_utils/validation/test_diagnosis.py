@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation.diagnosis import diagnose
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Program
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import KERNEL, PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import KERNEL, PROGRAMS
 from tests.helpers.fleet import node
 
 IMAGE = "registry.example/kernel:13"

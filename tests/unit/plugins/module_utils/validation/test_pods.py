@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import device_pod, node_program_pod
 from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import NodeProgramSite, ValidationSite
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import NODE_PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
 from tests.helpers.restricted import violations
 from tests.helpers.validation import workload

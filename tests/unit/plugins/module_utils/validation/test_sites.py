@@ -18,7 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import 
     choose_nodes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import NodeProgram
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import NODE_PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
 
 SHARED = pool(replicas=4)

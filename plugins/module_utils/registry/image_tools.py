@@ -19,6 +19,7 @@ from ..catalog.secrets import masked
 from ..common.errors import ConnectionProblem, ModuleFailure
 from ..common.temporary_files import make_file
 from ..common.time_limit import RunCommand, run_within
+from ..schema.messages import option_of_role
 from .reference import ImageReference, Location
 
 if t.TYPE_CHECKING:
@@ -26,12 +27,13 @@ if t.TYPE_CHECKING:
     from .transport import RegistryAccess
 
 _MAX_LENGTH = 600
-# The lowest number of a descriptor for the programs. Without root, buildah starts itself again in a user namespace, with its own pipes as 3 and 4.
+# The lowest number of a descriptor for the tools. Without root, buildah starts itself again in a user namespace, with its own pipes as 3 and 4.
 _FIRST_DESCRIPTOR = 100
 DEFAULT_TIMEOUT = 7200
+TIMEOUT_OPTION = option_of_role("gpu_registry_tool_timeout", "tool_timeout")
 _COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
 _LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
-# Texts in the errors of both programs (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
+# Texts in the errors of both tools (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("x509", "This machine does not trust the registry's certificate: set ca_cert of the registry."),
     ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
@@ -53,14 +55,14 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 )
 
 
-class ProgramFailed(ModuleFailure):
+class ToolFailed(ModuleFailure):
     """skopeo or buildah has failed; the message has its reason and the remedy."""
 
-    code = "program"
+    code = "tool"
 
 
-def find_program(name: str, search: t.Callable[[str], str | None]) -> str:
-    """The path of a program on PATH; raises ConnectionProblem."""
+def find_tool(name: str, search: t.Callable[[str], str | None]) -> str:
+    """The path of a tool on PATH; raises ConnectionProblem."""
     found = search(name)
     if not found:
         raise ConnectionProblem(
@@ -81,31 +83,31 @@ class ImageTools:
         authorities: t.Sequence[str] = (),
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Look for no program yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
+        """Look for no tool yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
 
-        timeout: the seconds after which a program is stopped.
+        timeout: the seconds after which a tool is stopped.
         """
         self._timeout = timeout
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
 
-    def require(self, program: str) -> None:
-        """Raise ConnectionProblem if a program is missing."""
-        find_program(program, self._search)
+    def require(self, tool: str) -> None:
+        """Raise ConnectionProblem if a tool is missing."""
+        find_tool(tool, self._search)
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
-        """Copy an image with its digests; finished layers in the destination are not sent again. Raises ProgramFailed."""
+        """Copy an image with its digests; finished layers in the destination are not sent again. Raises ToolFailed."""
         arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
         arguments += ["--all"] if all_platforms else []
         ends = [("src", source), ("dest", destination)]
         self._call("skopeo", arguments, ends, [source.transport, destination.transport])
 
     def inspect(self, image: Location) -> str:
-        """The raw manifest of an image outside a registry; raises ProgramFailed."""
+        """The raw manifest of an image outside a registry; raises ToolFailed."""
         return self._call("skopeo", ["inspect", "--raw"], [("", image)], [image.transport])
 
     def build(self, arguments: t.Sequence[str], context: str, dockerfile: str) -> None:
-        """Build an image with buildah. Raises ProgramFailed.
+        """Build an image with buildah. Raises ToolFailed.
 
         The steps of a build can read the credentials of buildah, so it gets only those of the registries named in the Dockerfile or in an argument.
         """
@@ -115,22 +117,22 @@ class ImageTools:
             self._call("buildah", [*arguments, *trusted], [], [context], named)
 
     def buildah(self, arguments: t.Sequence[str]) -> str:
-        """The output of a command of buildah that needs no registry; raises ProgramFailed."""
+        """The output of a command of buildah that needs no registry; raises ToolFailed."""
         return self._output("buildah", list(arguments), ())
 
     def push(self, arguments: t.Sequence[str], image: str, destination: ImageReference) -> str:
-        """Push an image of buildah's storage; raises ProgramFailed."""
+        """Push an image of buildah's storage; raises ToolFailed."""
         return self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
 
     def _call(
         self,
-        program: str,
+        tool: str,
         arguments: list[str],
         ends: t.Sequence[tuple[str, Location]],
         operands: t.Sequence[str],
         credentials: str | None = None,
     ) -> str:
-        """The output of a program that accesses registries; `ends` are the images with the prefix of their options. credentials: else of the operands."""
+        """The output of a tool that accesses registries; `ends` are the images with the prefix of their options. credentials: else of the operands."""
         with contextlib.ExitStack() as stack:
             try:
                 document = credentials or self._credentials.document(" ".join(operands))
@@ -142,14 +144,14 @@ class ImageTools:
                         options += self._tls_options(stack, f"{prefix}-" if prefix else "", access)
             except OSError as error:
                 raise ConnectionProblem(
-                    f"Temporary files for {program} cannot be written to {tempfile.gettempdir()}: {error.strerror}. Free space there, or set TMPDIR."
+                    f"Temporary files for {tool} cannot be written to {tempfile.gettempdir()}: {error.strerror}. Free space there, or set TMPDIR."
                 ) from None
-            return self._output(program, [*arguments, *options, *operands], descriptors, " ".join(operands))
+            return self._output(tool, [*arguments, *options, *operands], descriptors, " ".join(operands))
 
-    def _output(self, program: str, arguments: list[str], descriptors: tuple[int, ...], subject: str = "") -> str:
-        path = find_program(program, self._search)
+    def _output(self, tool: str, arguments: list[str], descriptors: tuple[int, ...], subject: str = "") -> str:
+        path = find_tool(tool, self._search)
         command = next((text for text in arguments if text in _COMMANDS), "")
-        call = " ".join(filter(None, (program, command, subject)))
+        call = " ".join(filter(None, (tool, command, subject)))
         try:
             status, output, errors = run_within(
                 self._run,
@@ -157,22 +159,22 @@ class ImageTools:
                 self._timeout,
                 environ_update={"LC_ALL": "C"},
                 pass_fds=descriptors,
-                # Arguments of a build may contain $ and ~. Without these two, run_command replaces them, and ends only its thread if the program cannot start.
+                # Arguments of a build may contain $ and ~. Without these two, run_command replaces them, and ends only its thread if the tool cannot start.
                 expand_user_and_vars=False,
                 handle_exceptions=False,
             )
         except TimeoutError:
-            raise ProgramFailed(
+            raise ToolFailed(
                 f"{call} was stopped, because it has not finished within {self._timeout:g} seconds. Check the network, proxies and the registry. If it only "
-                "needs more time, raise program_timeout, and run again: finished layers are not sent again."
+                f"needs more time, raise {TIMEOUT_OPTION}, and run again: finished layers are not sent again."
             ) from None
         except (OSError, ValueError) as error:
             # ValueError: a NUL in an argument.
-            raise ProgramFailed(
+            raise ToolFailed(
                 f"{call} failed. {path} cannot be started: {getattr(error, 'strerror', None) or error}."
             ) from None
         if status:
-            raise ProgramFailed(f"{call} failed. {error_summary(program, errors or output)}")
+            raise ToolFailed(f"{call} failed. {error_summary(tool, errors or output)}")
         return output
 
     @staticmethod
@@ -185,7 +187,7 @@ class ImageTools:
 
 
 def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
-    """A folder with these CA certificates. The programs expect files that end with .crt."""
+    """A folder with these CA certificates. The tools expect files that end with .crt."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-gpu-ca-"))
     for index, path in enumerate(paths):
         os.symlink(os.path.abspath(path), os.path.join(folder, f"ca{index or ''}.crt"))
@@ -233,9 +235,9 @@ def _memory_file() -> int | None:
     return None
 
 
-def error_summary(program: str, errors: str) -> str:
-    """The program's own reason in one line without secrets, with the remedy if it is known."""
+def error_summary(tool: str, errors: str) -> str:
+    """The tool's own reason in one line without secrets, with the remedy if it is known."""
     lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
     reason = " ".join(masked(line) for line in lines[-6:])[-_MAX_LENGTH:] or "no reason was given"
     remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")
-    return f"{program} says: {reason.rstrip('.')}." + (f" {remedy}" if remedy else "")
+    return f"{tool} says: {reason.rstrip('.')}." + (f" {remedy}" if remedy else "")

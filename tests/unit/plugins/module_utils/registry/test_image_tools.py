@@ -17,9 +17,9 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import (
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import (
     ImageTools,
-    ProgramFailed,
+    ToolFailed,
     error_summary,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image, parse_location
@@ -191,13 +191,13 @@ def test_a_program_that_cannot_start() -> None:
         raise PermissionError(13, "Permission denied")
 
     failing = ImageTools(run, lambda name: f"/usr/bin/{name}", Credentials({}), RegistryAccess)
-    with pytest.raises(ProgramFailed, match="/usr/bin/skopeo cannot be started: Permission denied"):
+    with pytest.raises(ToolFailed, match="/usr/bin/skopeo cannot be started: Permission denied"):
         failing.copy(SOURCE, TARGET, all_platforms=True)
 
 
 def test_an_argument_with_a_nul() -> None:
     failing = ImageTools(run_program, lambda dummy: "/bin/true", Credentials({}), RegistryAccess)
-    with pytest.raises(ProgramFailed, match="/bin/true cannot be started: embedded null byte"):
+    with pytest.raises(ToolFailed, match="/bin/true cannot be started: embedded null byte"):
         failing.buildah(["images", "a\0b"])
 
 
@@ -217,12 +217,12 @@ def test_a_program_that_hangs(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     hanging = ImageTools(run_program, lambda dummy: str(program), Credentials({}), RegistryAccess, timeout=0.2)
-    with pytest.raises(ProgramFailed) as raised:
+    with pytest.raises(ToolFailed) as raised:
         hanging.copy(SOURCE, TARGET, all_platforms=True)
     assert str(raised.value).startswith(
         "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 was stopped, because it has not finished within 0.2 seconds. "
     )
-    assert "raise program_timeout" in str(raised.value)
+    assert "raise gpu_registry_tool_timeout (option tool_timeout of the module), and run again" in str(raised.value)
 
 
 @pytest.mark.parametrize("missing", ["memfd_create", "/dev/fd"])
@@ -248,13 +248,13 @@ def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, missi
 
 def test_a_failure_names_the_command_and_its_images() -> None:
     failing = tools(Programs(1, errors=f'{FATAL}reading manifest 1 in quay.io/a/b: manifest unknown"'))
-    with pytest.raises(ProgramFailed) as raised:
+    with pytest.raises(ToolFailed) as raised:
         failing.copy(SOURCE, TARGET, all_platforms=True)
     assert str(raised.value) == (
         "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 failed. skopeo says: reading manifest 1 in quay.io/a/b: manifest "
         "unknown. Check repository and tag."
     )
-    with pytest.raises(ProgramFailed, match=r"^buildah images failed\. buildah says: no disk\.$"):
+    with pytest.raises(ToolFailed, match=r"^buildah images failed\. buildah says: no disk\.$"):
         tools(Programs(125, "no disk")).buildah(["--root", "/r", "images"])
 
 

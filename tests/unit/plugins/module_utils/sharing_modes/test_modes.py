@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.registry import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import (
     MODES,
     current_mode,
     find_mode,

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Program
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import (
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import (
     DEVICE_PROGRAMS,
     KERNEL,
     NODE_PROGRAMS,
