@@ -18,5 +18,7 @@ DEFAULTS: dict[str, Any] = {name: option["default"] for name, option in option_s
 def workload(**options: Any) -> Workload:
     """One image for each program, and the module's defaults with these options."""
     images = {program.image: {"0.0": f"registry.example/{program.image}:1"} for program in PROGRAMS}
-    settings = ValidationPlan(images=images, namespace="gpu-operator", configmap=VALIDATION_CONFIGMAP)
+    settings = ValidationPlan(
+        images=images, image_pull_secrets=(), namespace="gpu-operator", configmap=VALIDATION_CONFIGMAP
+    )
     return Workload(settings, "run-1", {**DEFAULTS, **options})
