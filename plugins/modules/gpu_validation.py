@@ -94,7 +94,7 @@ options:
     default: 900
   image_pull_secrets:
     description:
-      - Names of Secrets in the pods' namespace for pulling the image.
+      - Names of Secrets in the pods' namespace for pulling the image. With an empty list, those of C(gpu_cluster.operator.image_pull_secrets) are used.
     type: list
     elements: str
     default: []

@@ -56,6 +56,9 @@ def test_the_default_that_is_a_template_is_that_of_the_vars(role: str) -> None:
     assert {name: defaults[name].split() for name in templates} == {
         name: text.split() for name, text in templates.items()
     }
+    # Of a role that does not depend on the role pools.
+    own = values.get(f"__{role}_defaults")
+    assert not templates or own is None or f"combine(__{role}_computed_defaults)" in own
 
 
 def test_comments_have_no_markup() -> None:

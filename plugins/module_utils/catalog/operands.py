@@ -73,11 +73,16 @@ OPERANDS = (
     OperandDefinition("ccManager", False, virtual_machines=True),
 )
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
+# The pods whose configuration is that of the device plugin.
+_CONFIGURED = frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})
 # The fields below the spec of the ClusterPolicy of which a change restarts other pods than those of the operand with this part, or none.
 _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
     # Its image is that of init containers of the other operands.
     ("validator",): APPS,
-    **dict.fromkeys([("devicePlugin",), ("mig",)], frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})),
+    **dict.fromkeys([("devicePlugin",), ("mig",)], _CONFIGURED),
+    # The validator's pod checks the plugin's resources and the kernel modules of the sidecars, and gets the strategy.
+    **dict.fromkeys([("devicePlugin", "enabled"), ("mig", "strategy")], _CONFIGURED | {VALIDATOR}),
+    **dict.fromkeys([("gds", "enabled"), ("gdrcopy", "enabled")], frozenset({DRIVER, PLUGIN, VALIDATOR})),
     ("dcgm", "enabled"): frozenset({DCGM, DCGM_EXPORTER}),
     **dict.fromkeys([("toolkit", "enabled"), ("toolkit", "installDir")], frozenset({TOOLKIT, PLUGIN, MIG_MANAGER})),
     ("hostPaths", "kubeletRootDir"): APPS - {DRIVER},

@@ -205,8 +205,8 @@ class OperatorUpgrade:
         paths = differing_values(installed.config, preparation.desired_values)
         if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
             return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths), tuple(refusals))
-        driver_paths = [path for path in paths if path.partition(".")[0] in PARTS]
-        message = _refusal_message(rollout, driver_paths if chart == installed.chart else (), installed.chart)
+        restarting = [path for path in paths if path.partition(".")[0] in PARTS] or paths
+        message = _refusal_message(rollout, restarting if chart == installed.chart else (), installed.chart)
         refusals.append(UpgradeRefused("driver_rollout", message))
         return UpgradeDecision(step, rollout, refusals=tuple(refusals))
 
@@ -302,9 +302,9 @@ def _defines_policy(definition: Document) -> bool:
     return bool(definition["metadata"]["name"] == _DEFINITION)
 
 
-def _refusal_message(rollout: DriverRollout, driver_values: t.Sequence[str], installed: Chart) -> str:
-    """`driver_values` are the paths of the changed values that restart the driver; empty if the chart changes."""
+def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], installed: Chart) -> str:
+    """`restarting` are the paths of the changed values that restart the driver; empty if the chart changes."""
     alternative = f"keep version {installed.version}"
-    if driver_values:
-        alternative = f"set {abbreviate(driver_values)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
+    if restarting:
+        alternative = f"set {abbreviate(restarting)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
     return f"Not upgraded, because {rollout.refused('the upgrade')}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."

@@ -153,7 +153,7 @@ class RegistryAccessMixin(BaseModule):
                 problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
         problems += [
             f"{shown}: must be from 1 to {_MAX_TIMEOUT} seconds"
-            for name, shown in (("request_timeout", "request_timeout"), ("tool_timeout", TIMEOUT_OPTION))
+            for name, shown in (("request_timeout", REQUEST_TIMEOUT_OPTION), ("tool_timeout", TIMEOUT_OPTION))
             if not 0 < self.params.get(name, 1) <= _MAX_TIMEOUT
         ]
         if problems:

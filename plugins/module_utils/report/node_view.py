@@ -174,7 +174,8 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
         yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
     elif drift:
         yield Badge(DRIFT, WARN, "; ".join(drift))
-    elif name in (info.get("unclaimed") or ()):
+    # The list of names is limited, the rows are not.
+    elif row.get("pool") is None and info.get("unclaimed"):
         yield Badge("in no pool", NOTE, "no pool matches it; the node is not changed")
 
 

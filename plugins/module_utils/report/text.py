@@ -7,6 +7,7 @@ from __future__ import annotations
 import operator
 import typing as t
 
+from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.modes import mode_with_replicas
 from .facts import pool_columns, pool_details, totals_text
@@ -133,6 +134,11 @@ def _changes(pool: Document) -> str:
     return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
 
 
+def _count(names: t.Sequence[str]) -> str:
+    """The number of names in a list of the result, which is limited."""
+    return f"{len(names)} or more" if len(names) == MAX_LISTED else str(len(names))
+
+
 def _notes(info: Document) -> t.Iterator[Paragraph]:
     """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
     for component, installation in (info.get("installed") or {}).items():
@@ -155,13 +161,13 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
     if undiscovered:
         yield (
             "after discovery",
-            f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
+            f"{_count(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
         )
     unclaimed = info.get("unclaimed")
     if unclaimed:
         yield (
             "in no pool",
-            f"{len(unclaimed)} GPU node(s) that no pool matches, which are not changed: {abbreviate(unclaimed)}",
+            f"{_count(unclaimed)} GPU node(s) that no pool matches, which are not changed: {abbreviate(unclaimed)}",
         )
     released, release = info.get("released"), info.get("release") or {}
     if released:

@@ -138,8 +138,9 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
             }
         },
     }
-    if workload.options["image_pull_secrets"]:
-        spec["imagePullSecrets"] = [{"name": name} for name in workload.options["image_pull_secrets"]]
+    pull_secrets = workload.options["image_pull_secrets"] or workload.settings.image_pull_secrets
+    if pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
