@@ -11,6 +11,7 @@ from ..catalog.names import CLIENT_LABEL
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
+    from ..pools.drain_options import DrainOptions
     from ..pools.plan import RolloutPlan
     from .gpu_pods import PodOnNode
 
@@ -56,27 +57,27 @@ class BlockingPod:
         return f"{self.name} ({self.reason})"
 
 
-def eviction_of(pod: PodOnNode, *, force: bool) -> Evict | Keep | Block:
-    """The action of a drain on the pod."""
+def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Keep | Block:
+    """The action of a drain with these options on the pod. Without evictions, it waits until the pods that it would evict terminate."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
-    if pod.unmanaged and not force:
+    if pod.unmanaged and options.evict and not options.force:
         return Block("no controller recreates it", _UNMANAGED_REMEDY)
     return Evict()
 
 
-def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
+def pods_to_evict(pods: t.Iterable[PodOnNode], options: DrainOptions) -> tuple[PodOnNode, ...]:
     """The pods that a drain evicts, by namespace and name."""
-    evicted = [pod for pod in pods if isinstance(eviction_of(pod, force=force), Evict)]
+    evicted = [pod for pod in pods if isinstance(eviction_of(pod, options), Evict)]
     return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
 
 
-def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[BlockingPod]:
+def blocking_pods(pods: t.Iterable[PodOnNode], options: DrainOptions) -> list[BlockingPod]:
     """The pods that block a drain."""
     return [
         BlockingPod(pod.full_name, decision.reason, decision.remedy)
         for pod in pods
-        if isinstance(decision := eviction_of(pod, force=force), Block)
+        if isinstance(decision := eviction_of(pod, options), Block)
     ]
 
 
@@ -94,7 +95,7 @@ def gpu_pods_to_evict(
         rollout_fields.GPU_PODS: displaced,
         rollout_fields.ALL: (*displaced, *other_pods),
     }[rollout.drain]
-    return pods_to_evict(candidates, force=rollout.force)
+    return pods_to_evict(candidates, rollout.drain_options)
 
 
 def blocking_gpu_pods(
@@ -110,7 +111,7 @@ def blocking_gpu_pods(
         for pod in displaced
         if pod.keep_reason and not pod.pausable and (device_files or pod.resources)
     ]
-    return kept + blocking_pods(displaced, force=rollout.force or rollout.drain == rollout_fields.NONE)
+    return kept + blocking_pods(displaced, rollout.drain_options)
 
 
 def _gpu_keep_reason(pod: PodOnNode) -> str:

@@ -116,7 +116,7 @@ class NodeDrainer:
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
-        return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
+        return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, self.options)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.
@@ -181,7 +181,7 @@ class NodeDrainer:
                 )
 
     def _require_no_blocking_pods(self, by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-        blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], force=self._force))}
+        blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], self.options))}
         if blocking:
             all_blocking = [pod for pods in blocking.values() for pod in pods]
             listed = [f"node {name}: {abbreviate(list(map(str, pods)))}" for name, pods in sorted(blocking.items())]
@@ -224,12 +224,7 @@ class NodeDrainer:
     def _pods_to_evict(self, name: str) -> tuple[PodOnNode, ...]:
         pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
-        return pods_to_evict(pods, force=self._force)
-
-    @property
-    def _force(self) -> bool:
-        """Whether pods without a controller do not block; those that terminate on their own are not evicted."""
-        return self.options.force or not self.options.evict
+        return pods_to_evict(pods, self.options)
 
 
 def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:

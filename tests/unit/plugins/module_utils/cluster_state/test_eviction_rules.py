@@ -18,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_r
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, parse_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import DEFAULT_ROLLOUT
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
 from tests.helpers.fleet import pod
 
 
@@ -33,14 +34,19 @@ def test_pods_that_are_evicted_kept_and_blocking() -> None:
         user("mirror", keep_reason="static pod"),
         user("job", unmanaged=True),
     ]
-    assert [evicted.full_name for evicted in pods_to_evict(pods, force=False)] == ["team/a", "team/b"]
-    assert [evicted.full_name for evicted in pods_to_evict(pods, force=True)] == ["team/a", "team/b", "team/job"]
-    assert list(map(str, blocking_pods(pods, force=False))) == ["team/job (no controller recreates it)"]
-    assert blocking_pods(pods, force=True) == []
+    assert [evicted.full_name for evicted in pods_to_evict(pods, DrainOptions())] == ["team/a", "team/b"]
+    assert [evicted.full_name for evicted in pods_to_evict(pods, DrainOptions(force=True))] == [
+        "team/a",
+        "team/b",
+        "team/job",
+    ]
+    assert list(map(str, blocking_pods(pods, DrainOptions()))) == ["team/job (no controller recreates it)"]
+    assert blocking_pods(pods, DrainOptions(force=True)) == []
+    assert blocking_pods(pods, DrainOptions(evict=False)) == []
 
 
 def test_each_remedy_is_given_once_and_names_the_option_of_the_caller() -> None:
-    blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], force=False)
+    blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], DrainOptions())
     assert remedies(blocking, "drain.force") == (
         "Save the data of pods without a controller and delete them, or set drain.force, which evicts them permanently."
     )
