@@ -10,11 +10,13 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import (
+    OptionNames,
     blocking_gpu_pods,
     blocking_pods,
     gpu_pods_to_evict,
+    join_remedies,
+    pods_to_await,
     pods_to_evict,
-    remedies,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, parse_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import DEFAULT_ROLLOUT
@@ -42,12 +44,20 @@ def test_pods_that_are_evicted_kept_and_blocking() -> None:
     ]
     assert list(map(str, blocking_pods(pods, DrainOptions()))) == ["team/job (no controller recreates it)"]
     assert blocking_pods(pods, DrainOptions(force=True)) == []
-    assert blocking_pods(pods, DrainOptions(evict=False)) == []
+    assert pods_to_await(pods, DrainOptions()) == {}
+
+
+def test_without_evictions_the_drain_waits_for_all_pods_that_end() -> None:
+    options = DrainOptions(evict=False)
+    pods = [user("a"), user("ds", keep_reason="DaemonSet x"), user("job", unmanaged=True)]
+    assert [*pods_to_await(pods, options)] == ["a", "job"]
+    assert (pods_to_evict(pods, options), blocking_pods(pods, options)) == ((), [])
 
 
 def test_each_remedy_is_given_once_and_names_the_option_of_the_caller() -> None:
     blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], DrainOptions())
-    assert remedies(blocking, "drain.force") == (
+    names = OptionNames("drain.evict", "drain.force", "drain.drain_timeout")
+    assert join_remedies((pod.remedy for pod in blocking), names) == (
         "Save the data of pods without a controller and delete them, or set drain.force, which evicts them permanently."
     )
 
