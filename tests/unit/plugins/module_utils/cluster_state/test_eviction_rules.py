@@ -92,3 +92,12 @@ def test_all_pods_are_listed_including_operands() -> None:
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
     found = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
     assert [of.name for of in found["n1"]] == ["web", "plugin"]
+
+
+def test_a_pod_has_the_labels_of_the_listed_object() -> None:
+    labelled, plain = pod("web", on="n1"), pod("worker", on="n1")
+    labelled["metadata"]["labels"] = {"team": "a"}
+    web, worker = parse_pods([labelled, plain])["n1"]
+    assert (web.labels, worker.labels) == ({"team": "a"}, {})
+    # Thousands of pods are kept, so nothing is copied.
+    assert web.labels is labelled["metadata"]["labels"]
