@@ -294,7 +294,10 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
         storage_driver=params["storage_driver"],
     )
     built = BuiltImages(
-        module.registry_client, ImageBuilder(module.image_tools, module.tmpdir), options, force=params["force"]
+        module.registry_client,
+        ImageBuilder(module.image_tools, module.tmpdir),
+        options,
+        replace_foreign=params["force"],
     )
     states = built.compare(images)
     actions = [state.action for state in states]

@@ -232,8 +232,7 @@ gpu_info:
           for each of its C(resources), the C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared), the C(changes) that a run would
           make, and the last C(validation) by workloads with its C(status) (V(verified), or V(failed) with C(problems) and C(time)); it is C(current)
           if the pool has not changed since.
-        - With O(include_impact), C(impact) has the numbers of C(drivers) that restart, of C(pods) that lose a GPU, of C(operand_pods) that restart, of
-          C(repartitioned_nodes) whose MIG layout changes, and of C(resets), the repartitioned nodes whose GPUs are reset or that may need a reboot.
+        - With O(include_impact), C(impact) has the effects of a run on the pool, as numbers of nodes and pods.
       type: dict
       returned: when O(gpu_pools) is set
       sample:

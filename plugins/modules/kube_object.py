@@ -182,7 +182,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 module.check_mode,
                 before_write=lambda: stack.enter_context(module.lease()),
                 expected=module.expected,
-                force=module.params["force"],
+                force_conflicts=module.params["force"],
                 note_creation=module.params["note_creation"],
                 on_done=done.append,
             )

@@ -222,7 +222,7 @@ class MachineSetModule(GpuModule, NodeDrainingModule):
 def work(module: MachineSetModule) -> dict[str, t.Any]:
     """Choose the MachineSets to copy, and reconcile the groups."""
     params = module.params
-    provider = MachineSetProvider(MachineApi(module.client, params["namespace"]), force=params["force"])
+    provider = MachineSetProvider(MachineApi(module.client, params["namespace"]), change_foreign=params["force"])
     specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"])
     try:
         return reconcile_nodegroups(module, provider, specs)

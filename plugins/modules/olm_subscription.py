@@ -344,7 +344,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             options.namespace,
             options.source_namespace,
             check=module.check_mode,
-            force=params["force"],
+            force_conflicts=params["force"],
             before_write=take_lease,
         )
         common: dict[str, t.Any] = {

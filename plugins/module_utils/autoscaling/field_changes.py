@@ -37,13 +37,13 @@ class ForeignField:
 
 @dataclass(frozen=True)
 class FieldChanges:
-    """The object with the declared fields, and the foreign fields, which are changed only with `force`."""
+    """The object with the declared fields, and the foreign fields, which are changed only with `change_foreign`."""
 
     desired: Object
     foreign: tuple[ForeignField, ...] = ()
 
 
-def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, force: bool) -> FieldChanges:
+def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, change_foreign: bool) -> FieldChanges:
     """Set fields of an object by their paths."""
     desired = copy.deepcopy(dict(live))
     foreign: list[ForeignField] = []
@@ -54,7 +54,7 @@ def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, force: bool) -
         managers = "" if value is None else other_managers(live, path)
         if managers:
             foreign.append(ForeignField(".".join(path), value, declared, managers))
-        if force or not managers:
+        if change_foreign or not managers:
             set_nested(desired, path, copy.deepcopy(declared))
     return FieldChanges(desired, tuple(foreign))
 

@@ -94,7 +94,7 @@ def cluster_autoscaler_change(
     limits: t.Mapping[str, int],
     used_types: t.Collection[str],
     *,
-    force: bool,
+    change_foreign: bool,
 ) -> AutoscalerChange:
     """The change of the ClusterAutoscaler: the declared fields, and the limits by type of GPU; see merge_limits() for `used_types`."""
     if live is None:
@@ -110,11 +110,11 @@ def cluster_autoscaler_change(
     if declared.get("scaleDown") and get_nested(live, *SCALE_DOWN_ENABLED) is None:
         # The CRD requires it. What is not declared switches nothing on.
         fields.setdefault(SCALE_DOWN_ENABLED, False)
-    set_declared = set_fields(live, fields, force=force)
+    set_declared = set_fields(live, fields, change_foreign=change_foreign)
     entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)
-    changes = gpu_limits.merge_limits(entries, record, limits, used_types, force=force)
+    changes = gpu_limits.merge_limits(entries, record, limits, used_types, change_foreign=change_foreign)
     foreign = list(set_declared.foreign)
-    # With `force`, the warning also names the foreign entries that are changed.
+    # With `change_foreign`, the warning also names the foreign entries that are changed.
     for kind, value, high in gpu_limits.merge_limits(entries, record, limits, used_types).foreign:
         managers = other_managers(live, gpu_limits.PATH)
         foreign.append(ForeignField(f"{'.'.join(gpu_limits.PATH)}[{kind}].max", value, high, managers or "hand"))
@@ -123,7 +123,9 @@ def cluster_autoscaler_change(
     )
 
 
-def machine_autoscaler_change(target: Target, live: Object | None, namespace: str, *, force: bool) -> AutoscalerChange:
+def machine_autoscaler_change(
+    target: Target, live: Object | None, namespace: str, *, change_foreign: bool
+) -> AutoscalerChange:
     """The change of the MachineAutoscaler of a MachineSet; a live one without the mark is adopted."""
     if live is None:
         reference = {"apiVersion": MACHINE_API_VERSION, "kind": MACHINE_SET_KIND, "name": target.name}
@@ -143,7 +145,7 @@ def machine_autoscaler_change(target: Target, live: Object | None, namespace: st
     labels = live["metadata"].get("labels") or {}
     fields: dict[Path, t.Any] = dict(zip(BOUNDS, (target.low, target.high), strict=True))
     # The user has asked for the adoption, so that its bounds are those of the pool from now on.
-    changes: FieldChanges = set_fields(live, fields, force=force or NODEGROUP_LABEL not in labels)
+    changes: FieldChanges = set_fields(live, fields, change_foreign=change_foreign or NODEGROUP_LABEL not in labels)
     desired = changes.desired
     desired["metadata"]["labels"] = {**labels, NODEGROUP_LABEL: target.group}
     return AutoscalerChange(

@@ -37,11 +37,15 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ScalingOptions:
-    """The choices of the user for one run; `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty."""
+    """The choices of the user for one run.
+
+    `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty. `change_foreign`: whether declared fields that other managers have
+    set are changed. `adopt`: whether foreign MachineAutoscalers of the pools' MachineSets are managed.
+    """
 
     present: bool = True
     pool_names: frozenset[str] = frozenset()
-    force: bool = False
+    change_foreign: bool = False
     adopt: bool = False
 
     def selects(self, pool: str) -> bool:
@@ -179,7 +183,7 @@ class _Comparison:
                 f"MachineSet {target.name} cannot get a MachineAutoscaler of its name. Delete it, or recreate it with another name."
             )
             return
-        change = machine_autoscaler_change(target, live, self.namespace, force=self.options.force)
+        change = machine_autoscaler_change(target, live, self.namespace, change_foreign=self.options.change_foreign)
         self.result.changes.append(change)
         self.result.scaled[target.name] = change.desired or {}
         self.remaining[change.name] = target.name
@@ -251,7 +255,7 @@ class _Comparison:
         self.result.limits = limits
         used = types_in_use(machine_sets, set(self.remaining.values()))
         declared = self.declared if self.options.present else {}
-        change = cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
+        change = cluster_autoscaler_change(live, declared, limits, used, change_foreign=self.options.change_foreign)
         scale_down = declared.get("scaleDown") or {}
         if scale_down and "enabled" not in scale_down and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
             self.result.warnings.append(
@@ -290,7 +294,7 @@ class _Comparison:
         if not change.foreign:
             return
         kept = "They are not changed. Declare these values, or set gpu_autoscaling_force: true to change them."
-        effect = "They are changed." if self.options.force else kept
+        effect = "They are changed." if self.options.change_foreign else kept
         self.result.warnings.append(
             f"{change.label} has fields of another manager: {'; '.join(map(str, change.foreign))}. {effect}"
         )

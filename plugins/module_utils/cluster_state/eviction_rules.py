@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of a node a drain evicts, which it keeps, and which block it, with the reason and the remedy (pure)."""
+"""Which pods of a node a drain evicts, for which it waits, which it keeps, and which block it, with the reason and the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,44 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CLIENT_LABEL
-from ..schema import rollout as rollout_fields
+from ..schema.rollout import ALL
 
 if t.TYPE_CHECKING:
+    from ..pools.drain_options import DrainOptions
     from ..pools.plan import RolloutPlan
     from .gpu_pods import PodOnNode
 
 _UNMANAGED_REMEDY = (
     "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
 )
+_WAIT_REMEDY = "Evictions are not allowed ({evict}): wait until they terminate, raise the limit, or allow evictions."
 _KEPT_REMEDY = (
     f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
     "(docs/rollout.md)."
 )
 
 
+class OptionNames(t.NamedTuple):
+    """The names of the options of a drain in messages."""
+
+    evict: str
+    force: str
+    drain_timeout: str
+
+
+ROLLOUT_OPTIONS = OptionNames("rollout.drain", "rollout.force", "rollout.drain_timeout")
+
+
 @dataclass(frozen=True)
 class Evict:
     """The drain evicts the pod."""
+
+
+@dataclass(frozen=True)
+class Await:
+    """The drain waits until the pod terminates without an eviction; `remedy` is for the case that the wait takes too long."""
+
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -37,7 +57,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Block:
-    """The pod would be lost with its node, so nothing is drained; in `remedy`, {force} is the option that allows the eviction."""
+    """The pod would be lost with its node, so nothing is drained."""
 
     reason: str
     remedy: str
@@ -45,7 +65,7 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockingPod:
-    """A pod that blocks the change or the removal of its node."""
+    """A pod that blocks the change or the removal of its node; `remedy` contains option names in braces, such as {force} (see OptionNames)."""
 
     name: str
     reason: str
@@ -56,45 +76,48 @@ class BlockingPod:
         return f"{self.name} ({self.reason})"
 
 
-def eviction_of(pod: PodOnNode, *, force: bool) -> Evict | Keep | Block:
-    """The action of a drain on the pod."""
+def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Await | Keep | Block:
+    """The action of a drain with these options on the pod; every drain follows this rule."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
-    if pod.unmanaged and not force:
+    if not options.evict:
+        return Await(_WAIT_REMEDY)
+    if pod.unmanaged and not options.force:
         return Block("no controller recreates it", _UNMANAGED_REMEDY)
     return Evict()
 
 
-def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
+def pods_to_evict(pods: t.Iterable[PodOnNode], options: DrainOptions) -> tuple[PodOnNode, ...]:
     """The pods that a drain evicts, by namespace and name."""
-    evicted = [pod for pod in pods if isinstance(eviction_of(pod, force=force), Evict)]
+    evicted = [pod for pod in pods if isinstance(eviction_of(pod, options), Evict)]
     return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
 
 
-def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[BlockingPod]:
+def pods_to_await(pods: t.Iterable[PodOnNode], options: DrainOptions) -> dict[str, str]:
+    """The pods for whose end a drain waits: by uid, the remedy of the wait."""
+    return {pod.uid: decision.remedy for pod in pods if isinstance(decision := eviction_of(pod, options), Await)}
+
+
+def blocking_pods(pods: t.Iterable[PodOnNode], options: DrainOptions) -> list[BlockingPod]:
     """The pods that block a drain."""
     return [
         BlockingPod(pod.full_name, decision.reason, decision.remedy)
         for pod in pods
-        if isinstance(decision := eviction_of(pod, force=force), Block)
+        if isinstance(decision := eviction_of(pod, options), Block)
     ]
 
 
-def remedies(pods: t.Iterable[BlockingPod], force_option: str) -> str:
-    """The remedies for blocking pods, each once; `force_option` is the name of the option that forces the eviction."""
-    return " ".join(dict.fromkeys(pod.remedy for pod in pods)).format(force=force_option)
+def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
+    """The remedies, each once, with the names of the options."""
+    return " ".join(dict.fromkeys(remedies)).format(**names._asdict())
 
 
 def gpu_pods_to_evict(
     displaced: t.Sequence[PodOnNode], other_pods: t.Sequence[PodOnNode], rollout: RolloutPlan
 ) -> tuple[PodOnNode, ...]:
     """The pods that a drain with these settings evicts: of those that cannot keep their GPUs, and of the other pods of the node."""
-    candidates = {
-        rollout_fields.NONE: (),
-        rollout_fields.GPU_PODS: displaced,
-        rollout_fields.ALL: (*displaced, *other_pods),
-    }[rollout.drain]
-    return pods_to_evict(candidates, force=rollout.force)
+    candidates = (*displaced, *other_pods) if rollout.drain == ALL else displaced
+    return pods_to_evict(candidates, rollout.drain_options)
 
 
 def blocking_gpu_pods(
@@ -110,7 +133,7 @@ def blocking_gpu_pods(
         for pod in displaced
         if pod.keep_reason and not pod.pausable and (device_files or pod.resources)
     ]
-    return kept + blocking_pods(displaced, force=rollout.force or rollout.drain == rollout_fields.NONE)
+    return kept + blocking_pods(displaced, rollout.drain_options)
 
 
 def _gpu_keep_reason(pod: PodOnNode) -> str:
@@ -121,5 +144,5 @@ def blocked_message(blocking: t.Sequence[BlockingPod]) -> str:
     """A message about the pods that block the change of their node's GPUs, with the remedy and without the final period."""
     return (
         f"These pods use the node's GPUs and cannot be evicted: {', '.join(map(str, blocking))}. "
-        f"{remedies(blocking, 'rollout.force').removesuffix('.')}"
+        f"{join_remedies((pod.remedy for pod in blocking), ROLLOUT_OPTIONS).removesuffix('.')}"
     )

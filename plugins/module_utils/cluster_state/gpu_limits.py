@@ -55,11 +55,11 @@ def merge_limits(
     limits: t.Mapping[str, int],
     used: t.Collection[str],
     *,
-    force: bool = False,
+    change_foreign: bool = False,
 ) -> LimitChanges:
     """Set the maxima `limits` by type, and remove recorded entries of other types that no MachineSet in `used` has.
 
-    An entry of another owner with another maximum is only changed with `force`.
+    An entry of another owner with another maximum is only changed with `change_foreign`.
     """
     merged = [dict(entry) for entry in entries]
     kept: Record = copy.deepcopy(record)
@@ -73,7 +73,7 @@ def merge_limits(
         if entry.get("max") == high:
             continue
         own = kind in record and record[kind]["max"] == entry.get("max")
-        if not own and not force:
+        if not own and not change_foreign:
             foreign.append((kind, int(entry.get("max") or 0), high))
             continue
         former = record[kind].get("former") if own else dict(entry)

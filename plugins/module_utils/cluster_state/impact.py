@@ -38,7 +38,14 @@ LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
 _VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
 # The key for nodes of no pool; no pool has this name.
 NO_POOL = ""
-COUNTS = ("driver_restarts", "pods", "operand_pods", "repartitioned_nodes", "resets")
+# The numbers of the impact, with their titles in the table of a plan.
+COUNTS = {
+    "driver_restarts": "DRIVER RESTARTS",
+    "pods": "PODS LOSE GPU",
+    "operand_pods": "OPERAND PODS",
+    "repartitioned_nodes": "NODES REPARTITIONED",
+    "resets": "GPU RESETS",
+}
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,7 @@ def impact(
 ) -> dict[str, int]:
     """The impact on these nodes, as numbers with the keys COUNTS.
 
-    `drivers`: nodes whose driver is restarted. `pods`: pods that lose a GPU because of the driver or the new sharing.
+    `driver_restarts`: nodes whose driver is restarted. `pods`: pods that lose a GPU because of the driver or the new sharing.
     `operand_pods`: pods of operands that are restarted. `repartitioned_nodes`: nodes whose MIG layout changes. `resets`: repartitioned nodes
     whose GPUs must be reset.
     """

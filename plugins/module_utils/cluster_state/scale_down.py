@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from .cordon import is_cordoned_for_removal
 from .eviction_rules import blocking_pods
 
 if t.TYPE_CHECKING:
+    from ..pools.drain_options import DrainOptions
     from .gpu_pods import PodOnNode
     from .node import Node
 
 
 def scale_down_candidates(
-    nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
+    nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, options: DrainOptions
 ) -> list[Node]:
     """Select up to `count` nodes whose removal has the least impact, the best candidate first; `pods_by_node` has all pods (gpu_pods.parse_pods).
 
@@ -23,11 +25,14 @@ def scale_down_candidates(
     without GPU pods, the lowest priority of the most important GPU pod, the fewest GPU pods, the fewest pods, the youngest nodes.
     """
 
+    # No pod blocks a drain that only waits; such a drain prefers nodes without pods that would block an eviction, too.
+    evicting = replace(options, evict=True)
+
     def impact(node: Node) -> tuple[t.Any, ...]:
         pods = [pod for pod in pods_by_node.get(node.name, ()) if not pod.keep_reason]
         gpu_pods = [pod for pod in pods if pod.access]
         return (
-            bool(blocking_pods(pods, force=force)),
+            bool(blocking_pods(pods, evicting)),
             not is_cordoned_for_removal(node),
             bool(gpu_pods),
             max((pod.priority for pod in gpu_pods), default=0),

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..cluster_state import cordon, scale_down
-from ..cluster_state.eviction_rules import blocking_pods, pods_to_evict, remedies
+from ..cluster_state.eviction_rules import OptionNames, blocking_pods, join_remedies, pods_to_await, pods_to_evict
 from ..cluster_state.gpu_pods import parse_pods
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
@@ -25,7 +25,7 @@ from ..common.wait import WaitTimeout
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate
-from .eviction import MAX_PROGRESS, EvictionRefused, await_termination, evict_pods
+from .eviction import MAX_PROGRESS, EvictionRefused, evict_and_await
 from .pods_on_nodes import claims_of, pods_on
 from .removal import NodeRemoval
 
@@ -40,10 +40,12 @@ T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 
-# The settings that messages name: the pool's variable, and the option of the module.
-_EVICT = "rollout.drain of the pool, or drain.evict of the module"
-_FORCE = "rollout.force of the pool, or drain.force of the module"
-_TIMEOUT = "rollout.drain_timeout of the pool, or drain.drain_timeout of the module"
+# The pool's variable, and the option of the module.
+_OPTIONS = OptionNames(
+    "rollout.drain of the pool, or drain.evict of the module",
+    "rollout.force of the pool, or drain.force of the module",
+    "rollout.drain_timeout of the pool, or drain.drain_timeout of the module",
+)
 
 
 class SharedLease:
@@ -116,7 +118,7 @@ class NodeDrainer:
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
-        return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
+        return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, self.options)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.
@@ -181,55 +183,51 @@ class NodeDrainer:
                 )
 
     def _require_no_blocking_pods(self, by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-        blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], force=self._force))}
+        blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], self.options))}
         if blocking:
             all_blocking = [pod for pods in blocking.values() for pod in pods]
+            remedy = join_remedies((pod.remedy for pod in all_blocking), _OPTIONS)
             listed = [f"node {name}: {abbreviate(list(map(str, pods)))}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
-                f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedies(all_blocking, _FORCE)}",
+                f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedy}",
                 {"pods_left": [pod.name for pod in all_blocking]},
             )
 
     def _drain_node(self, name: str, lease: Lease) -> list[str]:
-        """Evict the node's pods, including those that were scheduled to it before the cordon."""
+        """Evict the node's pods or wait for them, including those that were scheduled to it before the cordon; returns the evicted pods."""
         report = functools.partial(self.report, name)
         deadline = time.monotonic() + self.options.drain_timeout
         evicted: list[str] = []
-        while pods := self._pods_to_evict(name):
-            shown = [pod.full_name for pod in pods]
+        while pods := self._pods_to_drain(name):
             left = deadline - time.monotonic()
             if left <= 0:
+                shown = [pod.full_name for pod in pods]
                 raise WaitTimeout(
-                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_TIMEOUT}): pods are scheduled to it "
+                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTIONS.drain_timeout}): pods are scheduled to it "
                     f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration for "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )
-            options = replace(self.options, drain_timeout=left)
-            if options.evict:
-                evict_pods(self.client, name, pods, options, lease.check, report)
-                evicted += shown
-            else:
-                report(f"waiting until {len(pods)} pod(s) terminate")
-                await_termination(
-                    functools.partial(self._pods_to_evict, name),
-                    {pod.uid for pod in pods},
-                    left,
-                    lease.check,
-                    f"Evictions are not allowed ({_EVICT}): wait until they terminate, raise the limit, or allow evictions.",
-                    option=_TIMEOUT,
-                )
+            to_evict = pods_to_evict(pods, self.options)
+            evict_and_await(
+                self.client,
+                name,
+                to_evict,
+                pods_to_await(pods, self.options),
+                replace(self.options, drain_timeout=left),
+                _OPTIONS,
+                lease.check,
+                report,
+                list_pods=functools.partial(self._pods_to_drain, name),
+            )
+            evicted += [pod.full_name for pod in to_evict]
         return evicted
 
-    def _pods_to_evict(self, name: str) -> tuple[PodOnNode, ...]:
+    def _pods_to_drain(self, name: str) -> list[PodOnNode]:
+        """The node's pods that the drain evicts or awaits; raises EvictionRefused if a pod blocks it."""
         pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
-        return pods_to_evict(pods, force=self._force)
-
-    @property
-    def _force(self) -> bool:
-        """Whether pods without a controller do not block; those that terminate on their own are not evicted."""
-        return self.options.force or not self.options.evict
+        return [pod for pod in pods if not pod.keep_reason]
 
 
 def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:

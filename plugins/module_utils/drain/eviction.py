@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
+from ..cluster_state.eviction_rules import OptionNames, join_remedies
 from ..cluster_state.node import ready_condition
 from ..cluster_state.node_check import NOT_READY
 from ..common.wait import WaitTimeout, wait_until
@@ -42,6 +43,32 @@ Object = t.Mapping[str, t.Any]
 
 class EvictionRefused(WaitTimeout):
     """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
+
+
+def evict_and_await(
+    client: Client,
+    node: str,
+    to_evict: t.Sequence[PodOnNode],
+    to_await: t.Mapping[str, str],
+    options: DrainOptions,
+    names: OptionNames,
+    check_lease: t.Callable[[], None],
+    report: t.Callable[[str], None],
+    *,
+    list_pods: t.Callable[[], t.Iterable[PodOnNode]],
+    evicted: list[str] | None = None,
+) -> None:
+    """Evict pods of a node as evict_pods() does, and wait until those to await (eviction_rules.pods_to_await) are not listed any longer.
+
+    `drain_timeout` limits the sum of both. Raises the errors of evict_pods() and await_termination().
+    """
+    deadline = time.monotonic() + options.drain_timeout
+    if to_evict:
+        evict_pods(client, node, to_evict, options, check_lease, report, evicted=evicted)
+    if to_await:
+        report(f"waiting until {len(to_await)} pod(s) terminate")
+        left, remedy = max(0.0, deadline - time.monotonic()), join_remedies(to_await.values(), names)
+        await_termination(list_pods, to_await, left, check_lease, remedy, option=names.drain_timeout)
 
 
 def evict_pods(

@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import CLIENT_LABEL, PAUSED_FOR_MIG
-from .eviction import await_termination, evict_pods
+from ..cluster_state.eviction_rules import ROLLOUT_OPTIONS, pods_to_await
+from .eviction import await_termination, evict_and_await
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode
@@ -51,17 +52,18 @@ def drain_gpu_pods(
     `list_pods` lists the pods that use the node's GPUs; `pause_clients` changes the label of the node, and returns whether the node exists.
     The pods whose eviction was accepted are added to `evicted`.
     """
-    if pods.pods_to_evict:
-        evict_pods(client, node, pods.pods_to_evict, options, check_lease, report, evicted=evicted)
-    if not options.evict:
-        await_termination(
-            list_pods,
-            {pod.uid for pod in pods.displaced if not pod.keep_reason},
-            options.drain_timeout,
-            check_lease,
-            "rollout.drain is none: wait until they terminate, raise rollout.drain_timeout, or set drain: gpu-pods.",
-            option="rollout.drain_timeout",
-        )
+    evict_and_await(
+        client,
+        node,
+        pods.pods_to_evict,
+        pods_to_await(pods.displaced, options),
+        options,
+        ROLLOUT_OPTIONS,
+        check_lease,
+        report,
+        list_pods=list_pods,
+        evicted=evicted,
+    )
     if pods.pods_to_pause and pause_clients():
         await_termination(
             list_pods,

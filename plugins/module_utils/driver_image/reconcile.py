@@ -46,9 +46,11 @@ class FolderState:
 class BuiltImages:
     """Images that are built from an installer."""
 
-    def __init__(self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, force: bool) -> None:
-        """force: whether tags of images that others have built are replaced."""
-        self._client, self._builder, self._options, self._force = client, builder, options, force
+    def __init__(
+        self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, replace_foreign: bool
+    ) -> None:
+        """replace_foreign: whether tags of images that others have built are replaced."""
+        self._client, self._builder, self._options, self._replace_foreign = client, builder, options, replace_foreign
 
     def compare(self, images: t.Sequence[DriverImage]) -> list[FolderState]:
         """The state of each image; raises InvalidOptions with all problems."""
@@ -68,12 +70,12 @@ class BuiltImages:
         return states
 
     def _foreign(self, states: t.Sequence[FolderState]) -> list[str]:
-        """The problems of tags with images of others, which only `force` replaces."""
+        """The problems of tags with images of others, which only `replace_foreign` replaces."""
         return [
             f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
             for state in states
             for tag in state.foreign
-            if not self._force
+            if not self._replace_foreign
         ]
 
     def _refresh(self, state: FolderState) -> None:

@@ -136,13 +136,13 @@ class Client(Transport):
         body: Object,
         *,
         dry_run: bool = False,
-        force: bool = True,
+        force_conflicts: bool = True,
         field_validation: str | None = None,
         manager: str = FIELD_MANAGER,
     ) -> Object:
-        """Server-side apply of the object at `path`; without `force`, a field of another manager causes a conflict."""
+        """Server-side apply of the object at `path`; without `force_conflicts`, a field of another manager causes a conflict."""
         query = _write_query(dry_run, manager, field_validation)
-        query["force"] = "true" if force else "false"
+        query["force"] = "true" if force_conflicts else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
 
     def patch(self, path: str, body: Object, *, dry_run: bool = False, field_validation: str | None = None) -> Object:

@@ -137,7 +137,7 @@ class ObjectWriter:
     check: bool
     before_write: t.Callable[[], Lease | None]
     expected: ExpectedObjects = field(default_factory=ExpectedObjects)
-    force: bool = True
+    force_conflicts: bool = True
     note_creation: bool = False
     on_done: t.Callable[[ObjectChange], None] = lambda change: None
 
@@ -281,7 +281,7 @@ class ObjectWriter:
                 kind.path(target.name, target.namespace),
                 plan.patch_body,
                 dry_run=self.check,
-                force=self.force,
+                force_conflicts=self.force_conflicts,
                 field_validation="Strict",
             )
         )

@@ -36,7 +36,6 @@ from ..kube.errors import ApiError
 from ..kube.lease import LeaseLost
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
-from ..pools.drain_options import DrainOptions
 from ..schema.messages import abbreviate, as_sentence
 from .node_reads import NODE_LEFT, CommandFailed
 from .option_names import NODE_NAMES_OPTION
@@ -169,7 +168,7 @@ class DriverRestarts:
             self.client,
             name,
             drain,
-            DrainOptions.from_rollout(self.rollouts[name]),
+            self.rollouts[name].drain_options,
             self.lease.check,
             self.progress.report,
             list_pods=lambda: self._gpu_pods(name),

@@ -61,7 +61,7 @@ class OlmClient:
         source_namespace: str,
         *,
         check: bool,
-        force: bool,
+        force_conflicts: bool,
         before_write: t.Callable[[], Lease | None],
     ) -> None:
         """Send nothing yet."""
@@ -69,7 +69,7 @@ class OlmClient:
         self.namespace = namespace
         self._source_namespace = source_namespace
         self._check = check
-        self._force = force
+        self._force_conflicts = force_conflicts
         self._before_write = before_write
         self.note = ""
         self._cache = WatchCache(
@@ -160,7 +160,7 @@ class OlmClient:
     def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
         """Give an object its content; None if nothing differs. `collection` is that of the cache.
 
-        Raises a conflict if the object was changed since it was read, or, unless `force`, if another manager owns a field.
+        Raises a conflict if the object was changed since it was read, or, unless `force_conflicts`, if another manager owns a field.
         """
         metadata = body["metadata"]
         path = self.path(body["kind"], metadata["name"], metadata["namespace"])
@@ -177,7 +177,9 @@ class OlmClient:
             version = {"resourceVersion": live["metadata"]["resourceVersion"]}
             content = {**content, "metadata": {**content["metadata"], **version}}
         result = self._write(
-            lambda: self.client.apply(path, content, dry_run=self._check, force=self._force, field_validation="Strict")
+            lambda: self.client.apply(
+                path, content, dry_run=self._check, force_conflicts=self._force_conflicts, field_validation="Strict"
+            )
         )
         if result is None:
             return AppliedObject(label, live is None, plan.before, plan.after, NOT_CHECKED)

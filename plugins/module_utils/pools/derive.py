@@ -110,7 +110,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         validation=_validation(settings["validation"], operator),
         pools=planned,
         nodegroups=nodegroups_option(cloud, planned),
-        drain_options=DrainOptions.most_careful(pool.rollout for pool in planned if pool.nodegroup),
+        drain_options=DrainOptions.most_careful([pool.rollout.drain_options for pool in planned if pool.nodegroup]),
         provides=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(

@@ -7,10 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..schema.rollout import NONE, ROLLOUT
-
-if t.TYPE_CHECKING:
-    from .plan import RolloutPlan
+from ..schema.rollout import ROLLOUT
 
 
 def _longest(periods: t.Sequence[int | None]) -> int | None:
@@ -24,33 +21,30 @@ def _option(kind: str, most_careful: t.Callable[[t.Any], t.Any]) -> dict[str, t.
     return {"type": kind, "most_careful": most_careful}
 
 
-@dataclasses.dataclass(frozen=True)
-class DrainOptions:
-    """The options of a drain, named as in `rollout` of a pool (docs/rollout.md).
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DrainSettings:
+    """The settings of a drain that `rollout` of a pool and the option `drain` of modules have under the same name (docs/rollout.md).
 
-    evict: False waits until the pods end. force: also evict pods without a controller.
-    grace_period: seconds for every pod; None keeps the grace period of each pod. drain_timeout: seconds for a node.
+    force: also evict pods without a controller. grace_period: seconds for every pod; None keeps the grace period of each pod.
+    drain_timeout: seconds for a node.
     """
 
-    evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
     force: bool = dataclasses.field(default=False, metadata=_option("bool", all))
     grace_period: int | None = dataclasses.field(default=None, metadata=_option("int", _longest))
     drain_timeout: float = dataclasses.field(
         default=ROLLOUT.fields["drain_timeout"].default, metadata=_option("int", max)
     )
 
-    @classmethod
-    def from_rollout(cls, rollout: RolloutPlan) -> DrainOptions:
-        """The options that a pool's rollout settings contain; all except `evict` have the same name there."""
-        options = {
-            field.name: getattr(rollout, field.name) for field in dataclasses.fields(cls) if field.name != "evict"
-        }
-        return cls(evict=rollout.drain != NONE, **options)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DrainOptions(DrainSettings):
+    """The options of a drain. evict: False waits until the pods end (`drain: none` in `rollout`)."""
+
+    evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
 
     @classmethod
-    def most_careful(cls, rollouts: t.Iterable[RolloutPlan]) -> DrainOptions:
+    def most_careful(cls, pools: t.Sequence[DrainOptions]) -> DrainOptions:
         """The options for nodes of several pools; the defaults without pools."""
-        pools = [cls.from_rollout(rollout) for rollout in rollouts]
         if not pools:
             return cls()
         fields = dataclasses.fields(cls)

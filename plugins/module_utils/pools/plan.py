@@ -9,10 +9,9 @@ import typing as t
 
 from ..schema.matching import Match
 from ..schema.operand_labels import without_containers
+from ..schema.rollout import NONE
 from ..sharing_modes.sharing import Sharing
-
-if t.TYPE_CHECKING:
-    from .drain_options import DrainOptions
+from .drain_options import DrainOptions, DrainSettings
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
@@ -233,24 +232,26 @@ class RebootPlan:
     timeout: int
 
 
-@dataclasses.dataclass(frozen=True)
-class RolloutPlan:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RolloutPlan(DrainSettings):
     """The settings for rolling out a change to the nodes of a pool; docs/rollout.md describes each value.
 
-    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); times are in seconds; None means no limit, or the
-    pod's own grace period.
+    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); None means no limit. `drain` is NONE, GPU_PODS or ALL (schema.rollout).
     """
 
     max_unavailable: int | str
     drain: str
-    force: bool
-    drain_timeout: int
     order: str
     pause_on_failure: bool
     on_failure: str
     reboot: RebootPlan | None
-    grace_period: int | None = None
     limit: int | str | None = None
+
+    @property
+    def drain_options(self) -> DrainOptions:
+        """The options of a drain with these settings."""
+        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(DrainSettings)}
+        return DrainOptions(evict=self.drain != NONE, **settings)
 
     def max_parallel(self, nodes: int) -> int:
         """The number of nodes of a pool with this size that may be changed at the same time; at least one."""

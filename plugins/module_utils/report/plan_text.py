@@ -20,7 +20,6 @@ from .table import Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
 
-_TITLES = ("DRIVER RESTARTS", "PODS LOSE GPU", "OPERAND PODS", "NODES REPARTITIONED", "GPU RESETS")
 _COMPONENTS = {"nfd": "NFD", "operator": "GPU operator"}
 _SOURCE = f"times were measured on {benchmarks.MEASURED}; results differ on other GPUs and kernels; see docs/modes.md"
 
@@ -141,10 +140,9 @@ def impact_lines(info: Document, width: int) -> list[str]:
     ]
     paragraphs = [*_total_impact(total), *_node_changes(info.get("steps") or {})]
     if affected:
-        counts = zip(_TITLES, COUNTS, strict=True)
         columns = [
             Column("IMPACT", operator.itemgetter("pool"), cuts=True),
-            *(Column(title, operator.itemgetter(key), number=True) for title, key in counts),
+            *(Column(title, operator.itemgetter(key), number=True) for key, title in COUNTS.items()),
         ]
         return [*table(columns, affected, width), "", *wrap(paragraphs, width)]
     if any(pool["changes"] for pool in info["pools"].values()):

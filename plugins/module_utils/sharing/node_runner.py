@@ -32,7 +32,6 @@ from ..common.wait import WaitTimeout
 from ..drain.gpu_drain import drain_gpu_pods
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
-from ..pools.drain_options import DrainOptions
 from ..schema import rollout as rollout_fields
 from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
@@ -152,7 +151,7 @@ class NodeRunner:
                 self._context.client,
                 self._name,
                 change,
-                DrainOptions.from_rollout(change.rollout),
+                change.rollout.drain_options,
                 self._context.lease.check,
                 functools.partial(self._context.report, self._name),
                 list_pods=lambda: self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ()),

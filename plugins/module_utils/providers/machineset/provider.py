@@ -53,11 +53,11 @@ class MachineSetProvider:
     in_cluster = True
 
     def __init__(
-        self, api: MachineApi, *, force: bool = True, now: t.Callable[[], datetime.datetime] | None = None
+        self, api: MachineApi, *, change_foreign: bool = True, now: t.Callable[[], datetime.datetime] | None = None
     ) -> None:
-        """Send nothing yet. force: whether fields that another manager has set may be changed."""
+        """Send nothing yet. change_foreign: whether fields that another manager has set may be changed."""
         self._api = api
-        self._force = force
+        self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._specs: dict[str, MachineSetSpec] = {}
         # By MachineSet: the size of its Machines before a change of this run, and until when another one is expected.
@@ -290,7 +290,7 @@ class MachineSetProvider:
         texts = [f"{abbreviate(paths)} (set by {managers})" for managers, paths in found.items()]
         if not texts:
             return []
-        if self._force:
+        if self._change_foreign:
             self.warnings.append(
                 f"Node group {spec.name}: changes fields that another manager has set: {'; '.join(texts)}."
             )

@@ -206,7 +206,7 @@ def test_a_range_that_someone_has_changed_is_named_and_stays() -> None:
     plan = made(pool(), sets=[machine_set()], scalers=[edited])
     assert "MachineAutoscaler notebooks" not in actions(plan)
     assert "spec.maxReplicas is 9 (set by kubectl-edit), and 3 is declared" in plan.warnings[0]
-    forced = made(pool(), sets=[machine_set()], scalers=[edited], force=True)
+    forced = made(pool(), sets=[machine_set()], scalers=[edited], change_foreign=True)
     assert after(forced, "MachineAutoscaler")["spec"]["maxReplicas"] == 3
 
 
@@ -273,7 +273,7 @@ def test_a_declared_delay_does_not_switch_a_scale_down_on(
     """The CRD requires scaleDown.enabled."""
     existing = {"metadata": {"name": "default", "managedFields": []}, "spec": live}
     autoscaler = {"scale_down": declared} if declared else None
-    plan = made(pool(), sets=[machine_set()], cluster=existing, autoscaler=autoscaler, force=True)
+    plan = made(pool(), sets=[machine_set()], cluster=existing, autoscaler=autoscaler, change_foreign=True)
     (change,) = [change for change in plan.changes if change.kind == "ClusterAutoscaler"]
     assert ((change.desired or {})["spec"].get("scaleDown") or {}).get("enabled") is enabled
     assert any("removes no nodes" in warning for warning in plan.warnings) is warns

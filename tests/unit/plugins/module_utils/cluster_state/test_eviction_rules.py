@@ -10,14 +10,17 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import (
+    OptionNames,
     blocking_gpu_pods,
     blocking_pods,
     gpu_pods_to_evict,
+    join_remedies,
+    pods_to_await,
     pods_to_evict,
-    remedies,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, parse_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import DEFAULT_ROLLOUT
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
 from tests.helpers.fleet import pod
 
 
@@ -33,15 +36,28 @@ def test_pods_that_are_evicted_kept_and_blocking() -> None:
         user("mirror", keep_reason="static pod"),
         user("job", unmanaged=True),
     ]
-    assert [evicted.full_name for evicted in pods_to_evict(pods, force=False)] == ["team/a", "team/b"]
-    assert [evicted.full_name for evicted in pods_to_evict(pods, force=True)] == ["team/a", "team/b", "team/job"]
-    assert list(map(str, blocking_pods(pods, force=False))) == ["team/job (no controller recreates it)"]
-    assert blocking_pods(pods, force=True) == []
+    assert [evicted.full_name for evicted in pods_to_evict(pods, DrainOptions())] == ["team/a", "team/b"]
+    assert [evicted.full_name for evicted in pods_to_evict(pods, DrainOptions(force=True))] == [
+        "team/a",
+        "team/b",
+        "team/job",
+    ]
+    assert list(map(str, blocking_pods(pods, DrainOptions()))) == ["team/job (no controller recreates it)"]
+    assert blocking_pods(pods, DrainOptions(force=True)) == []
+    assert pods_to_await(pods, DrainOptions()) == {}
+
+
+def test_without_evictions_the_drain_waits_for_all_pods_that_end() -> None:
+    options = DrainOptions(evict=False)
+    pods = [user("a"), user("ds", keep_reason="DaemonSet x"), user("job", unmanaged=True)]
+    assert [*pods_to_await(pods, options)] == ["a", "job"]
+    assert (pods_to_evict(pods, options), blocking_pods(pods, options)) == ((), [])
 
 
 def test_each_remedy_is_given_once_and_names_the_option_of_the_caller() -> None:
-    blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], force=False)
-    assert remedies(blocking, "drain.force") == (
+    blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], DrainOptions())
+    names = OptionNames("drain.evict", "drain.force", "drain.drain_timeout")
+    assert join_remedies((pod.remedy for pod in blocking), names) == (
         "Save the data of pods without a controller and delete them, or set drain.force, which evicts them permanently."
     )
 
@@ -76,3 +92,12 @@ def test_all_pods_are_listed_including_operands() -> None:
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
     found = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
     assert [of.name for of in found["n1"]] == ["web", "plugin"]
+
+
+def test_a_pod_has_the_labels_of_the_listed_object() -> None:
+    labelled, plain = pod("web", on="n1"), pod("worker", on="n1")
+    labelled["metadata"]["labels"] = {"team": "a"}
+    web, worker = parse_pods([labelled, plain])["n1"]
+    assert (web.labels, worker.labels) == ({"team": "a"}, {})
+    # Thousands of pods are kept, so nothing is copied.
+    assert web.labels is labelled["metadata"]["labels"]

@@ -33,9 +33,9 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, LIMITS, st.booleans())
-def test_a_second_merge_changes_nothing(entries: list[t.Any], limits: dict[str, int], force: bool) -> None:
-    first = merge_limits(entries, {}, limits, (), force=force)
-    again = merge_limits(first.entries, first.record, limits, (), force=force)
+def test_a_second_merge_changes_nothing(entries: list[t.Any], limits: dict[str, int], change_foreign: bool) -> None:
+    first = merge_limits(entries, {}, limits, (), change_foreign=change_foreign)
+    again = merge_limits(first.entries, first.record, limits, (), change_foreign=change_foreign)
     assert (again.entries, again.record) == (first.entries, first.record)
 
 
@@ -52,9 +52,9 @@ def test_entries_of_others_survive_every_merge(entries: list[t.Any], limits: dic
 def test_with_force_the_limits_are_set_and_a_removal_restores_all_others(
     entries: list[t.Any], limits: dict[str, int], later: dict[str, int]
 ) -> None:
-    merged = merge_limits(entries, {}, limits, (), force=True)
+    merged = merge_limits(entries, {}, limits, (), change_foreign=True)
     assert {entry["type"]: entry["max"] for entry in merged.entries}.items() >= limits.items()
-    changed = merge_limits(merged.entries, merged.record, {**limits, **later}, (), force=True)
+    changed = merge_limits(merged.entries, merged.record, {**limits, **later}, (), change_foreign=True)
     removed = without_limits(changed.entries, changed.record, changed.record.keys())
     assert removed.entries == entries
     assert removed.record == {}
@@ -77,7 +77,7 @@ def test_an_entry_stays_as_long_as_a_machine_set_has_its_type() -> None:
 
 def test_the_minimum_never_exceeds_the_maximum() -> None:
     entry = {"type": "T4", "min": 6, "max": 8}
-    assert merge_limits([entry], {}, {"T4": 4}, (), force=True).entries == [{"type": "T4", "min": 4, "max": 4}]
+    assert merge_limits([entry], {}, {"T4": 4}, (), change_foreign=True).entries == [{"type": "T4", "min": 4, "max": 4}]
 
 
 def test_the_object_keeps_its_other_fields() -> None:

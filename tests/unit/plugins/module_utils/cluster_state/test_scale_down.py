@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.scale_down import scale_down_candidates
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
 from tests.helpers.fleet import node
 
 GPU = ("requests nvidia.com/gpu",)
@@ -46,24 +47,31 @@ def made(name: str, created: str = "2026-01-01T00:00:00Z", *, leaving: bool = Fa
 def test_which_of_two_nodes_goes(cheap: list[PodOnNode], dear: list[PodOnNode]) -> None:
     for names in (("a", "b"), ("b", "a")):
         first, second = names
-        found = scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, force=False)
+        found = scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, DrainOptions())
         assert [of.name for of in found] == [first]
 
 
 def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() -> None:
     nodes = [made("old", "2025-01-01T00:00:00Z"), made("new", "2026-06-01T00:00:00Z"), made("begun", leaving=True)]
     present = {"begun": [user("train", *GPU)]}
-    assert [of.name for of in scale_down_candidates(nodes, present, 2, force=False)] == ["begun", "new"]
+    assert [of.name for of in scale_down_candidates(nodes, present, 2, DrainOptions())] == ["begun", "new"]
     blocked = {"begun": [user("experiment", unmanaged=True)]}
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=False)] == ["new", "old", "begun"]
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=True)] == ["begun", "new", "old"]
+    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, DrainOptions())] == ["new", "old", "begun"]
+    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, DrainOptions(force=True))] == [
+        "begun",
+        "new",
+        "old",
+    ]
+    # A run that only waits until the pods end is not blocked, but prefers the same nodes.
+    waiting = scale_down_candidates(nodes, blocked, 3, DrainOptions(evict=False))
+    assert [of.name for of in waiting] == ["new", "old", "begun"]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(-1, 7))
 def test_never_one_with_a_pod_that_may_not_go_while_others_may(blocked: list[bool], count: int) -> None:
     nodes = [made(str(number)) for number in range(len(blocked))]
     present = {str(number): [user("p", unmanaged=is_blocked)] for number, is_blocked in enumerate(blocked)}
-    found = scale_down_candidates(nodes, present, count, force=False)
+    found = scale_down_candidates(nodes, present, count, DrainOptions())
     assert len(found) == max(0, min(count, len(nodes)))
     taken = [blocked[int(of.name)] for of in found]
     assert taken == sorted(taken)

@@ -119,13 +119,15 @@ class World:
         self.put(image, manifest)
         self.done[-1] = f"push {image.tag}"
 
-    def built(self, options: BuildOptions, *, force: bool = False) -> BuiltImages:
+    def built(self, options: BuildOptions, *, replace_foreign: bool = False) -> BuiltImages:
         """Images that are built."""
-        return BuiltImages(cast("RegistryClient", self), cast("ImageBuilder", self), options, force=force)
+        return BuiltImages(
+            cast("RegistryClient", self), cast("ImageBuilder", self), options, replace_foreign=replace_foreign
+        )
 
-    def run(self, options: BuildOptions, *images: DriverImage, force: bool = False) -> list[str]:
+    def run(self, options: BuildOptions, *images: DriverImage, replace_foreign: bool = False) -> list[str]:
         """The changes of a run; a second run makes none, and all tags of a folder name one image."""
-        built = self.built(options, force=force)
+        built = self.built(options, replace_foreign=replace_foreign)
         built.apply(built.compare(images), lambda dummy: None)
         done, self.done = self.done, []
         again = built.compare(images)
@@ -203,7 +205,7 @@ def test_images_of_others_are_kept(options: BuildOptions, labels: dict[str, str]
     assert raised.value.problems == [
         f"{REPOSITORY}:{OLD}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
     ]
-    assert world.run(options, image(), force=True) == ["build rhel9", f"push {NEW}", f"tag {OLD}"]
+    assert world.run(options, image(), replace_foreign=True) == ["build rhel9", f"push {NEW}", f"tag {OLD}"]
 
 
 def test_all_problems_are_reported_once(options: BuildOptions) -> None:

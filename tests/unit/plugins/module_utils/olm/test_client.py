@@ -57,7 +57,7 @@ class RefusingServer:
 
 def olm_client(error: ApiError, *, check: bool) -> OlmClient:
     server = cast(Client, RefusingServer(error))
-    return OlmClient(server, NAMESPACE, "marketplace", check=check, force=False, before_write=lambda: None)
+    return OlmClient(server, NAMESPACE, "marketplace", check=check, force_conflicts=False, before_write=lambda: None)
 
 
 WRITES: list[Callable[[OlmClient], bool]] = [

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import remedies
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import blocked_message
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
@@ -221,6 +221,6 @@ def test_each_blocking_pod_has_the_remedy_for_its_reason() -> None:
     monitor = PodOnNode("m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi")
     change = change_of(node(labels=CUTTABLE), CUT, monitor, holder(unmanaged=True))
     assert change is not None
-    text = remedies(change.blocking_pods, "rollout.force")
+    text = blocked_message(change.blocking_pods)
     assert "add the nodeSelector nvidia.com/gpu.deploy.client to the DaemonSets" in text
     assert "or set rollout.force, which evicts them permanently" in text

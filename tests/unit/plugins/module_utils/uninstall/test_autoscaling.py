@@ -22,7 +22,7 @@ def test_the_entries_of_others_and_all_other_fields_stay() -> None:
         "metadata": {"name": "default"},
         "spec": {"logVerbosity": 4, "resourceLimits": {"gpus": [THEIRS]}},
     }
-    changed = with_limits(live, merge_limits([THEIRS], {}, {"T4": 8, "NVIDIA-L4": 9}, (), force=True))
+    changed = with_limits(live, merge_limits([THEIRS], {}, {"T4": 8, "NVIDIA-L4": 9}, (), change_foreign=True))
     assert len(changed["spec"]["resourceLimits"]["gpus"]) == 2
     assert without_limits(changed) == live
     assert without_limits(live) == live

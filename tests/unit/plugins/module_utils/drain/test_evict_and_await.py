@@ -1,0 +1,50 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A drain evicts pods, waits for others, and names the options when the wait takes too long."""
+
+from __future__ import annotations
+
+import typing as t
+from unittest import mock
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import (
+    ROLLOUT_OPTIONS,
+    pods_to_await,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.drain import eviction
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
+
+TRAIN, WEB = PodOnNode("team", "train", "1"), PodOnNode("team", "web", "2")
+WAITING = DrainOptions(evict=False, drain_timeout=0)
+
+
+def drain(
+    to_evict: t.Sequence[PodOnNode], to_await: t.Mapping[str, str], left: t.Sequence[PodOnNode]
+) -> tuple[list[str], list[list[PodOnNode]]]:
+    """The lines of progress and the evictions of a drain after which the pods `left` are still listed."""
+    progress: list[str] = []
+    evictions: list[list[PodOnNode]] = []
+    with mock.patch.object(eviction, "evict_pods", side_effect=lambda client, node, pods, *rest, **named: evictions.append(pods)):  # fmt: skip
+        eviction.evict_and_await(
+            mock.Mock(), "n1", to_evict, to_await, WAITING, ROLLOUT_OPTIONS, lambda: None, progress.append, list_pods=lambda: left
+        )  # fmt: skip
+    return progress, evictions
+
+
+def test_pods_are_evicted_and_awaited() -> None:
+    assert drain([WEB], {"1": "remedy"}, [WEB]) == (["waiting until 1 pod(s) terminate"], [[WEB]])
+
+
+def test_nothing_is_sent_without_pods() -> None:
+    assert drain([], {}, [TRAIN]) == ([], [])
+
+
+def test_the_timeout_names_the_pods_and_the_options() -> None:
+    with pytest.raises(
+        WaitTimeout, match=r"\(rollout\.drain_timeout\).*team/train has not terminated.*\(rollout\.drain\)"
+    ):
+        drain([], pods_to_await([TRAIN], WAITING), [TRAIN, WEB])
