@@ -75,6 +75,7 @@ requirements:
   - urllib3 for VKS
   - cryptography and PyYAML
 notes:
+  - A change of O(clouds) or O(names) takes effect at once, because the cache has an entry for each query.
   - The cache contains no secrets. A missing kubeconfig is fetched even if the rest comes from the cache.
 seealso:
   - module: accel.gpu.magnum_kubeconfig
@@ -111,6 +112,7 @@ cache_timeout: 3600
 
 import contextlib
 import fnmatch
+import json
 import os
 import typing as t
 
@@ -155,13 +157,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
-        key = self.get_cache_key(path)
+        patterns = self.get_option("names")
+        # Other clouds or names need another query.
+        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), patterns], sort_keys=True, default=str))
         enabled = self.get_option("cache")
         if enabled and cache:
             # The entry is missing, expired, or from another release.
             with contextlib.suppress(KeyError):
                 return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
-        patterns = self.get_option("names")
         found = query.discover(lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
         if enabled:
             self._cache[key] = [cluster.to_cache() for cluster in found]

@@ -688,6 +688,7 @@ from ..module_utils.cluster_state.driver_preflight import driver_warnings
 from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
+from ..module_utils.cluster_state.node_check import NodeDrift
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.nested import get_nested
 from ..module_utils.common.results import MAX_LISTED
@@ -733,11 +734,11 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     list_pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     requests = gpu_requests(list_pods()) if module.params["include_workloads"] else None
     if module.params["gpu_pools"] is None:
-        results = report_data.node_results(nodes, (), None, (), requests)
+        results = report_data.node_results(nodes, (), None, requests=requests)
     else:
-        overview = _compare(module, nodes, list_pods, info)
+        overview, findings = _compare(module, nodes, list_pods, info)
         results = report_data.node_results(
-            nodes, overview.plan.pools, overview.membership, overview.changes.edits, requests
+            nodes, overview.plan.pools, overview.membership, findings, overview.changes.edits, requests
         )
     limit = module.params["limit"]
     info.update(report_data.cluster_result(nodes, results))
@@ -747,15 +748,18 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 def _compare(
     module: PlanModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]
-) -> Overview:
-    """Add the comparison with the pools to the result, and the impact of changes if requested."""
+) -> tuple[Overview, dict[str, NodeDrift]]:
+    """Add the comparison with the pools to the result, and the impact of changes if requested; also returns the differences by node."""
     client, detection = module.client, detect(module.client, module.plan)
     operator, settings = adapt_finding(client, module.plan, detection.findings["operator"], detection.policy, nodes)
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]
     overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
     plan, membership, changes = overview.plan, overview.membership, overview.changes
     add_installation(client, detection, operator, settings, info)
-    info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
+    findings = report_data.pool_findings(nodes, plan.pools, membership)
+    info["pools"] = report_data.pool_results(
+        overview.allocation, nodes, membership, findings, changes.edits, overview.geometries
+    )
     results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
         info["pools"][name]["validation"] = validation
@@ -784,7 +788,7 @@ def _compare(
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
     info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)
-    return overview
+    return overview, findings
 
 
 def main() -> None:

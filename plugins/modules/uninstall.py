@@ -194,7 +194,6 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.cluster_state.ownership import is_created_by_collection
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
@@ -203,14 +202,13 @@ from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.paths import NAMESPACES
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.operands import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
+from ..module_utils.uninstall.components import Components, read_components
 from ..module_utils.uninstall.new_nodes import NewNodes
-from ..module_utils.uninstall.olm import find_subscriptions
 from ..module_utils.uninstall.stage import Stage
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -225,40 +223,28 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Read what this collection has created, and preview or remove it."""
     if module.params["gpu_cluster"] is None:
         module.fail_json(msg="missing required arguments: gpu_cluster")
-    releases: list[ReleaseRemoval] = []
-    subscriptions: list[dict[str, str]] = []
+    components: Components | None = None
     environment: dict[str, str] = {}
-    unreadable = False
     if module.params["stage"] == "new_nodes":
         stage: Stage = NewNodes(client=module.client, progress=module.progress, waiting=_waiting(module))
     else:
         plan, releases = _plan(module)
         by_olm = plan.operator.olm is not None or plan.nfd.olm is not None
-        subscriptions, unreadable = find_subscriptions(module.client, by_olm=by_olm)
-        by_olm = by_olm or bool(subscriptions)
+        components = read_components(module.client, *releases, by_olm=by_olm)
         if module.params["stage"] == "before_helm":
-            if any(release.managed for release in releases):
+            if any(component.by_helm for component in components):
                 environment = helm_environment(module.client)
-            stage = _before_helm(module, *releases, by_olm=by_olm)
+            stage = _before_helm(module, components)
         else:
-            own = by_olm and (bool(subscriptions) or _is_own(module, plan.operator.namespace))
-            stage = _after_helm(module, plan, *releases, by_olm=own)
+            stage = _after_helm(module, plan, components)
     _run(module, stage)
-    if unreadable:
-        stage.result.add_kept(
-            "Subscriptions of OLM",
-            "you may not list them, so it is unknown whether this collection has created one; grant list on subscriptions.operators.coreos.com",
-        )
-    for release in releases:
-        if release.exists and not release.managed:
-            stage.result.add_kept(
-                f"Helm release {release.namespace}/{release.name}", "this collection did not install it"
-            )
+    for label, reason in components.kept() if components else ():
+        stage.result.add_kept(label, reason)
     return {
         "changed": stage.result.changed,
         "uninstall": {
-            "releases": [release.as_dict() for release in releases],
-            "subscriptions": subscriptions,
+            "releases": [component.as_dict() for component in components or ()],
+            "subscriptions": [item for component in components or () for item in component.subscriptions],
             "helm_environment": environment,
             **stage.result.as_dict(),
         },
@@ -302,30 +288,22 @@ def _run(module: GpuModule, stage: Stage) -> None:
         raise
 
 
-def _is_own(module: GpuModule, namespace: str) -> bool:
-    """Whether this collection has created the operator's namespace; a Subscription that it had is deleted with it."""
-    live = module.client.get(f"{NAMESPACES}/{namespace}")
-    return live is not None and is_created_by_collection(live)
-
-
 def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:
     params = module.params
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     return ReleaseRemoval(module.client, name, namespace, module.run_command, waiting, float(params["pending_timeout"]))
 
 
-def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool) -> BeforeHelm:
+def _before_helm(module: GpuModule, components: Components) -> BeforeHelm:
     params = module.params
     return BeforeHelm(
         client=module.client,
         progress=module.progress,
         waiting=_waiting(module),
-        operator=operator,
-        nfd=nfd,
+        components=components,
         run_id=module.run_id,
         allow_driver_rollout=params["allow_driver_rollout"],
         reset_mig=params["reset_mig"] and params["wait"],
-        by_olm=by_olm,
         count_interrupted_nodes=count_interrupted_nodes,
         restart_mig_managers=lambda namespace, nodes, lease: restart_mig_manager(
             module.client, namespace, nodes, lease, module.progress
@@ -333,21 +311,17 @@ def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemova
     )
 
 
-def _after_helm(
-    module: GpuModule, plan: Plan, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool
-) -> AfterHelm:
-    existing = [f"{item.namespace}/{item.name}" for item in (operator, nfd) if item.managed and item.exists]
+def _after_helm(module: GpuModule, plan: Plan, components: Components) -> AfterHelm:
+    existing = [f"{item.release.namespace}/{item.release.name}" for item in components if item.is_installed]
     if existing and not module.check_mode:
         raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
     return AfterHelm(
         client=module.client,
         progress=module.progress,
         waiting=_waiting(module),
-        operator=operator,
-        nfd=nfd,
+        components=components,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
         lease_namespace=module.params["lease_namespace"],
-        by_olm=by_olm,
     )
 
 

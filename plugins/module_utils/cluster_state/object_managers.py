@@ -21,11 +21,11 @@ from dataclasses import dataclass
 Document = t.Mapping[str, t.Any]
 
 ARGO_CD, FLUX = "argocd", "flux"
-TOOLS = (ARGO_CD, FLUX)
 
 _TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
-_FLUX_GROUPS = (("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization"))
-# The prefixes of the labels and annotations of other tools.
+_APPLICATION, _HELM_RELEASE, _KUSTOMIZATION = "application", "HelmRelease", "Kustomization"
+_FLUX_GROUPS = (("helm.toolkit.fluxcd.io", _HELM_RELEASE), ("kustomize.toolkit.fluxcd.io", _KUSTOMIZATION))
+# The prefixes of the labels and annotations of tools that only write Secrets.
 _PREFIXES = {
     "reconcile.external-secrets.io/": "External Secrets",
     "external-secrets.io/": "External Secrets",
@@ -33,16 +33,42 @@ _PREFIXES = {
 }
 
 
-@dataclass(frozen=True)
-class GitOpsOwner:
-    """The GitOps resource that reconciles an object: `tool` is one of TOOLS, `kind` is application, HelmRelease or Kustomization."""
+class Resource(t.NamedTuple):
+    """A resource of a GitOps tool: its kind, as messages call it, and its name."""
 
-    tool: str
     kind: str
     name: str
 
+
+@dataclass(frozen=True)
+class GitOpsTool:
+    """A GitOps tool. A new tool is an entry in GITOPS_TOOLS.
+
+    name: the manager of an installation in results. resource_of: the resource that reconciles an object of a kind, by the marks on the object. exclusions: for
+    each kind of resource, how a user keeps it from reverting fields of a ClusterPolicy. helm_managers: the field managers with which it applies Helm charts.
+    """
+
+    name: str
+    title: str
+    resource_of: t.Callable[[Document, str], Resource | None]
+    exclusions: t.Mapping[str, str]
+    helm_managers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GitOpsOwner:
+    """The resource of a GitOps tool that reconciles an object."""
+
+    tool: GitOpsTool
+    resource: Resource
+
     def __str__(self) -> str:
-        return f"{'Argo CD' if self.tool == ARGO_CD else 'Flux'} {self.kind} {self.name}"
+        return f"{self.tool.title} {self.resource.kind} {self.resource.name}"
+
+    @property
+    def exclusions(self) -> str:
+        """How a user keeps the resource from reverting fields of a ClusterPolicy."""
+        return self.tool.exclusions[self.resource.kind]
 
 
 def manager_of(item: Document, kind: str) -> str:
@@ -57,22 +83,68 @@ def manager_of(item: Document, kind: str) -> str:
     return next((tool for prefix, tool in _PREFIXES.items() if any(mark.startswith(prefix) for mark in marks)), "")
 
 
-def gitops_owner(item: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
+def gitops_owner(item: Document, kind: str) -> GitOpsOwner | None:
     """The owner of an object of this kind; None if it has no such mark, or only a mark copied from another object."""
-    metadata = item["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    owned = (GitOpsOwner(tool, found) for tool in GITOPS_TOOLS.values() if (found := tool.resource_of(item, kind)))
+    return next(owned, None)
+
+
+def _flux_resource(item: Document, _kind: str) -> Resource | None:
+    labels = item["metadata"].get("labels") or {}
     for group, owner in _FLUX_GROUPS:
         name, namespace = labels.get(f"{group}/name"), labels.get(f"{group}/namespace")
         if name:
-            return GitOpsOwner(FLUX, owner, f"{namespace}/{name}" if namespace else name)
+            return Resource(owner, f"{namespace}/{name}" if namespace else name)
+    return None
+
+
+def _argo_cd_resource(item: Document, kind: str) -> Resource | None:
+    metadata = item["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     application, dummy, tracked = str(annotations.get(_TRACKING_ID) or "").partition(":")
     if application and _refers_to(tracked, kind, metadata["name"]):
-        return GitOpsOwner(ARGO_CD, "application", application)
+        return Resource(_APPLICATION, application)
     instance = labels.get(_INSTANCE) or annotations.get(_INSTANCE)
-    return GitOpsOwner(ARGO_CD, "application", instance) if instance else None
+    return Resource(_APPLICATION, instance) if instance else None
 
 
 def _refers_to(tracked: str, kind: str, name: str) -> bool:
     """Whether `<group>/<kind>:<namespace>/<name>` is this object."""
     group_kind, dummy, path = tracked.partition(":")
     return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name
+
+
+# The instructions are from the documentation of the tools. Argo CD: user-guide/diffing and user-guide/sync-options (RespectIgnoreDifferences).
+# Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and .../kustomize/kustomizations (server-side apply).
+GITOPS_TOOLS: t.Mapping[str, GitOpsTool] = {
+    tool.name: tool
+    for tool in (
+        GitOpsTool(
+            FLUX,
+            "Flux",
+            _flux_resource,
+            {
+                _HELM_RELEASE: (
+                    "drift detection (spec.driftDetection.mode: enabled) reverts them: list them as paths in spec.driftDetection.ignore of the "
+                    "HelmRelease (target.kind: ClusterPolicy)"
+                ),
+                _KUSTOMIZATION: (
+                    "server-side apply reverts those that the source sets: remove them from the source, or annotate the ClusterPolicy there with "
+                    "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent"
+                ),
+            },
+            helm_managers=("helm-controller",),
+        ),
+        GitOpsTool(
+            ARGO_CD,
+            "Argo CD",
+            _argo_cd_resource,
+            {
+                _APPLICATION: (
+                    "automated sync with selfHeal reverts them: list them as jsonPointers in spec.ignoreDifferences of the Application "
+                    "(group nvidia.com, kind ClusterPolicy) and set the sync option RespectIgnoreDifferences=true"
+                ),
+            },
+        ),
+    )
+}

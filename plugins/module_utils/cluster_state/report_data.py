@@ -18,7 +18,7 @@ from ..sharing_modes.modes import current_mode
 from . import expected_state
 from .cordon import unfinished_run_message
 from .driver_upgrade import driver_upgrade
-from .node_check import NOT_READY, check_node
+from .node_check import NOT_READY, NodeDrift, check_node
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -33,14 +33,29 @@ if t.TYPE_CHECKING:
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
 
+def pool_findings(nodes: t.Iterable[Node], pools: t.Iterable[PoolPlan], membership: Membership) -> dict[str, NodeDrift]:
+    """The differences that a report shows for the nodes of pools, by name.
+
+    A difference that only a report shows is added here. Runs wait until check_node() finds none, and may roll a node back because of one.
+    """
+    by_name = {node.name: node for node in nodes}
+    return {
+        name: finding
+        for pool in pools
+        for name in membership.by_pool[pool.name]
+        if (finding := check_node(by_name[name], pool))
+    }
+
+
 def node_results(
     nodes: t.Iterable[Node],
     pools: t.Iterable[PoolPlan],
     membership: Membership | None,
+    findings: t.Mapping[str, NodeDrift] | None = None,
     edits: t.Iterable[NodeEdit] = (),
     requests: t.Mapping[str, t.Sequence[GpuRequest]] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """Every GPU node, sorted by name; with a membership, compared with its pool."""
+    """Every GPU node, sorted by name; with a membership and pool_findings(), compared with its pool."""
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
     edit_of = {edit.name: edit for edit in edits}
     by_name = {pool.name: pool for pool in pools}
@@ -51,7 +66,8 @@ def node_results(
         workloads = requests.get(node.name, ()) if requests is not None else None
         drift = None
         if membership:
-            drift = drift_of_node(node, pool, edit_of.get(node.name), membership.overlaps.get(node.name, ()))
+            finding, matching = (findings or {}).get(node.name), membership.overlaps.get(node.name, ())
+            drift = drift_of_node(node, pool, finding, edit_of.get(node.name), matching)
         results.append(node_result(node, name, pool, workloads, drift))
     return results
 
@@ -124,17 +140,21 @@ def pool_results(
     allocation: MigAllocation,
     nodes: t.Sequence[Node],
     membership: Membership,
+    findings: t.Mapping[str, NodeDrift],
     edits: t.Iterable[NodeEdit],
     geometries: t.Mapping[str, Geometry],
 ) -> dict[str, dict[str, t.Any]]:
-    """For each pool: its declaration, its actual state, the changes that a run would make, and whether the state is as declared."""
+    """For each pool: its declaration, its actual state, the changes that a run would make, and whether the state is as declared.
+
+    `findings` is the result of pool_findings().
+    """
     by_name = {node.name: node for node in nodes}
     edit_of = {edit.name: edit for edit in edits}
     results = {}
     for pool in allocation.plan.pools:
         members = [by_name[name] for name in membership.by_pool[pool.name]]
         missing = allocation.missing.get(pool.name, {})
-        findings = [finding for node in members if (finding := check_node(node, pool))]
+        found = [findings[node.name] for node in members if node.name in findings]
         changes = [edit_of[node.name] for node in members if node.name in edit_of]
         shares = [
             share
@@ -154,9 +174,9 @@ def pool_results(
             "gpus": sum(expected_state.expected_gpus(node, pool) for node in members),
             **expected_state.pool_resources(members, pool),
             "changes": changes_result(changes, members),
-            "drift": [*drift, *map(str, findings)][:MAX_NAMED],
-            "drifted_nodes": len({finding.node for finding in findings} | {edit.name for edit in changes}),
-            "as_declared": bool(members) and not findings and not changes and not missing,
+            "drift": [*drift, *map(str, found)][:MAX_NAMED],
+            "drifted_nodes": len({finding.node for finding in found} | {edit.name for edit in changes}),
+            "as_declared": bool(members) and not found and not changes and not missing,
         }
     return results
 
@@ -254,11 +274,15 @@ def _current_mode(node: Node) -> str:
 
 
 def drift_of_node(
-    node: Node, pool: PoolPlan | None, change: NodeEdit | None, matching: t.Sequence[str] = ()
+    node: Node,
+    pool: PoolPlan | None,
+    finding: NodeDrift | None,
+    change: NodeEdit | None,
+    matching: t.Sequence[str] = (),
 ) -> list[str]:
     """The differences between a node and its declaration, the changes that a run would make, or the conflicting pools that match it.
 
-    `pool` is the pool of the node, `change` the edit that a run would make (without a pool: the release). Empty without drift.
+    `pool` is the pool of the node, `finding` its entry in pool_findings(), `change` the edit of a run (without a pool: the release). Empty without drift.
     """
     if matching:
         return [f"matches the pools {', '.join(matching)}, and is in none of them"]
@@ -267,7 +291,6 @@ def drift_of_node(
         drift.append(text)
     if names.FAILED_KEY in node.annotations:
         drift.append(f"its last change failed: {node.annotations[names.FAILED_KEY]}")
-    finding = check_node(node, pool) if pool else None
     drift.extend(finding.differences if finding else ())
     drift.extend(text for text in (_change_texts(change) if change else ()) if text not in drift)
     return drift

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
 
-Marks on the Deployment show its manager: labels and annotations of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
+Marks on the Deployment show its manager: those of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, an owner, or nothing.
 An installation that this collection has not made, and that gpu_cluster does not name, is adopted: it is used as it is and never upgraded.
-The same applies to every installation by Argo CD or Flux, even if gpu_cluster names it.
+The same applies to every installation by a GitOps tool, even if gpu_cluster names it.
 """
 
 from __future__ import annotations
@@ -17,32 +17,14 @@ from ..catalog.names import NFD_PREFIX
 from ..catalog.olm import CSV_KIND, HELM, NFD_CR, OLM, OWNER_KIND_LABEL, OWNER_LABEL
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
-from ..cluster_state.object_managers import TOOLS, gitops_owner
+from ..cluster_state.object_managers import GITOPS_TOOLS, gitops_owner
 from ..helm.release import ReleaseId, helm_release_of
 from ..pools.plan import ComponentPlan, OlmPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
-# What manages a Deployment, besides Argo CD and Flux.
+# What manages a Deployment, besides the GitOps tools.
 HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
-
-# Instructions for excluding fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options
-# (RespectIgnoreDifferences). Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and
-# .../kustomize/kustomizations (server-side apply).
-_EXCLUSIONS = {
-    "application": (
-        "automated sync with selfHeal reverts them: list them as jsonPointers in spec.ignoreDifferences of the Application "
-        "(group nvidia.com, kind ClusterPolicy) and set the sync option RespectIgnoreDifferences=true"
-    ),
-    "HelmRelease": (
-        "drift detection (spec.driftDetection.mode: enabled) reverts them: list them as paths in spec.driftDetection.ignore of the "
-        "HelmRelease (target.kind: ClusterPolicy)"
-    ),
-    "Kustomization": (
-        "server-side apply reverts those that the source sets: remove them from the source, or annotate the ClusterPolicy there with "
-        "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent"
-    ),
-}
 
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
 _PROGRAMS = {"operator": "gpu-operator", "nfd": "nfd-master"}
@@ -53,7 +35,7 @@ TITLES = {"operator": "GPU operator", "nfd": "NFD"}
 class Installation:
     """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) if Helm manages it.
 
-    `manager` is argocd, flux, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty if unknown.
+    `manager` is a key of GITOPS_TOOLS, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty if unknown.
     """
 
     component: str
@@ -213,7 +195,7 @@ def with_policies(
 def with_reverted_fields(
     finding: InstallationFinding, policy: Document | None, planned: PolicyPlan
 ) -> InstallationFinding:
-    """Add a note if Argo CD or Flux reconciles the ClusterPolicy, because it would revert the fields that the pools set."""
+    """Add a note if a GitOps tool reconciles the ClusterPolicy, because it would revert the fields that the pools set."""
     owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
     if policy is None or owner is None or finding.problem:
         return finding
@@ -224,7 +206,7 @@ def with_reverted_fields(
         return finding
     note = (
         f"{owner} reconciles ClusterPolicy {policy['metadata']['name']} from its source, and the pools set {', '.join(sorted(fields))} "
-        f"there; {_EXCLUSIONS[owner.kind]}"
+        f"there; {owner.exclusions}"
     )
     return replace(finding, notes=(*finding.notes, note))
 
@@ -267,8 +249,8 @@ def evaluate_helm(
         titles = "; ".join(item.title for item in relevant)
         problem = f"The cluster has {len(relevant)} installations of {title}, which conflict: {titles}. Uninstall all but one."
         return InstallationFinding(first, managed=False, problem=problem)
-    # Argo CD and Flux would revert an upgrade by Helm.
-    if first.manager not in TOOLS and (planned.named or first.release in managed):
+    # A GitOps tool would revert an upgrade by Helm.
+    if first.manager not in GITOPS_TOOLS and (planned.named or first.release in managed):
         if first.release == (planned.name, planned.namespace):
             return InstallationFinding(first, managed=True)
         if first.release in managed:
@@ -319,7 +301,7 @@ def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
     release = helm_release_of(deployment)
     owner = gitops_owner(deployment, "Deployment")
     if owner is not None:
-        return owner.tool, str(owner), release
+        return owner.tool.name, str(owner), release
     if release is not None:
         return HELM_MANAGER, f"Helm release {release[1]}/{release[0]}", release
     if labels.get(OWNER_KIND_LABEL) == CSV_KIND and labels.get(OWNER_LABEL):

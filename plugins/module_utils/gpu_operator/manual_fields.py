@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER
+from ..cluster_state.object_managers import GITOPS_TOOLS
 from ..common.nested import get_nested
 from ..kube.crd_defaults import defaults_at
 from ..kube.managed_fields import has_records, writers
@@ -21,9 +22,12 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _MISSING = object()
-# The names under which Helm (kubernetes.core.helm calls the program) and Flux's controller write, and those of the operator and of the collection.
-_HELM = ("helm", "helm-controller")
-_OPERATOR = ("gpu-operator",)
+# The names under which Helm (kubernetes.core.helm calls the program), GitOps tools and the operator write what is no manual change.
+_WRITERS = (
+    "helm",
+    *(manager for tool in GITOPS_TOOLS.values() for manager in tool.helm_managers),
+    "gpu-operator",
+)
 # Terraform's provider adds its version to its name.
 _TERRAFORM = "terraform-provider-helm"
 
@@ -90,7 +94,7 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
     """The managers of a field other than Helm, the operator and the collection; None if the object does not record managers."""
     if not has_records(live):
         return None
-    known = {*_HELM, *_OPERATOR, FIELD_MANAGER, LICENSING_MANAGER}
+    known = {*_WRITERS, FIELD_MANAGER, LICENSING_MANAGER}
     names = writers(live, ("spec", *path))
     return [name for name in names if name not in known and not name.startswith(_TERRAFORM)]
 

@@ -47,16 +47,6 @@ class ReleaseRemoval:
         """Whether there is a release for helm to uninstall."""
         return self._latest is not None and self._latest.status != helm.UNINSTALLED
 
-    def as_dict(self) -> dict[str, t.Any]:
-        """The release in the format of the module's result."""
-        return {
-            "name": self.name,
-            "namespace": self.namespace,
-            "status": self.initial_status,
-            "managed": self.managed,
-            "uninstall": self.managed and self.exists,
-        }
-
     def contains(self, item: t.Mapping[str, t.Any]) -> bool:
         """Whether an object is part of this release."""
         return helm_release_of(item) == (self.name, self.namespace)

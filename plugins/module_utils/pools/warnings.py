@@ -72,12 +72,11 @@ def needs_pods(plan: Plan) -> bool:
 def _planned_conditions(plan: Plan) -> t.Iterator[str]:
     """The conditions that follow from the variables."""
     for pool in plan.pools:
+        yield pool.mode
         if pool.model:
             yield f"{MODEL_CONDITION}{pool.model.partition('-')[0]}"
         if get_nested(pool.driver, "type") == VGPU_TYPE:
             yield "vgpu"
-    if plan.mig.needed:
-        yield "mig"
     values = plan.operator.values
     for condition, keys in (("rdma", ("driver", "rdma", "enabled")), ("gds", ("gds", "enabled"))):
         if get_nested(values, *keys) is True:

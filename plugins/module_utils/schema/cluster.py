@@ -23,7 +23,7 @@ from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
 from .olm import OLM_CHECKS, installer_fields
 from .providers import PROVIDERS
-from .secret_values import subscription_config_holds_no_secrets, values_hold_no_secrets
+from .secret_values import cluster_holds_no_secrets
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
 _MAX_INTEGER = 2**63
@@ -329,8 +329,7 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     chart_has_a_repository,
     releases_differ,
     values_have_one_owner,
-    values_hold_no_secrets,
-    subscription_config_holds_no_secrets,
+    cluster_holds_no_secrets,
     driver_fields_have_an_effect,
     driver_version_fits_precompiled,
     exceptions_have_a_proxy,

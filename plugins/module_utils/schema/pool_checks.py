@@ -15,7 +15,7 @@ from .matching import MatchTerms, resolve_match
 from .messages import abbreviate, field_path, quote
 from .nodegroup_checks import groups_differ
 from .operand_labels import invalid_value
-from .secret_values import reboot_command_holds_no_secrets
+from .secret_values import pool_holds_no_secrets
 from .types import PoolVariables, Problems
 
 _DISTINGUISH = (
@@ -159,6 +159,6 @@ POOL_CHECKS = (
     taints_differ,
     labels_keep_matching,
     operand_labels_are_known,
-    reboot_command_holds_no_secrets,
+    pool_holds_no_secrets,
 )
 ALL_POOLS_CHECKS = (names_differ, matches_differ, groups_differ)

@@ -9,7 +9,7 @@ import typing as t
 from ..catalog.machine_api import PLATFORMS
 from ..common.nested import get_nested
 from .messages import quote
-from .secret_values import find_secrets
+from .secret_values import secret_problems
 from .types import Problems
 
 # The key for each of these fields. Both would be written in turn, without an end.
@@ -40,11 +40,12 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
             yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"
     if isinstance(document.get("userData"), str):
         yield f"{path}.userData: may contain secrets, which every user who can read MachineSets sees; store it in a Secret and set userDataSecret"
-    for secret in find_secrets({key: value for key, value in document.items() if key != "userData"}, path):
-        yield (
-            f"{secret.path}: contains a secret ({secret.description}; not shown), which every user who can read MachineSets sees; store it in a Secret "
-            "and name the Secret in userDataSecret or credentialsSecret"
-        )
+    yield from secret_problems(
+        {key: value for key, value in document.items() if key != "userData"},
+        path,
+        "which every user who can read MachineSets sees",
+        "store it in a Secret and name the Secret in userDataSecret or credentialsSecret",
+    )
 
 
 def _keys(value: t.Any) -> t.Iterator[t.Any]:

@@ -142,35 +142,32 @@ def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
     return value
 
 
-_OPERATOR, _NFD = "gpu_cluster.operator.values", "gpu_cluster.nfd.values"
+_OPERATOR = "gpu_cluster.operator.values"
+_READABLE = "which other users can read there"
+# Helm stores values in records, charts copy them to objects that many users can read, and programs print them.
+_IN_HELM = "which must not be in Helm values"
 
 
-def values_hold_no_secrets(cluster: Document) -> Problems:
-    """Helm values contain no secrets, because Helm stores values in records, charts copy them to objects that many users can read, and programs print them."""
-    for which, path in (("operator", _OPERATOR), ("nfd", _NFD)):
-        for secret in find_secrets(get_nested(cluster, which, "values"), path):
-            yield f"{secret.path}: contains a secret ({secret.description}; not shown), which must not be in Helm values; {_remedy(secret)}"
+def secret_problems(value: t.Any, path: str, reason: str, remedy: str | t.Callable[[SecretValue], str]) -> Problems:
+    """The message for each secret in a value; `reason` is a relative clause, and `remedy` says what to do."""
+    for secret in find_secrets(value, path):
+        text = remedy if isinstance(remedy, str) else remedy(secret)
+        yield f"{secret.path}: contains a secret ({secret.description}; not shown), {reason}; {text}"
 
 
-def subscription_config_holds_no_secrets(cluster: Document) -> Problems:
-    """The configuration of a Subscription contains no secrets, because every user who can read Subscriptions or Deployments sees it."""
-    for which in ("operator", "nfd"):
-        path = f"gpu_cluster.{which}.olm.subscription_config"
-        for secret in find_secrets(get_nested(cluster, which, "olm", "subscription_config"), path):
-            yield (
-                f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; store it in a Secret in the "
-                "operator's namespace, and reference the Secret in envFrom"
-            )
+def cluster_holds_no_secrets(cluster: Document) -> Problems:
+    """Free-form values in gpu_cluster contain no secrets."""
+    for keys, reason, remedy in _CLUSTER_VALUES:
+        yield from secret_problems(get_nested(cluster, *keys), ".".join(("gpu_cluster", *keys)), reason, remedy)
 
 
-def reboot_command_holds_no_secrets(pool: PoolVariables) -> Problems:
-    """The reboot command contains no secrets, because every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
-    path = f"{pool.path}.rollout.reboot.command"
-    for secret in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):
-        yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; have the application read it from a file"
+def pool_holds_no_secrets(pool: PoolVariables) -> Problems:
+    """Free-form values in a pool contain no secrets."""
+    for keys, reason, remedy in _POOL_VALUES:
+        yield from secret_problems(get_nested(pool.merged, *keys), ".".join((pool.path, *keys)), reason, remedy)
 
 
-def _remedy(secret: SecretValue) -> str:
+def _helm_remedy(secret: SecretValue) -> str:
     if "registry" in secret.description or "docker" in secret.path.lower():
         return "create a Secret of type kubernetes.io/dockerconfigjson in the release's namespace and name it in gpu_cluster.operator.image_pull_secrets"
     if "licens" in secret.path.lower():
@@ -178,3 +175,20 @@ def _remedy(secret: SecretValue) -> str:
     if secret.path.startswith(f"{_OPERATOR}.driver."):
         return "store the variable in a Secret in the operator's namespace, and name the Secret in gpu_cluster.operator.driver.secret_env"
     return "store it in a Secret and reference the Secret (secretName, secretKeyRef, imagePullSecrets, or as the chart defines it)"
+
+
+_IN_SUBSCRIPTION = "store it in a Secret in the operator's namespace, and reference the Secret in envFrom"
+
+_Checked = tuple[tuple[str, ...], str, str | t.Callable[[SecretValue], str]]
+# The keys whose values are checked, why they must not contain a secret, and what to do instead.
+_CLUSTER_VALUES: tuple[_Checked, ...] = (
+    (("operator", "values"), _IN_HELM, _helm_remedy),
+    (("nfd", "values"), _IN_HELM, _helm_remedy),
+    (("operator", "olm", "subscription_config"), _READABLE, _IN_SUBSCRIPTION),
+    (("nfd", "olm", "subscription_config"), _READABLE, _IN_SUBSCRIPTION),
+    (("autoscaler", "values"), _READABLE, "remove it"),
+)
+_POOL_VALUES: tuple[_Checked, ...] = (
+    # Every user of the machine can read a command line, and the role new_nodes stores the command in a ConfigMap.
+    (("rollout", "reboot", "command"), _READABLE, "have the application read it from a file"),
+)

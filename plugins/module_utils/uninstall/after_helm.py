@@ -16,15 +16,14 @@ from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit, is_created_by_collection
-from ..helm.release_records import marker_path
-from ..helm.release_removal import ReleaseRemoval
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
 from . import ownership_marks
+from .components import ComponentRemoval, Components
 from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
 from .created_objects import CREATED, DRIVERS
-from .namespaces import ELECTION_LEASES, DepartingObjects, namespace_removal
+from .namespaces import DepartingObjects, namespace_removal
 from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
 from .operands import await_no_pods
 from .stage import Removal, Stage, await_gone, read_nodes
@@ -36,33 +35,31 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 
 @dataclass(kw_only=True)
 class AfterHelm(Stage):
-    """The stage for both Helm releases; it needs the instance name that prefixes NFD's annotations, and the Lease of runs.
+    """The stage for both components; it needs the instance name that prefixes NFD's annotations, and the Lease of runs.
 
     `run_leases` are the existing Leases that are deleted at the end. `foreign_policies` is whether foreign ClusterPolicies exist.
     """
 
-    operator: ReleaseRemoval
-    nfd: ReleaseRemoval
+    components: Components
     nfd_instance: str
     lease_namespace: str
-    # Whether OLM has installed the operator for this collection, which was removed in the previous step.
-    by_olm: bool = False
     run_leases: list[str] = field(default_factory=list)
     foreign_policies: bool = False
 
     def read(self) -> None:
         """Read all residue."""
         self.nodes = read_nodes(self.client)
-        policies = self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.by_olm else ()
+        policies = (
+            self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.components.operator.own_by_olm else ()
+        )
         self.foreign_policies = not all(map(is_created_by_collection, policies))
         crds: list[Removal | None] = []
         leases: list[str] = []
-        for release, kinds in ((self.operator, _OPERATOR_KINDS), (self.nfd, NFD_KINDS)):
-            if release.managed:
-                crds += [self._crd_removal(custom_kind(*kind), release) for kind in kinds]
-                leases += [_lease_path(name, release.namespace) for name in ELECTION_LEASES]
-            leases.append(marker_path(release.name, release.namespace))
-        namespaces = dict.fromkeys(release.namespace for release in self._releases)
+        for component, kinds in zip(self.components, (_OPERATOR_KINDS, NFD_KINDS), strict=True):
+            if component.by_helm:
+                crds += [self._crd_removal(custom_kind(*kind), component) for kind in kinds]
+            leases += component.lease_paths
+        namespaces = dict.fromkeys(component.release.namespace for component in self.components)
         self.removals = [
             *filter(None, crds),
             *(
@@ -89,8 +86,9 @@ class AfterHelm(Stage):
     def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout if an object is not deleted in time."""
         if self.waiting is not None:
-            for release in self._releases:
-                if release.managed:
+            for component in self.components:
+                if component.by_helm:
+                    release = component.release
                     await_no_pods(
                         self.client, release.namespace, f"app.kubernetes.io/instance={release.name}", self.waiting
                     )
@@ -127,17 +125,12 @@ class AfterHelm(Stage):
         return kept_parts(node, operator=self._removes_operator)
 
     @property
-    def _releases(self) -> tuple[ReleaseRemoval, ReleaseRemoval]:
-        return self.operator, self.nfd
-
-    @property
     def _removes_operator(self) -> bool:
-        return (self.operator.managed or self.by_olm) and not self.foreign_policies
+        return self.components.operator.is_removed and not self.foreign_policies
 
     def _residue(self, node: Node) -> Residue:
         residue = operator_residue(node) if self._removes_operator else Residue()
-        by_us = self.nfd.managed or self.by_olm
-        return residue | nfd_residue(node, self.nfd_instance) if by_us else residue
+        return residue | nfd_residue(node, self.nfd_instance) if self.components.nfd.is_removed else residue
 
     def _run_lease_paths(self) -> list[str]:
         """The Lease that prevents simultaneous runs, and the Lease that records the cluster's name."""
@@ -154,7 +147,7 @@ class AfterHelm(Stage):
             return False
         return True
 
-    def _crd_removal(self, kind: Kind, release: ReleaseRemoval) -> Removal | None:
+    def _crd_removal(self, kind: Kind, component: ComponentRemoval) -> Removal | None:
         """The removal of a CRD; None if it does not exist. If the CRD is kept, only the objects of NVIDIA's and NFD's agents are deleted."""
         path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{crd_name(kind)}"
         live = self.client.get(path)
@@ -164,7 +157,7 @@ class AfterHelm(Stage):
         own: list[Document] = []
         foreign: list[Document] = []
         for item in self.client.list_known(kind.collection(), metadata_only=True):
-            (own if _is_own(kind.kind, item, release) else foreign).append(item)
+            (own if _is_own(kind.kind, item, component) else foreign).append(item)
         if kind.kind == "ClusterPolicy":
             self.foreign_policies = bool(foreign)
         if not ownership_marks.is_marked(live):
@@ -190,21 +183,20 @@ class AfterHelm(Stage):
             self.client.delete(kind.path(item["metadata"]["name"], item["metadata"].get("namespace")))
 
     def _namespace_removal(self, name: str) -> Removal | None:
-        releases = [release for release in self._releases if release.namespace == name]
-        foreign = next((release.name for release in releases if release.exists and not release.managed), "")
-        markers = [marker_path(release.name, release.namespace).rpartition("/")[2] for release in releases]
+        components = [component for component in self.components if component.release.namespace == name]
         departing = DepartingObjects(
-            releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
-            objects=frozenset(("Lease", marker) for marker in markers),
-            by_olm=self.by_olm,
+            releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
+            objects=frozenset(("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths),
+            by_olm=all(item.own_by_olm for item in components),
             # In check mode, the previous stages have not deleted them.
             created=CREATED,
         )
-        return namespace_removal(self.client, name, departing, foreign)
+        reasons = (item.namespace_kept_reason for item in components)
+        return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
 
 
-def _is_own(kind: str, item: Document, release: ReleaseRemoval) -> bool:
-    """Whether the object goes with the release: it is part of it, one of NVIDIA's and NFD's agents wrote it, or the stage before Helm deletes it.
+def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
+    """Whether the object goes with the component: its Helm release contains it, one of NVIDIA's and NFD's agents wrote it, or the stage before Helm deletes it.
 
     In check mode, that stage has not deleted its objects, which are drivers and policies. The user may have created objects of other kinds with
     kube_object, which annotates them in the same way.
@@ -212,7 +204,7 @@ def _is_own(kind: str, item: Document, release: ReleaseRemoval) -> bool:
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
         kind == "ClusterPolicy" and is_created_by_collection(item)
     )
-    return is_deleted_before or release.contains(item) or is_agent_feature(kind, item)
+    return is_deleted_before or component.release.contains(item) or is_agent_feature(kind, item)
 
 
 def _lease_path(name: str, namespace: str) -> str:

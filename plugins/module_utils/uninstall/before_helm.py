@@ -16,7 +16,7 @@ from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NodeEdit, is_created_by_collection
+from ..cluster_state.ownership import NodeEdit
 from ..common.errors import InvalidOptions
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..helm.release_removal import ReleaseRemoval
@@ -28,6 +28,7 @@ from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .autoscaling import autoscaling_removals
 from .cluster_policy import restore_policy
+from .components import Components
 from .configmaps import annotation_removals, foreign_configmap_removals
 from .created_objects import (
     AFTER_OPERANDS,
@@ -61,15 +62,12 @@ class BeforeHelm(Stage):
     managers of some nodes, given a namespace, the nodes and the lease.
     """
 
-    operator: ReleaseRemoval
-    nfd: ReleaseRemoval
+    components: Components
     run_id: str
     allow_driver_rollout: bool
     reset_mig: bool
     count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
     restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
-    # Whether OLM has installed the operators, managed or foreign.
-    by_olm: bool = False
     policies: list[Object] = field(default_factory=list)
     drivers: list[Object] = field(default_factory=list)
     policy_removals: list[Removal] = field(default_factory=list)
@@ -79,14 +77,14 @@ class BeforeHelm(Stage):
         """Read the nodes, the ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that the collection has created or annotated."""
         self.nodes = read_nodes(self.client)
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
-        foreign = [policy for policy in self.policies if not self._is_managed(policy)]
+        foreign = [policy for policy in self.policies if not self.components.operator.removes(policy)]
         drivers = self.client.list_known(NVIDIA_DRIVERS)
         self.drivers = list(filter(DRIVERS.is_own, drivers))
         self._require_driver_rollout(foreign)
         # First, so that no node is added while the others are cleaned up.
         self.policy_removals = autoscaling_removals(self.client)
         self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
-        if self.by_olm:
+        if self.components.nfd.by_olm:
             self.policy_removals += discovery_removals(self.client)
         self.policy_removals += [DRIVERS.remove(self.client, item, {}) for item in self.drivers]
         plugin_configmaps = [
@@ -94,7 +92,7 @@ class BeforeHelm(Stage):
             for policy in foreign
             if (name := plugin_configmap(policy)) and name not in CONFIGMAPS
         ]
-        namespaces = dict.fromkeys([self.operator.namespace, *map(self._operator_namespace, self.policies)])
+        namespaces = dict.fromkeys([self._release_namespace, *map(self._operator_namespace, self.policies)])
         named = named_license_objects(foreign, [item for item in drivers if item not in self.drivers])
         self.other_removals = [
             *created_removals(self.client, AFTER_OPERANDS),
@@ -119,8 +117,8 @@ class BeforeHelm(Stage):
 
     def warnings(self) -> t.Iterator[str]:
         """A warning about the pods that lose the driver with the operator."""
-        if any(map(self._is_managed, self.policies)):
-            warning = driver_warning(self.client, self.operator.namespace, self.nodes)
+        if any(map(self.components.operator.removes, self.policies)):
+            warning = driver_warning(self.client, self._release_namespace, self.nodes)
             if warning:
                 yield warning
 
@@ -149,7 +147,9 @@ class BeforeHelm(Stage):
         self.send(self.policy_removals, lease)
         if self.waiting is not None and self.policies:
             namespaces = {self._operator_namespace(policy) for policy in self.policies}
-            deleted = {policy["metadata"]["uid"] for policy in self.policies if self._is_managed(policy)}
+            deleted = {
+                policy["metadata"]["uid"] for policy in self.policies if self.components.operator.removes(policy)
+            }
             deleted |= {driver["metadata"]["uid"] for driver in self.drivers}
             await_operands(self.client, namespaces, deleted, CONFIGMAPS, self.waiting)
         self.send(self.other_removals, lease)
@@ -191,19 +191,19 @@ class BeforeHelm(Stage):
         return self.reset_mig and has_manager
 
     def _to_supersede(self) -> list[ReleaseRemoval]:
-        return [release for release in (self.operator, self.nfd) if release.managed and not release.is_superseded]
+        return [item.release for item in self.components if item.by_helm and not item.release.is_superseded]
 
-    def _is_managed(self, policy: Document) -> bool:
-        """Whether a policy belongs to a Helm release that this collection installed, or was created for an OLM operator."""
-        return is_created_by_collection(policy) or (self.operator.managed and self.operator.contains(policy))
+    @property
+    def _release_namespace(self) -> str:
+        return self.components.operator.release.namespace
 
     def _operator_namespace(self, policy: Document) -> str:
-        return str((policy.get("status") or {}).get("namespace") or self.operator.namespace)
+        return str((policy.get("status") or {}).get("namespace") or self._release_namespace)
 
     def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
         """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver may not restart."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
-        if self._is_managed(policy):
+        if self.components.operator.removes(policy):
             yield deletion(self.client, _path(policy), policy, label)
             return
         restoration = restore_policy(policy)

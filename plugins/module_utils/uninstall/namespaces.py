@@ -18,6 +18,7 @@ from ..kube.metadata import is_deleting
 from ..kube.paths import NAMESPACES, Kind
 from ..schema.messages import abbreviate
 from . import ownership_marks
+from .components import ELECTION_LEASES
 from .crds import is_agent_feature
 from .created_objects import CreatedKind
 from .stage import Removal, await_gone
@@ -29,9 +30,6 @@ _REQUIRED_VERBS = {"list", "delete"}
 # These are derived from Services, and a request for them causes a warning of the API server.
 _DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
-# node-feature-discovery pkg/nfd-master).
-ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
 # Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
@@ -61,12 +59,10 @@ class DepartingObjects:
     by_olm: bool = False
 
 
-def namespace_removal(
-    client: Client, name: str, departing: DepartingObjects, foreign_release: str = ""
-) -> Removal | None:
+def namespace_removal(client: Client, name: str, departing: DepartingObjects, kept_reason: str = "") -> Removal | None:
     """The removal of a namespace. It is deleted if the collection has created it and it contains no foreign objects; with unknown contents, it is kept.
 
-    If it is kept for another reason, only the collection's labels and annotations are removed. None if nothing changes.
+    `kept_reason` is a further reason to keep it. With known contents, a kept one only loses the collection's labels and annotations. None if nothing changes.
     """
     path = f"{NAMESPACES}/{name}"
     live = client.get(path)
@@ -75,8 +71,8 @@ def namespace_removal(
     label = f"Namespace {name}"
     if CREATED_ANNOTATION not in ownership_marks.own_annotations(live):
         reason = "this collection did not create it"
-    elif foreign_release:
-        reason = f"it contains the Helm release {foreign_release}, which this collection did not install"
+    elif kept_reason:
+        reason = kept_reason
     else:
         try:
             _require_list_permission(client, name)

@@ -223,6 +223,17 @@ def test_the_cache_saves_all_requests_but_those_for_a_lost_kubeconfig(parse: Any
     assert cloud.requests == ["discover"]
 
 
+def test_changed_clouds_or_names_have_an_entry_of_their_own_in_the_cache(parse: Any, tmp_path: Path) -> None:
+    cloud, other = Cloud("cern", "", "prod", "test"), Cloud("other", "", "prod")
+    options = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")}
+    assert sorted(parse([cloud], names=["prod"], **options).hosts) == ["prod"]
+    assert sorted(parse([cloud], names=["prod", "test"], **options).hosts) == ["prod", "test"]
+    assert sorted(parse([cloud], names=["prod"], **options).hosts) == ["prod"]
+    assert cloud.requests.count("discover") == 2
+    written = [{"magnum": {"cloud": "other"}}]
+    assert sorted(parse([other], names=["prod", "test"], clouds=written, **options).hosts) == ["prod"]
+
+
 @pytest.mark.parametrize("error", [ConnectionProblem("no such cloud"), ServiceError("overloaded", status=503)])
 def test_a_failing_cloud_is_reported_or_left_out(parse: Any, error: Exception) -> None:
     bad, good = Cloud("cern", "RegionOne", "a"), Cloud("other", "", "b")

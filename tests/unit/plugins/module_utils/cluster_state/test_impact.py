@@ -28,6 +28,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
     transition,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import drift_of_node
@@ -173,10 +174,11 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
     ],
 )  # fmt: skip
 def test_differences(of_node: Node, of_pool: PoolPlan | None, expected: list[str]) -> None:
-    found = drift_of_node(of_node, of_pool, node_edit(of_node, of_pool))
+    finding = check_node(of_node, of_pool) if of_pool else None
+    found = drift_of_node(of_node, of_pool, finding, node_edit(of_node, of_pool))
     assert [text for text in expected if found.count(text) != 1] == []
     assert found == [] or expected != []
 
 
 def test_a_node_of_several_pools_is_in_none_of_them() -> None:
-    assert drift_of_node(node(), None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]
+    assert drift_of_node(node(), None, None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]

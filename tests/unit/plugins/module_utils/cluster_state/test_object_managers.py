@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.object_managers import manager_of
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.object_managers import (
+    GITOPS_TOOLS,
+    gitops_owner,
+    manager_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,18 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.object_man
 )
 def test_the_manager_of_an_object(metadata: dict[str, Any], manager: str) -> None:
     assert manager_of({"metadata": {"name": "name", **metadata}}, "Secret") == manager
+
+
+@pytest.mark.parametrize(
+    ("label", "manager", "text"),
+    [
+        ("argocd.argoproj.io/instance", "argocd", "selfHeal"),
+        ("kustomize.toolkit.fluxcd.io/name", "flux", "server-side apply"),
+        ("helm.toolkit.fluxcd.io/name", "flux", "drift detection"),
+    ],
+)
+def test_every_kind_of_resource_has_instructions(label: str, manager: str, text: str) -> None:
+    owner = gitops_owner({"metadata": {"name": "name", "labels": {label: "a"}}}, "ClusterPolicy")
+    assert owner is not None
+    assert (owner.tool.name, owner.tool) == (manager, GITOPS_TOOLS[manager])
+    assert text in owner.exclusions

@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CUSTOM_RESOURCE_DEFINITIONS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.after_helm import AfterHelm
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
 Object = dict[str, Any]
 LABEL = "Lease kube-system/accel-gpu"
@@ -37,15 +38,14 @@ class FakeClient:
 
 
 def after_helm(client: Any, release: Any = None, *, by_olm: bool = False) -> AfterHelm:
+    component = ComponentRemoval(release, own_by_olm=by_olm)
     return AfterHelm(
         client=cast(Client, client),
         progress=Progress(None),
         waiting=None,
-        operator=release,
-        nfd=release,
+        components=Components(component, component),
         nfd_instance="",
         lease_namespace="kube-system",
-        by_olm=by_olm,
     )
 
 

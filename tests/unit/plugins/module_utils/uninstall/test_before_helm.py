@@ -11,6 +11,7 @@ from unittest import mock
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
 MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 OWN_LABELS = {"accel.gpu/pool": "train", MIG: "accel-1"}
@@ -22,14 +23,15 @@ NODE = Node(
     resource_version="1",
 )
 
+FOREIGN = mock.Mock(managed=False)
+
 
 def stage() -> BeforeHelm:
     return BeforeHelm(
         client=mock.Mock(),
         progress=mock.Mock(),
         waiting=None,
-        operator=mock.Mock(managed=False),
-        nfd=mock.Mock(managed=False),
+        components=Components(ComponentRemoval(FOREIGN), ComponentRemoval(FOREIGN)),
         run_id="r",
         allow_driver_rollout=False,
         reset_mig=True,

@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which parts of the operator and of NFD are removed: both stages, the namespaces and the tasks of the role follow the objects of this file."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.olm import NFD
+from ..cluster_state.ownership import is_created_by_collection
+from ..helm.release_records import marker_path
+from ..helm.release_removal import ReleaseRemoval
+from ..kube.client import Client
+from ..kube.paths import NAMESPACES, object_path
+from .olm import find_subscriptions
+
+Document = t.Mapping[str, t.Any]
+
+_NOT_INSTALLED = "this collection did not install"
+_UNREADABLE = "you may not list them, so it is unknown whether this collection has created one; grant list on subscriptions.operators.coreos.com"
+# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
+# node-feature-discovery pkg/nfd-master).
+ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
+
+
+@dataclass(frozen=True)
+class ComponentRemoval:
+    """What an uninstallation removes of one component. A component without a Helm release still has the name and the namespace of one.
+
+    `subscriptions` are removed by the module olm_subscription. `by_olm` is whether OLM has installed the component, managed or foreign; `own_by_olm` is
+    whether it did so for this collection. A component that an option keeps would have none of the three, and a reason; it would keep its Leases, too.
+    """
+
+    release: ReleaseRemoval
+    subscriptions: tuple[dict[str, str], ...] = ()
+    by_olm: bool = False
+    own_by_olm: bool = False
+
+    @property
+    def by_helm(self) -> bool:
+        """Whether Helm uninstalls the component, or has already done so."""
+        return self.release.managed
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether Helm still has to uninstall the component."""
+        return self.by_helm and self.release.exists
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the component is uninstalled in any way, so that its residue on nodes is removed."""
+        return self.by_helm or self.own_by_olm
+
+    @property
+    def kept_reason(self) -> str:
+        """Why the Helm release is kept; empty if it is uninstalled or does not exist."""
+        return f"{_NOT_INSTALLED} it" if self._is_foreign else ""
+
+    @property
+    def namespace_kept_reason(self) -> str:
+        """Why the namespace is kept because of the Helm release."""
+        return f"it contains the Helm release {self.release.name}, which {_NOT_INSTALLED}" if self._is_foreign else ""
+
+    @property
+    def _is_foreign(self) -> bool:
+        return self.release.exists and not self.release.managed
+
+    @property
+    def lease_paths(self) -> tuple[str, ...]:
+        """The Leases to delete. The marker is a record of this collection; an upgrade of a foreign release has written it, too."""
+        release = self.release
+        elections = ELECTION_LEASES if self.by_helm else ()
+        return (
+            *(object_path("coordination.k8s.io/v1", "Lease", name, release.namespace) for name in elections),
+            marker_path(release.name, release.namespace),
+        )
+
+    def removes(self, policy: Document) -> bool:
+        """Whether a ClusterPolicy is deleted with the component: it is part of the Helm release, or was created for an operator of OLM."""
+        return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The Helm release in the format of the module's result, from which the role uninstalls it."""
+        return {
+            "name": self.release.name,
+            "namespace": self.release.namespace,
+            "status": self.release.initial_status,
+            "managed": self.release.managed,
+            "uninstall": self.is_installed,
+        }
+
+
+@dataclass(frozen=True)
+class Components:
+    """Both components in the order of their removal. `unreadable` is whether it is unknown which Subscriptions exist."""
+
+    operator: ComponentRemoval
+    nfd: ComponentRemoval
+    unreadable: bool = False
+
+    def __iter__(self) -> t.Iterator[ComponentRemoval]:
+        """The operator before NFD."""
+        return iter((self.operator, self.nfd))
+
+    def kept(self) -> t.Iterator[tuple[str, str]]:
+        """What is kept of the components as a whole, and why."""
+        if self.unreadable:
+            yield "Subscriptions of OLM", _UNREADABLE
+        for component in self:
+            if reason := component.kept_reason:
+                yield f"Helm release {component.release.namespace}/{component.release.name}", reason
+
+
+def read_components(client: Client, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool) -> Components:
+    """The components by their releases and Subscriptions. by_olm: whether the variables say that OLM installs one of them."""
+    subscriptions, unreadable = find_subscriptions(client, by_olm=by_olm)
+    # A Subscription that this collection had is deleted with the operator's namespace.
+    own_by_olm = bool(subscriptions) or (by_olm and _is_own_namespace(client, operator.namespace))
+    by_olm = by_olm or bool(subscriptions)
+    of_nfd = tuple(item for item in subscriptions if item["package"] == NFD.package)
+    others = tuple(item for item in subscriptions if item not in of_nfd)
+    return Components(
+        ComponentRemoval(operator, others, by_olm, own_by_olm),
+        ComponentRemoval(nfd, of_nfd, by_olm, own_by_olm),
+        unreadable,
+    )
+
+
+def _is_own_namespace(client: Client, name: str) -> bool:
+    live = client.get(f"{NAMESPACES}/{name}")
+    return live is not None and is_created_by_collection(live)
