@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..catalog.taints import taint_identity
 from ..schema.matching import Match
 from ..schema.operand_labels import without_containers
 from ..sharing_modes.sharing import Sharing
@@ -16,6 +17,8 @@ if t.TYPE_CHECKING:
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
+# Labels or annotations; None removes one.
+Entries = t.Mapping[str, "str | None"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +150,15 @@ class ValidationPlan:
     image_pull_secrets: tuple[str, ...]
     namespace: str
     configmap: str
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeMetadata:
+    """The metadata that one owner wants a node to have, taints by key and effect; None as a value removes an owned entry."""
+
+    labels: Entries = dataclasses.field(default_factory=dict)
+    annotations: Entries = dataclasses.field(default_factory=dict)
+    taints: t.Mapping[str, t.Mapping[str, t.Any] | None] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +337,13 @@ class PoolPlan:
     def without_containers(self) -> str:
         """The reason why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
         return without_containers(self.labels)
+
+    @property
+    def metadata(self) -> NodeMetadata:
+        """Everything that the pool sets on its nodes."""
+        return NodeMetadata(
+            labels=self.node_labels, taints={":".join(taint_identity(taint)): taint for taint in self.taints}
+        )
 
     def for_node(self, node: str) -> PoolPlan:
         """The pool's values for one node, because with a demand, each node has its own layout."""

@@ -10,7 +10,7 @@ import typing as t
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
-from ..cluster_state.pool_edit import node_edit, working_configuration
+from ..cluster_state.pool_edit import membership_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands
 from ..nvidia_config import mig_parted
@@ -102,7 +102,7 @@ class NodeVerifier:
             self._context.since.forget(node.name)
             return "" if node.ready else None
         seconds = self._context.since.seconds(node.name, finding.differences)
-        if self._pool and self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back):
+        if self._pool and self._context.scope.repairs and membership_edit(node, self._pool, self._context.held_back):
             # A repair does not change the desired configuration of the node.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
         if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from ..cluster_state.node import parse_node
-from ..cluster_state.pool_edit import last_good, node_edit
+from ..cluster_state.pool_edit import last_good, membership_edit
 from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
@@ -166,7 +166,7 @@ class Rollout:
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
             nonlocal drain_first
             node = parse_node(raw)
-            fresh = node_edit(node, pool, held_back)
+            fresh = membership_edit(node, pool, held_back)
             # A node that must be drained first is handled after the next list of the nodes.
             drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh

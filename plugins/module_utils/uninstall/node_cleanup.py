@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import dataclass, fields
 
@@ -19,7 +18,7 @@ from ..catalog.names import (
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, recorded_keys
+from ..cluster_state.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, recorded
 from .ownership_marks import PREFIX
 
 # The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
@@ -71,14 +70,10 @@ class NodeRestoration:
 
 def managed_parts(node: Node) -> Residue:
     """Everything that the collection's annotations record, and these annotations themselves."""
-    recorded = functools.partial(recorded_keys, node.annotations)
+    owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER)
     own = {key for key in node.annotations if key.startswith(PREFIX)}
     own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
-    return Residue(
-        labels=frozenset(recorded(POOLS.labels) + recorded(NODES.labels)),
-        annotations=frozenset(own).union(recorded(NODES.annotations)),
-        taints=frozenset(own_taints).union(recorded(POOLS.taints), recorded(NODES.taints)),
-    )
+    return Residue(owned.labels, owned.annotations | own, owned.taints | own_taints)
 
 
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
