@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import format_taint, merge_taints
 from ..common.nested import parse_json
-from ..pools.plan import Entries, NodeMetadata
+from ..pools.metadata import Entries, NodeMetadata
 from .node import Node
 
 

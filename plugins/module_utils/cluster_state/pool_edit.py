@@ -18,7 +18,8 @@ from ..catalog.taints import format_taint
 from ..common.nested import parse_json
 from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
-from ..pools.plan import Entries, PoolPlan, RolloutPlan, rollout_plan
+from ..pools.metadata import Entries
+from ..pools.plan import PoolPlan, RolloutPlan, rollout_plan
 from ..schema.rollout import ROLLOUT
 from . import expected_state
 from .node import Node

@@ -14,7 +14,7 @@ import typing as t
 from ..catalog import names
 from ..catalog.operands import MIG_MANAGER
 from ..nvidia_config import mig_parted
-from ..pools.plan import NodeMetadata
+from ..pools.metadata import NodeMetadata
 from .cordon import is_cordoned_for_removal
 from .node_check import CHANGING, FAILED, NodeDrift, has_mig_manager, mig_failure, paused_operands
 from .ownership import POOL_OWNER, NodeEdit, metadata_edit, recorded

@@ -35,7 +35,7 @@ from ..common.results import MAX_LISTED
 from ..kube.diff import difference
 from ..kube.managed_fields import as_applied
 from ..pools.driver_spec import declared_spec, inherited_driver
-from ..pools.plan import NodeMetadata
+from ..pools.metadata import NodeMetadata
 from ..schema.messages import abbreviate
 from .chart_drivers import template_fields
 from .cluster_policy import policy_version

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..catalog.taints import format_taint
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, metadata_edit, recorded
-from ..pools.plan import NodeMetadata
+from ..pools.metadata import NodeMetadata
 from .node_sets import NodeSet
 
 V = t.TypeVar("V")

@@ -19,8 +19,8 @@ from ..cluster_state.ownership import POOL_OWNER, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import membership_edit
 from ..common.wait import StateTimer
+from ..pools.metadata import NodeMetadata
 from ..pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
-from ..pools.plan import NodeMetadata
 from ..pools.variables import merge
 from ..schema.messages import MAX_NAMED, abbreviate
 

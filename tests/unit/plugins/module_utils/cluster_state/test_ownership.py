@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership 
     metadata_edit,
     recorded,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
+from ansible_collections.accel.gpu.plugins.module_utils.pools.metadata import NodeMetadata
 
 MANAGED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 OLD = {"key": "restricted-access", "value": "no", "effect": "NoSchedule"}

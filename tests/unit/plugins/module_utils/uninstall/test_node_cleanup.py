@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership 
     NodeEdit,
     metadata_edit,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
+from ansible_collections.accel.gpu.plugins.module_utils.pools.metadata import NodeMetadata
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
     NodeRestoration,
     kept_parts,
