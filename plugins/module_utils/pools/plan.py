@@ -11,14 +11,13 @@ from ..catalog.taints import taint_identity
 from ..schema.matching import Match
 from ..schema.operand_labels import without_containers
 from ..sharing_modes.sharing import Sharing
+from .metadata import NodeMetadata
 
 if t.TYPE_CHECKING:
     from .drain_options import DrainOptions
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
-# Labels or annotations; None removes one.
-Entries = t.Mapping[str, "str | None"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +43,15 @@ class CloudPlan:
 class ClusterPlan:
     """The cluster; `cloud` is None if no nodes are created.
 
-    `distribution` is the declared one, None if it is detected; `toolkit_env` are the variables of the container toolkit that the operator's values have
-    because of it. `known_issues` are those that the user declares.
+    `distribution` is the declared one, None if it is detected; `distribution_values` are those among the operator's values that are derived from it.
+    `known_issues` are those that the user declares.
     """
 
     name: str
     kubeconfig: str | None
     cloud: CloudPlan | None
     distribution: str | None = None
-    toolkit_env: tuple[dict[str, t.Any], ...] = ()
+    distribution_values: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     known_issues: tuple[dict[str, t.Any], ...] = ()
 
 
@@ -150,15 +149,6 @@ class ValidationPlan:
     image_pull_secrets: tuple[str, ...]
     namespace: str
     configmap: str
-
-
-@dataclasses.dataclass(frozen=True)
-class NodeMetadata:
-    """The metadata that one owner wants a node to have, taints by key and effect; None as a value removes an owned entry."""
-
-    labels: Entries = dataclasses.field(default_factory=dict)
-    annotations: Entries = dataclasses.field(default_factory=dict)
-    taints: t.Mapping[str, t.Mapping[str, t.Any] | None] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
