@@ -112,7 +112,7 @@ def paused_operands(node: Node) -> list[str]:
 
 def has_mig_manager(node: Node) -> bool:
     """Whether the GPU operator runs a MIG manager on the node."""
-    return node.labels.get(f"{names.DEPLOY_PREFIX}mig-manager") == "true"
+    return node.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "true"
 
 
 def clients_paused(node: Node) -> bool:

@@ -12,7 +12,7 @@ from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
 from ..cluster_state.pool_edit import membership_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
-from ..drain.operand_diagnosis import failing_operands
+from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
 from . import operands
@@ -25,8 +25,6 @@ if t.TYPE_CHECKING:
     from .watched_nodes import WatchedNode
 
 _LABELS_LATE = "its labels are late"
-# Seconds between two reads of NVIDIA's pods on a node that is not discovered.
-_OPERANDS_INTERVAL = 5.0
 
 
 class NodeVerifier:
@@ -116,7 +114,7 @@ class NodeVerifier:
             not self._pool
             or node is None
             or node.discovered
-            or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL
+            or time.monotonic() - self._operands_checked < OPERANDS_INTERVAL
         ):
             return
         self._operands_checked = time.monotonic()
