@@ -206,7 +206,7 @@ from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NAMESPACES
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
-from ..module_utils.sharing.operands import restart_mig_manager
+from ..module_utils.sharing.operand_restart import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
 from ..module_utils.uninstall.new_nodes import NewNodes

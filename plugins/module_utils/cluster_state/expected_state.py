@@ -57,7 +57,7 @@ def physical_gpus(node: Node) -> int:
 
 def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:
     """The expected amount of each resource on the node; empty if its GPUs are not for containers."""
-    if pool.without_containers:
+    if pool.reason_without_containers:
         return {}
     return pool.for_node(node.name).sharing.offers(expected_gpus(node, pool))
 

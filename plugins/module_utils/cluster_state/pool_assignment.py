@@ -12,7 +12,7 @@ import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..pools.membership import Membership, membership_by_labels
-from ..schema.operand_labels import without_discovery
+from ..schema.operand_labels import reason_without_discovery
 from .ownership import POOL_OWNER, recorded
 
 if t.TYPE_CHECKING:
@@ -62,7 +62,7 @@ def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node]
         node.name
         for node in nodes
         if node.name in undiscovered
-        and not without_discovery(node.labels)
+        and not reason_without_discovery(node.labels)
         and any(may_match(pool, node) for pool in pools)
     ]
 

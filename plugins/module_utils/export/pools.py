@@ -201,7 +201,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
     owned = recorded(node, POOL_OWNER).taints
     taints = []
     for live in node.taints:
-        if validators.free_taint(live["key"]):
+        if validators.unowned_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
         if not labelled or format_taint(taint) in owned or toleration_of(taint) in tolerations:
@@ -212,7 +212,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
     """A label that all of the nodes and none of the others have, and that no agent writes; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
-        if validators.free_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
+        if validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
             continue
         if all(node.labels.get(key) == value for node in nodes) and all(
             node.labels.get(key) != value for node in others

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog.taints import taint_identity
 from ..schema.matching import Match
-from ..schema.operand_labels import without_containers
+from ..schema.operand_labels import reason_without_containers
 from ..sharing_modes.sharing import Sharing
 from .metadata import NodeMetadata
 
@@ -324,9 +324,9 @@ class PoolPlan:
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
 
     @property
-    def without_containers(self) -> str:
+    def reason_without_containers(self) -> str:
         """The reason why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
-        return without_containers(self.labels)
+        return reason_without_containers(self.labels)
 
     @property
     def metadata(self) -> NodeMetadata:

@@ -155,9 +155,9 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
             f"Pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
             "only the MIG manager checks a layout."
         )
-    if pool.without_containers:
+    if pool.reason_without_containers:
         yield (
-            f"Pool {pool.name}: {pool.without_containers}; its nodes expose no GPU to containers, so its sharing has no effect, and runs "
+            f"Pool {pool.name}: {pool.reason_without_containers}; its nodes expose no GPU to containers, so its sharing has no effect, and runs "
             "neither wait for them nor validate them."
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "false":

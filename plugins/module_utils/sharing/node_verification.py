@@ -15,9 +15,9 @@ from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
-from . import operands
+from . import operand_restart
 from .diagnosis import diagnose
-from .run_context import NodeContext, NodeFailure, NodeResult
+from .run_context import NodeFailure, NodeResult, RolloutContext
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan, RebootPlan
@@ -30,7 +30,7 @@ _LABELS_LATE = "its labels are late"
 class NodeVerifier:
     """Verifies one node; the repairs are added to `result`."""
 
-    def __init__(self, context: NodeContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
+    def __init__(self, context: RolloutContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
         """Keep the arguments; read nothing yet."""
         self._context = context
         self._node = node
@@ -103,7 +103,7 @@ class NodeVerifier:
         if self._pool and self._context.scope.repairs and membership_edit(node, self._pool, self._context.held_back):
             # A repair does not change the desired configuration of the node.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
-        if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:
+        if not self._discovery_restarted and finding.labels_only and seconds >= operand_restart.LABELS_LATE:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
@@ -126,8 +126,8 @@ class NodeVerifier:
         self._context.report(self._node.name, "restarting its gpu-feature-discovery")
         self._discovery_restarted = True
         context = self._context
-        operands.restart_discovery(context.client, context.namespace, [self._node.name], context.lease)
-        self._result.repaired = self._result.repaired or operands.DISCOVERY_RESTARTED
+        operand_restart.restart_discovery(context.client, context.namespace, [self._node.name], context.lease)
+        self._result.repaired = self._result.repaired or operand_restart.DISCOVERY_RESTARTED
 
     def _reboot(self, reboot: RebootPlan) -> None:
         """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
@@ -169,12 +169,12 @@ class NodeVerifier:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
 
 
-def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
+def restart_mig_manager(context: RolloutContext, node: WatchedNode) -> None:
     """Restart the node's MIG manager, so that it reads new entries and retries failed changes."""
     actual = node.latest
     if actual is not None:
         context.report(node.name, "restarting its MIG manager")
-        operands.restart_mig_manager(context.client, context.namespace, [actual], context.lease)
+        operand_restart.restart_mig_manager(context.client, context.namespace, [actual], context.lease)
         node.read()
 
 

@@ -15,7 +15,7 @@ from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from . import operands
+from . import operand_restart
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
@@ -128,12 +128,12 @@ class ReadinessWatch:
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if seconds >= operands.LABELS_LATE]
+        late = [name for name, seconds in ages.items() if seconds >= operand_restart.LABELS_LATE]
         if late:
             self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
-        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+        return min((operand_restart.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
         names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)

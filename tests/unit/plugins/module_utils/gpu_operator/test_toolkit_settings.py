@@ -190,7 +190,7 @@ def test_the_users_variables_are_never_overridden(distribution: t.Any, theirs: E
 
 
 def test_values_of_a_distribution_are_added_and_removed() -> None:
-    values = {"toolkit": {"env": [{"name": "OTHER", "value": "x"}]}, "driver": {"version": "580"}}
+    values: dict[str, t.Any] = {"toolkit": {"env": [{"name": "OTHER", "value": "x"}]}, "driver": {"version": "580"}}
     added: dict[str, t.Any] = {
         "toolkit": {"env": [{"name": SOCKET, "value": "/run/x"}]},
         "driver": {"manager": {"a": 1}},
