@@ -41,7 +41,7 @@ POOL_OWNER = Owner("accel.gpu/pool-labels", "accel.gpu/pool-annotations", "accel
 
 @dataclass(frozen=True)
 class RecordedMetadata:
-    """What owners have recorded on a node: the keys of labels and annotations, and taints in the format of format_taint()."""
+    """The metadata that owners have recorded on a node: keys of labels and annotations, and taints in the format of format_taint()."""
 
     labels: frozenset[str]
     annotations: frozenset[str]
