@@ -47,7 +47,7 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name) and C(kubeconfig) of the cluster, C(cloud), the provider of its nodes, or null, and C(distribution), C(toolkit_env)
+      description: C(name) and C(kubeconfig) of the cluster, C(cloud), the provider of its nodes, or null, and C(distribution), C(distribution_values)
         and C(known_issues).
       type: dict
       sample: {name: lab, kubeconfig: null, cloud: null}
@@ -55,14 +55,10 @@ _value:
         name: {description: Name of the cluster., type: str, sample: lab}
         kubeconfig: {description: Path to the kubeconfig; null if it is not declared., type: str, sample: null}
         distribution: {description: The declared distribution; null if it is not declared., type: str, sample: null}
-        toolkit_env:
-          description: Variables of the container toolkit for the distribution.
-          type: list
-          elements: dict
-          sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
-          contains:
-            name: {description: Name of the variable., type: str, sample: CONTAINERD_SOCKET}
-            value: {description: Its value., type: str, sample: /run/k3s/containerd/containerd.sock}
+        distribution_values:
+          description: Those among the operator's chart values that are derived from the declared distribution.
+          type: dict
+          sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}
         known_issues: {description: 'The known issues that the user declares, as in C(gpu_cluster.known_issues).', type: list,
           elements: dict, sample: []}
         cloud:

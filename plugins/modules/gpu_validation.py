@@ -301,8 +301,8 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
         covered = current and evidence.covers(entry, options_of_pool(workload.options, pool.name))
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
-        elif pool.without_containers:
-            pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
+        elif pool.reason_without_containers:
+            pools[pool.name] = {"status": "not_applicable", "reason": pool.reason_without_containers}
         elif covered and not workload.options["force"]:
             pools[pool.name] = {"status": "skipped", **evidence.entry_results(entry)}
         else:

@@ -169,21 +169,17 @@ operator_info:
           type: str
           returned: for the operator
           sample: rke2
-        toolkit_env:
+        distribution_values:
           description:
-            - Environment variables for the container toolkit that the detected distribution requires, to be added to C(toolkit.env) in the operator's Helm
-              values.
+            - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit, to be added to
+              the operator's Helm values. Entries of lists come before those of the Helm values.
             - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared).
-          type: list
-          elements: dict
+          type: dict
           returned: for the operator
-          sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
-          contains:
-            name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
-            value: {description: Its value., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
+          sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}
         replaces_declared:
           description:
-            - Whether C(toolkit_env) replaces the variables that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because no node
+            - Whether C(distribution_values) replaces the values that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because no node
               belongs to that distribution and the installed toolkit works.
           type: bool
           returned: for the operator

@@ -204,7 +204,7 @@ from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
-from ..module_utils.sharing.operands import restart_mig_manager
+from ..module_utils.sharing.operand_restart import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
 from ..module_utils.uninstall.components import Components, read_components

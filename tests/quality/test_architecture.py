@@ -35,7 +35,7 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
     "registry": {"catalog", "common", "schema"},
-    "report": {"catalog", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
+    "report": {"catalog", "common", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
 }
 
 

@@ -34,6 +34,7 @@ NAME = "NAME"
 # Maps whose keys are names or content of the user, of Kubernetes or of the cloud: labels, resources, environment variables, options of other modules.
 OPEN = frozenset(
     {
+        "distribution_values",
         "labels",
         "node_labels",
         "match_labels",

@@ -21,6 +21,7 @@ from ..catalog.cluster_autoscaler import (
 from ..catalog.machine_api import MACHINE_API_VERSION
 from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
 from ..cluster_state import expander_priorities, gpu_limits
+from ..cluster_state.record_annotation import set_record
 from ..common.nested import get_nested, merge_patch
 from ..kube.diff import same_object, shown
 from ..pools.variables import merge
@@ -180,7 +181,7 @@ def priorities_change(
         live_or_new = copy.deepcopy(live)
     if merged.text != text:
         live_or_new["data"] = {**(live_or_new.get("data") or {}), PRIORITY_KEY: merged.text}
-    gpu_limits.set_annotation(live_or_new, PRIORITIES_ANNOTATION, merged.record)
+    set_record(live_or_new, PRIORITIES_ANNOTATION, merged.record)
     return AutoscalerChange("ConfigMap", PRIORITY_CONFIGMAP, namespace, live, live_or_new), ""
 
 

@@ -26,7 +26,7 @@ from .objects import (
     machine_autoscaler_change,
     priorities_change,
 )
-from .targets import Target, find_targets, gpu_limits, owner_of, types_in_use
+from .targets import Target, desired_limits, find_targets, owner_of, types_in_use
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -251,7 +251,7 @@ class _Comparison:
             # Others have no GPUs for the autoscaler.
             nodes=tuple(node for node in self.found.nodes if ACCELERATOR_LABEL in node.labels),
         )
-        limits = gpu_limits(self.targets, state)
+        limits = desired_limits(self.targets, state)
         self.result.limits = limits
         used = types_in_use(machine_sets, set(self.remaining.values()))
         declared = self.declared if self.options.present else {}

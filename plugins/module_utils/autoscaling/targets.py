@@ -116,7 +116,7 @@ def owner_of(item: Document) -> str | None:
     return t.cast("str | None", (item["metadata"].get("labels") or {}).get(NODEGROUP_LABEL))
 
 
-def gpu_limits(targets: t.Iterable[Target], state: AutoscalerState) -> dict[str, int]:
+def desired_limits(targets: t.Iterable[Target], state: AutoscalerState) -> dict[str, int]:
     """The maximum of each type of GPU: the GPUs of all pools with their highest number of nodes, or those in use, if these are more.
 
     The autoscaler counts the GPUs of a node by its template while there is no node, and by what a node offers later. The larger number counts.

@@ -103,6 +103,7 @@ DRIVER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.driver"
 OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
 DISCOVERY_DEPLOY_LABEL = "nvidia.com/gpu.deploy.gpu-feature-discovery"
 PLUGIN_DEPLOY_LABEL = "nvidia.com/gpu.deploy.device-plugin"
+MIG_MANAGER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.mig-manager"
 WORKLOAD_LABEL = "nvidia.com/gpu.workload.config"
 VGPU_CONFIG_LABEL = "nvidia.com/vgpu.config"
 # DaemonSets that use GPUs select nodes by it, so that the MIG manager can stop them for a change (mig-parted v0.15 pkg/mig/reconfigure).

@@ -17,7 +17,7 @@ from ..mig import layout as layouts
 from ..mig.placement import place, unused
 from ..nvidia_config import mig_parted
 from .node import Node
-from .ownership import POOLS, recorded_keys
+from .ownership import POOL_OWNER, recorded
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -57,7 +57,7 @@ def physical_gpus(node: Node) -> int:
 
 def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:
     """The expected amount of each resource on the node; empty if its GPUs are not for containers."""
-    if pool.without_containers:
+    if pool.reason_without_containers:
         return {}
     return pool.for_node(node.name).sharing.offers(expected_gpus(node, pool))
 
@@ -102,7 +102,7 @@ def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = No
     if mig_key:
         return mig_key
     if managed is None:
-        managed = MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels)
+        managed = MIG_CONFIG_LABEL in recorded(node, POOL_OWNER).labels
     live = node.mig_config
     return mig_parted.DISABLED if live and (live != mig_parted.DISABLED or managed) else None
 

@@ -9,12 +9,12 @@ entry of another owner that one of them has replaced; an entry that was changed 
 from __future__ import annotations
 
 import copy
-import json
 import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import GPU_LIMITS_ANNOTATION
 from ..common.nested import get_nested, parse_json
+from .record_annotation import set_record
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -105,17 +105,5 @@ def with_limits(live: Document, changes: LimitChanges) -> Object:
         limits["gpus"] = changes.entries
         if not changes.entries:
             del limits["gpus"]
-    set_annotation(desired, GPU_LIMITS_ANNOTATION, changes.record)
+    set_record(desired, GPU_LIMITS_ANNOTATION, changes.record)
     return desired
-
-
-def set_annotation(desired: Object, key: str, record: t.Mapping[str, t.Any]) -> None:
-    """Write a record as JSON into an annotation of the object, or remove an empty one."""
-    annotations = dict(desired["metadata"].get("annotations") or {})
-    annotations.pop(key, None)
-    if record:
-        annotations[key] = json.dumps(record, sort_keys=True, separators=(",", ":"))
-    if annotations:
-        desired["metadata"]["annotations"] = annotations
-    else:
-        desired["metadata"].pop("annotations", None)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ..catalog import names
 from ..catalog.mig import RESET_FAMILIES
 from ..catalog.operands import DRIVER
-from ..schema.operand_labels import without_discovery
+from ..schema.operand_labels import reason_without_discovery
 from ..sharing_modes.modes import MODES
 from . import expected_state
 from .operand_pods import STOPPED_FOR_MIG
@@ -98,7 +98,7 @@ def _removes_gpus(node: Node, labels: t.Mapping[str, str | None]) -> bool:
     if labels.get(names.DRIVER_DEPLOY_LABEL) == "false" or labels.get(names.OPERANDS_LABEL) == "false":
         return True
     after = {key: value for key, value in {**node.labels, **labels}.items() if value is not None}
-    return names.WORKLOAD_LABEL in labels and without_discovery(after) != without_discovery(node.labels)
+    return names.WORKLOAD_LABEL in labels and reason_without_discovery(after) != reason_without_discovery(node.labels)
 
 
 def _mode_switch(node: Node, offers: t.Mapping[str, int]) -> Transition:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..catalog import names
 from ..catalog.operands import DISCOVERY, MIG_MANAGER
 from ..mig import layout as layouts
-from ..schema.operand_labels import without_discovery
+from ..schema.operand_labels import reason_without_discovery
 from . import expected_state
 from .node import Node
 
@@ -50,10 +50,10 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     def finding(*differences: str, **fields: t.Any) -> NodeDrift:
         return NodeDrift(node.name, pool.name, differences, **fields)
 
-    if pool.without_containers:
+    if pool.reason_without_containers:
         return None
     if not node.discovered:
-        reason = without_discovery(node.labels)
+        reason = reason_without_discovery(node.labels)
         if reason:
             return finding(f"{reason}, so it cannot become as declared", final=True)
         return finding(_undiscovered(node))
@@ -112,7 +112,7 @@ def paused_operands(node: Node) -> list[str]:
 
 def has_mig_manager(node: Node) -> bool:
     """Whether the GPU operator runs a MIG manager on the node."""
-    return node.labels.get(f"{names.DEPLOY_PREFIX}mig-manager") == "true"
+    return node.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "true"
 
 
 def clients_paused(node: Node) -> bool:

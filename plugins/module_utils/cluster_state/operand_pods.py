@@ -28,7 +28,7 @@ _DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
 # which is restarted.
 STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, DCGM, DCGM_EXPORTER, VALIDATOR, MIG_MANAGER})
 # The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
-SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
+CONFIGMAP_PODS_SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 
 Pod = t.Mapping[str, t.Any]
 

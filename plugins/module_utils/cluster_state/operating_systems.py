@@ -57,11 +57,7 @@ class NodeSystems:
         chosen = [node for node in self._nodes if node.name in set(names)] or [
             node for node in self._nodes if node.has_gpu
         ]
-        return {
-            (system, kernel)
-            for node in chosen
-            if (system := system_of(node)) and (kernel := node.labels.get(f"{NFD_PREFIX}{KERNEL_LABEL}", ""))
-        }
+        return {(system, kernel) for node in chosen if (system := system_of(node)) and (kernel := kernel_of(node))}
 
     @functools.cached_property
     def _nodes(self) -> list[Node]:
@@ -85,3 +81,8 @@ def system_of(node: Node) -> System | None:
     """The operating system of a node; None if NFD has not labelled it."""
     system, version = (node.labels.get(f"{NFD_PREFIX}{label}", "") for label in OS_LABELS)
     return (system, version) if system and version else None
+
+
+def kernel_of(node: Node) -> str:
+    """The kernel of a node; empty if NFD has not labelled it."""
+    return node.labels.get(f"{NFD_PREFIX}{KERNEL_LABEL}", "")

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects that this collection has created, and the labels and taints of nodes that it owns: which to set, to remove and to keep (pure).
+"""The objects that this collection has created, and the metadata of nodes that it owns: which to set, to remove and to keep (pure).
 
-Labels and taints that existed before are not recorded as owned, so they stay when the node is released. The patch that sets a label or taint
-also records it in an annotation, so a killed run leaves nothing unrecorded.
+Metadata that existed before is not recorded as owned, so it stays when the node is released. The patch that sets a label, an annotation or a
+taint also records it in an annotation, so a killed run leaves nothing unrecorded.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from __future__ import annotations
 import functools
 import json
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from ..catalog.taints import Taint, format_taint, merge_taints
+from ..catalog.taints import format_taint, merge_taints
 from ..common.nested import parse_json
+from ..pools.metadata import Entries, NodeMetadata
 from .node import Node
-
-# Labels or annotations; None removes one.
-Entries = t.Mapping[str, "str | None"]
 
 
 def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
@@ -29,16 +27,38 @@ def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
 
 @dataclass(frozen=True)
 class Owner:
-    """The annotations in which one owner records what it has set on a node; `annotations` is empty if the owner sets no annotations."""
+    """The annotations in which one owner records what it has set on a node, by kind of metadata."""
 
     labels: str
+    annotations: str
     taints: str
-    annotations: str = ""
 
 
-# Two owners, so that pools and the module node_metadata do not remove each other's labels and taints.
-NODES = Owner("accel.gpu/labels", "accel.gpu/taints", "accel.gpu/annotations")
-POOLS = Owner("accel.gpu/pool-labels", "accel.gpu/pool-taints")
+# Two owners, so that pools and the module node_metadata do not remove each other's metadata.
+NODE_METADATA_OWNER = Owner("accel.gpu/labels", "accel.gpu/annotations", "accel.gpu/taints")
+POOL_OWNER = Owner("accel.gpu/pool-labels", "accel.gpu/pool-annotations", "accel.gpu/pool-taints")
+
+
+@dataclass(frozen=True)
+class RecordedMetadata:
+    """The metadata that owners have recorded on a node: keys of labels and annotations, and taints in the format of format_taint()."""
+
+    labels: frozenset[str]
+    annotations: frozenset[str]
+    taints: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.annotations or self.taints)
+
+
+def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
+    """The metadata that any of the owners has set on the node; a record that cannot be parsed counts as empty."""
+    return RecordedMetadata(
+        *(
+            frozenset().union(*(_entries(node.annotations.get(getattr(owner, kind.name), "")) for owner in owners))
+            for kind in fields(RecordedMetadata)
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -59,45 +79,54 @@ class NodeEdit:
 def metadata_edit(
     node: Node,
     owner: Owner,
+    desired: NodeMetadata,
     *,
-    labels: Entries | None = None,
-    taints: t.Sequence[Taint] = (),
     remove_others: bool = False,
-    annotations: Entries | None = None,
+    own_annotations: Entries | None = None,
     handed_over: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
-    """The patch that sets these labels and taints, or None if the node has them.
+    """The patch that makes the node's metadata as desired and records what the owner has set, or None if nothing changes.
 
-    A label of None is removed if it is owned. With remove_others, every owned label and taint that is not listed is removed.
-    `annotations` are set, or removed (None). `handed_over` are labels that the patch sets without recording them as owned.
+    With remove_others, owned metadata that is not desired is removed. `own_annotations` are the collection's own annotations, which need no
+    record. `handed_over` are labels that the patch sets without recording them as owned.
     """
-    recorded = recorded_keys(node.annotations, owner.labels)
-    patch, owned = merge_entries(node.labels, recorded, labels or {}, remove_others=remove_others)
+    owned = recorded(node, owner)
+    records: dict[str, t.Sequence[str]] = {}
+    patches: list[dict[str, str | None]] = []
+    for record, live, owned_keys, entries in (
+        (owner.labels, node.labels, owned.labels, desired.labels),
+        (owner.annotations, node.annotations, owned.annotations, desired.annotations),
+    ):
+        patch, records[record] = _merge_entries(live, owned_keys, entries, remove_others=remove_others)
+        patches.append(patch)
+    labels, annotations = patches
     for key, value in (handed_over or {}).items():
-        patch.pop(key, None)
+        labels.pop(key, None)
         if node.labels.get(key) != value:
-            patch[key] = value
-        owned = [name for name in owned if name != key]
-    if MIG_CONFIG_LABEL in patch:
+            labels[key] = value
+        records[owner.labels] = [name for name in records[owner.labels] if name != key]
+    if owner == POOL_OWNER and MIG_CONFIG_LABEL in labels:
         # This state belongs to the previous configuration, and may have been set since the node was read.
-        patch[MIG_STATE_LABEL] = None
-    merged, owned_taints = merge_taints(
-        node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: remove_others
+        labels[MIG_STATE_LABEL] = None
+    taints, records[owner.taints] = merge_taints(
+        node.taints,
+        owned.taints,
+        [taint for taint in desired.taints.values() if taint is not None],
+        lambda identity: remove_others or ":".join(identity) in desired.taints,
     )
-    records = {owner.labels: owned, owner.taints: owned_taints}
-    return build_edit(node, patch, annotations or {}, merged, records)
+    return build_edit(node, labels, {**annotations, **(own_annotations or {})}, taints, records)
 
 
-def merge_entries(
-    live: t.Mapping[str, str], recorded: t.Sequence[str], desired: Entries, *, remove_others: bool
+def _merge_entries(
+    live: t.Mapping[str, str], recorded_keys: t.Collection[str], desired: Entries, *, remove_others: bool
 ) -> tuple[dict[str, str | None], list[str]]:
     """The patch of labels or annotations, and the keys that are owned after it.
 
     A desired entry of None is removed if it is recorded as owned. With remove_others, every owned entry that is not desired is removed, too.
     """
     patch = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
-    removed = {key for key in recorded if desired.get(key) is None and (remove_others or key in desired)}
-    owned = sorted((set(recorded) - removed) | set(patch))
+    removed = {key for key in recorded_keys if desired.get(key) is None and (remove_others or key in desired)}
+    owned = sorted((set(recorded_keys) - removed) | set(patch))
     return patch | {key: None for key in removed if key in live}, owned
 
 
@@ -112,12 +141,10 @@ def build_edit(
 ) -> NodeEdit | None:
     """The edit with these patches of labels and annotations, and this list of taints (None: unchanged); None if nothing changes.
 
-    `records` are the annotations that record owned labels and taints, with their entries.
+    `records` are the annotations that record owned metadata, with their entries.
     """
-    recorded = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
-    annotations = {
-        key: value for key, value in {**annotations, **recorded}.items() if value != node.annotations.get(key)
-    }
+    texts = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
+    annotations = {key: value for key, value in {**annotations, **texts}.items() if value != node.annotations.get(key)}
     metadata: dict[str, t.Any] = {}
     spec: dict[str, t.Any] = {}
     before: dict[str, t.Any] = {}
@@ -143,13 +170,7 @@ def build_edit(
     return NodeEdit(node.name, body, before, after) if metadata else None
 
 
-def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
-    """The entries of an annotation; empty if it cannot be parsed."""
-    text = annotations.get(annotation)
-    return list(_entries(text)) if text else []
-
-
 @functools.lru_cache(maxsize=1024)
-def _entries(text: str) -> tuple[str, ...]:
-    """Cached because many nodes have the same annotation."""
-    return tuple(str(entry) for entry in parse_json(text, list) or ())
+def _entries(text: str) -> frozenset[str]:
+    """The entries of a record; cached because many nodes have the same one."""
+    return frozenset(str(entry) for entry in parse_json(text, list) or ())

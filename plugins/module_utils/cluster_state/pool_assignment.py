@@ -12,8 +12,8 @@ import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
 from ..pools.membership import Membership, membership_by_labels
-from ..schema.operand_labels import without_discovery
-from .ownership import POOLS, recorded_keys
+from ..schema.operand_labels import reason_without_discovery
+from .ownership import POOL_OWNER, recorded
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -31,7 +31,7 @@ def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Member
     membership = membership_by_labels(pools, nodes)
     by_name = {node.name: node for node in nodes}
     mismatched = [name for names in membership.mismatched.values() for name in names]
-    owned = [name for name in mismatched if POOL_LABEL in recorded_keys(by_name[name].annotations, POOLS.labels)]
+    owned = [name for name in mismatched if POOL_LABEL in recorded(by_name[name], POOL_OWNER).labels]
     if not owned:
         return membership
     for name in owned:
@@ -62,7 +62,7 @@ def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node]
         node.name
         for node in nodes
         if node.name in undiscovered
-        and not without_discovery(node.labels)
+        and not reason_without_discovery(node.labels)
         and any(may_match(pool, node) for pool in pools)
     ]
 

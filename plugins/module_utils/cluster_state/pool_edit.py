@@ -18,12 +18,13 @@ from ..catalog.taints import format_taint
 from ..common.nested import parse_json
 from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
+from ..pools.metadata import Entries
 from ..pools.plan import PoolPlan, RolloutPlan, rollout_plan
 from ..schema.rollout import ROLLOUT
 from . import expected_state
 from .node import Node
 from .node_check import paused_operands
-from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
+from .ownership import POOL_OWNER, NodeEdit, metadata_edit, recorded
 from .pool_release import is_managed, release_edit
 
 _CONFIG_LABELS = (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL)
@@ -42,7 +43,7 @@ class LastGood:
         return json.dumps({"labels": dict(self.labels), "offers": dict(self.offers)}, sort_keys=True)
 
 
-def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
+def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
     """The edit that makes a node a member of the pool, or releases it if the pool is None; None if nothing changes.
 
     Held taints are not added to the node, but stay if the node has them. If the configuration changes and the current one works, the current
@@ -60,21 +61,19 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
     if node.labels.get(names.CONFIG_LABEL) != declared.config_key or (mig_config and node.mig_config != mig_config):
         annotations.update(_record_working_configuration(node))
     actual_taints = {format_taint(taint) for taint in node.taints}
-    return metadata_edit(
-        node,
-        POOLS,
+    desired = dataclasses.replace(
+        declared.metadata,
         labels={
-            **_without_paused_operands(node, declared.node_labels),
+            **_without_paused_operands(node, declared.metadata.labels),
             **({names.MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
         },
-        taints=[
-            taint
-            for taint in pool.taints
-            if format_taint(taint) in actual_taints or format_taint(taint) not in held_taints
-        ],
-        remove_others=True,
-        annotations=annotations,
+        taints={
+            identity: taint
+            for identity, taint in declared.metadata.taints.items()
+            if taint and (format_taint(taint) in actual_taints or format_taint(taint) not in held_taints)
+        },
     )
+    return metadata_edit(node, POOL_OWNER, desired, remove_others=True, own_annotations=annotations)
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
@@ -83,7 +82,7 @@ def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
     None if this configuration is already set. The previous working configuration is recorded for a rollback.
     """
     labels: dict[str, str | None] = {}
-    if names.CONFIG_LABEL in node.labels and names.CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
+    if names.CONFIG_LABEL in node.labels and names.CONFIG_LABEL in recorded(node, POOL_OWNER).labels:
         labels[names.CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
         labels.update({names.MIG_CONFIG_LABEL: mig_parted.DISABLED, names.MIG_STATE_LABEL: None})
@@ -109,8 +108,8 @@ def last_good(node: Node) -> LastGood | None:
 
     A record without GPUs would make every rollback succeed, so its content is not trusted.
     """
-    recorded = parse_json(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "", dict) or {}
-    labels, offers = recorded.get("labels"), recorded.get("offers")
+    record = parse_json(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "", dict) or {}
+    labels, offers = record.get("labels"), record.get("offers")
     if not isinstance(labels, dict) or not isinstance(offers, dict) or not offers:
         return None
     values = {key: labels.get(key) for key in _CONFIG_LABELS}
@@ -131,7 +130,7 @@ def _record_working_configuration(node: Node) -> dict[str, str]:
     return {names.LAST_GOOD_ANNOTATION: str(good)} if good else {}
 
 
-def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
+def _without_paused_operands(node: Node, labels: Entries) -> dict[str, str | None]:
     """The pool's labels, except the labels of operands that are paused for a change; whatever paused an operand also restarts it."""
     return {
         key: value

@@ -14,9 +14,10 @@ import typing as t
 from ..catalog import names
 from ..catalog.operands import MIG_MANAGER
 from ..nvidia_config import mig_parted
+from ..pools.metadata import NodeMetadata
 from .cordon import is_cordoned_for_removal
 from .node_check import CHANGING, FAILED, NodeDrift, has_mig_manager, mig_failure, paused_operands
-from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
+from .ownership import POOL_OWNER, NodeEdit, metadata_edit, recorded
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -26,9 +27,8 @@ _DONE = "success"
 
 
 def is_managed(node: Node) -> bool:
-    """Whether the node has a pool's name, or labels or taints that a pool has set."""
-    owned = recorded_keys(node.annotations, POOLS.labels) or recorded_keys(node.annotations, POOLS.taints)
-    return bool(owned) or names.POOL_LABEL in node.labels
+    """Whether the node has a pool's name, or metadata that a pool has set."""
+    return bool(recorded(node, POOL_OWNER)) or names.POOL_LABEL in node.labels
 
 
 def is_partitioned(node: Node) -> bool:
@@ -88,7 +88,9 @@ def release_edit(node: Node) -> NodeEdit | None:
         foreign = node.mig_config and not mig_parted.is_managed(node.mig_config)
         handed_over = {names.MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
     annotations = dict.fromkeys((names.GPUS_ANNOTATION, names.LAST_GOOD_ANNOTATION, names.ROLLOUT_ANNOTATION))
-    return metadata_edit(node, POOLS, remove_others=True, annotations=annotations, handed_over=handed_over)
+    return metadata_edit(
+        node, POOL_OWNER, NodeMetadata(), remove_others=True, own_annotations=annotations, handed_over=handed_over
+    )
 
 
 def check_whole_gpus(node: Node) -> NodeDrift | None:
@@ -134,4 +136,4 @@ def _has_mig_result(node: Node) -> bool:
 def _sets_mig_config(node: Node) -> bool:
     """Whether a pool has set the label nvidia.com/mig.config, on GPUs that support MIG."""
     incapable = node.labels.get(names.MIG_CAPABLE_LABEL) == "false"
-    return names.MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and not incapable
+    return names.MIG_CONFIG_LABEL in recorded(node, POOL_OWNER).labels and not incapable

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict
 
 from ..catalog import names
+from ..common.nested import get_nested
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..pools.plan import REPORTED_POOL_KEYS
@@ -198,7 +199,7 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
             releases[component] |= {"package": olm.package, "channel": olm.channel or "", "source": list(olm.source)}
     releases["operator"] |= {
         "distribution": plan.cluster.distribution or "",
-        "toolkit_env": list(plan.cluster.toolkit_env),
+        "toolkit_env": get_nested(plan.cluster.distribution_values, "toolkit", "env") or [],
     }
     return releases
 

@@ -8,7 +8,7 @@ import typing as t
 
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
-from ..schema.operand_labels import without_discovery
+from ..schema.operand_labels import reason_without_discovery
 from .pool_assignment import pool_members, undiscovered_candidates
 from .pool_release import ABANDONED, is_abandoned
 
@@ -95,7 +95,7 @@ def unusual_nodes(
         if not node.has_gpu or (node.discovered and node.name not in failures):
             continue
         # The user's own labels explain more than their consequences.
-        reason = "; ".join(filter(None, (without_discovery(node.labels), failures.get(node.name, ""))))
+        reason = "; ".join(filter(None, (reason_without_discovery(node.labels), failures.get(node.name, ""))))
         if not reason and node.name not in awaited:
             reason = "gpu-feature-discovery has not labelled it, and no declared pool can match it"
         if reason:

@@ -31,6 +31,10 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
     return [pod for pod in client.list(path) if (pod.get("spec") or {}).get("nodeName") in nodes]
 
 
+# Seconds between two calls of failing_operands() during a wait for nodes.
+OPERANDS_INTERVAL = 5.0
+
+
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
     """By node, NVIDIA's failing pod and the reason; nodes without a failure are left out."""
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}

@@ -15,7 +15,7 @@ from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, DRIVER_ANNOTATION, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
 from ..cluster_state.nvidia_driver import is_managed
-from ..cluster_state.ownership import POOLS, recorded_keys
+from ..cluster_state.ownership import POOL_OWNER, recorded
 from ..common.nested import get_nested, parse_json
 from ..pools.variables import merge
 from ..schema import validators
@@ -191,20 +191,20 @@ def _pool_labels(node: Node) -> dict[str, str]:
     """The labels that a pool has set, except labels that are derived from the pool."""
     return {
         key: node.labels[key]
-        for key in recorded_keys(node.annotations, POOLS.labels)
+        for key in sorted(recorded(node, POOL_OWNER).labels)
         if key in node.labels and key not in (POOL_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
     }
 
 
 def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tuple[Document, ...]:
     """The taints that a pool declares: on a labelled node, the recorded taints and the taints with a toleration; otherwise all taints."""
-    recorded = recorded_keys(node.annotations, POOLS.taints)
+    owned = recorded(node, POOL_OWNER).taints
     taints = []
     for live in node.taints:
-        if validators.free_taint(live["key"]):
+        if validators.unowned_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
-        if not labelled or format_taint(taint) in recorded or toleration_of(taint) in tolerations:
+        if not labelled or format_taint(taint) in owned or toleration_of(taint) in tolerations:
             taints.append(taint)
     return tuple(sorted(taints, key=format_taint))
 
@@ -212,7 +212,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
     """A label that all of the nodes and none of the others have, and that no agent writes; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
-        if validators.free_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
+        if validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
             continue
         if all(node.labels.get(key) == value for node in nodes) and all(
             node.labels.get(key) != value for node in others

@@ -18,7 +18,7 @@ from ..cluster_state.generated_mig_config import merge_generated, parse_generate
 from ..cluster_state.node import parse_node
 from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
-from ..cluster_state.ownership import POOLS
+from ..cluster_state.ownership import POOL_OWNER
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
@@ -50,7 +50,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
 
 Object = dict[str, t.Any]
-_ANNOTATIONS = (POOLS.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
+_ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
 _DIAGNOSIS_INTERVAL = 10.0

@@ -28,13 +28,14 @@ from ..cluster_state.nvidia_driver import (
     is_default,
     is_managed,
 )
-from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
+from ..cluster_state.ownership import POOL_OWNER, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools, pool_members
 from ..common.nested import get_nested, parse_json
 from ..common.results import MAX_LISTED
 from ..kube.diff import difference
 from ..kube.managed_fields import as_applied
 from ..pools.driver_spec import declared_spec, inherited_driver
+from ..pools.metadata import NodeMetadata
 from ..schema.messages import abbreviate
 from .chart_drivers import template_fields
 from .cluster_policy import policy_version
@@ -359,7 +360,7 @@ def pool_label_edit(node: Node, pool: str | None) -> NodeEdit | None:
     """The edit of one node; None if it has a pool's label, or belongs to none."""
     if pool is None or POOL_LABEL in node.labels:
         return None
-    return metadata_edit(node, POOLS, labels={POOL_LABEL: pool})
+    return metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: pool}))
 
 
 def _label_edits(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]) -> list[NodeEdit]:

@@ -45,7 +45,7 @@ def add_installation(
     info["releases"] = declared_releases(declared)
     info["tolerations"] = toleration_changes(client, detection)
     if settings.env:
-        info["releases"]["operator"].update(distribution=settings.distribution, toolkit_env=list(settings.env))
+        info["releases"]["operator"].update(distribution=settings.distribution, toolkit_env=settings.env)
 
 
 def toleration_changes(client: Client, detection: Detection) -> list[Object]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..catalog.distributions import BY_NAME, Distribution
 from ..catalog.names import PCI_PRESENT_LABELS
@@ -26,7 +26,7 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.managed_fields import writers
 from ..kube.paths import DAEMONSETS, NODES
-from ..pools.operator_values import toolkit_env, with_toolkit_env, without_toolkit_env
+from ..pools.operator_values import distribution_values, toolkit_values, with_values, without_values
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -44,15 +44,20 @@ _INSTALLERS = ("helm", "accel.gpu")
 
 @dataclass(frozen=True)
 class ToolkitSettings:
-    """The variables to add to toolkit.env of the operator's Helm values; `notes` say what was kept, or what changes.
+    """The values to add to the operator's Helm values; `notes` say what was kept, or what changes.
 
-    `replaces_declared`: the variables that the values have because of the declared distribution are left out.
+    `replaces_declared`: the values that are derived from the declared distribution are left out.
     """
 
     distribution: str = ""
-    env: tuple[Object, ...] = ()
+    values: Object = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     replaces_declared: bool = False
+
+    @property
+    def env(self) -> list[Object]:
+        """The variables among the values."""
+        return _env(self.values)
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def read_toolkit_settings(
     if not finding.managed or finding.problem or not plan.pools:
         return ToolkitSettings()
     if plan.cluster.distribution:
-        env = plan.cluster.toolkit_env
+        env = _env(plan.cluster.distribution_values)
         if policy is None or is_confirmed(BY_NAME[plan.cluster.distribution], nodes) or _has(policy, env):
             return ToolkitSettings()
         live = _variables(get_nested(policy, "spec", "toolkit", "env"))
@@ -103,12 +108,12 @@ def read_toolkit_settings(
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
-    """The operator's finding with its distribution and the toolkit's variables, as modules return it."""
+    """The operator's finding with its distribution and the values for it, as modules return it."""
     distribution = plan.cluster.distribution or settings.distribution
     return {
         **finding.as_dict(),
         "distribution": distribution,
-        "toolkit_env": list(settings.env),
+        "distribution_values": settings.values,
         "replaces_declared": settings.replaces_declared,
     }
 
@@ -117,8 +122,8 @@ def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
     """The plan with the values that site gives to Helm, as the role gpu_operator combines them."""
     values = plan.operator.values
     if settings.replaces_declared:
-        values = without_toolkit_env(values, plan.cluster.toolkit_env)
-    values = with_toolkit_env(values, settings.env)
+        values = without_values(values, plan.cluster.distribution_values)
+    values = with_values(values, settings.values)
     return replace(plan, operator=replace(plan.operator, values=values))
 
 
@@ -127,26 +132,26 @@ def settings_for(
 ) -> ToolkitSettings:
     """The settings for nodes of these distributions (pure); `installed` if a toolkit with other settings is installed."""
     needs = {name: BY_NAME[name] if name else None for name in found}
-    needed = {name: _env(plan, distribution) for name, distribution in needs.items()}
-    if len({tuple(sorted(_variables(env).items())) for env in needed.values()}) > 1:
+    needed = {name: _values(plan, distribution) for name, distribution in needs.items()}
+    if any(values != other for values, other in itertools.pairwise(needed.values())):
         titles = [distribution.title if distribution else "other nodes" for distribution in needs.values()]
         note = (
             f"nodes of several distributions ({join_words(titles)}) need different settings of the container toolkit, so none are derived; set "
             "toolkit.env in gpu_cluster.operator.values"
         )
-        return ToolkitSettings("", (), (note,))
+        return ToolkitSettings("", {}, (note,))
     distribution = next((each for each in needs.values() if each), None)
     if distribution is None:
         return ToolkitSettings()
-    env = tuple(_env(plan, distribution))
-    if installed is None or not env:
-        return ToolkitSettings(distribution.name, env)
-    return _for_installed(plan, distribution, env, installed)
+    settings = ToolkitSettings(distribution.name, needed[distribution.name])
+    return (
+        settings if installed is None or not settings.env else _for_installed(plan, distribution, settings, installed)
+    )
 
 
 def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> ToolkitSettings:
     """The settings for an installed operator if no node is of the declared distribution (pure): a toolkit that works keeps its own."""
-    distribution, env = BY_NAME[plan.cluster.distribution or ""], plan.cluster.toolkit_env
+    distribution, env = BY_NAME[plan.cluster.distribution or ""], _env(plan.cluster.distribution_values)
     recorded = _recorded(env, installed)
     if not installed.working or _is_derived(plan, distribution, recorded, installed):
         return ToolkitSettings()
@@ -154,7 +159,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
         f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings for {distribution.title} "
         f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
     )
-    return ToolkitSettings(distribution.name, recorded, (note,), replaces_declared=True)
+    return ToolkitSettings(distribution.name, toolkit_values(recorded), (note,), replaces_declared=True)
 
 
 def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
@@ -164,25 +169,26 @@ def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
 
 
 def _for_installed(
-    plan: Plan, distribution: Distribution, env: tuple[Object, ...], installed: InstalledToolkit
+    plan: Plan, distribution: Distribution, planned: ToolkitSettings, installed: InstalledToolkit
 ) -> ToolkitSettings:
-    recorded = _recorded(env, installed)
+    recorded = _recorded(planned.env, installed)
+    kept = toolkit_values(recorded)
     derived = _is_derived(plan, distribution, recorded, installed)
-    wanted = _format(env)
+    wanted = _format(planned.env)
     adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
     if installed.edited_by:
         note = (
             f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings for {distribution.title} ({wanted}) are not "
             f"applied. {adopt}"
         )
-        return ToolkitSettings(distribution.name, recorded, (note,))
+        return ToolkitSettings(distribution.name, kept, (note,))
     if installed.working and not derived:
         note = (
             f"its container toolkit works on {installed.ready_nodes} node(s) without the settings for {distribution.title} ({wanted}), so it is left "
             f"unchanged. {adopt}"
         )
-        return ToolkitSettings(distribution.name, recorded, (note,))
-    return ToolkitSettings(distribution.name, env, (restart_note(distribution, wanted, installed.ready_nodes),))
+        return ToolkitSettings(distribution.name, kept, (note,))
+    return replace(planned, notes=(restart_note(distribution, wanted, installed.ready_nodes),))
 
 
 def _recorded(env: t.Sequence[Object], installed: InstalledToolkit) -> tuple[Object, ...]:
@@ -254,8 +260,13 @@ def _has(policy: Document, env: t.Iterable[Object]) -> bool:
     return all(live.get(entry["name"]) == entry["value"] for entry in env)
 
 
-def _env(plan: Plan, distribution: Distribution | None) -> list[Object]:
-    return toolkit_env(distribution, plan.operator.version, plan.operator.values) if distribution else []
+def _values(plan: Plan, distribution: Distribution | None) -> Object:
+    return distribution_values(distribution, plan.operator.version, plan.operator.values) if distribution else {}
+
+
+def _env(values: Document) -> list[Object]:
+    """The variables of the container toolkit in these values."""
+    return get_nested(values, "toolkit", "env") or []
 
 
 def _variables(env: t.Any) -> dict[str, t.Any]:

@@ -12,8 +12,8 @@ from ..catalog.names import POOL_LABEL
 from ..catalog.taints import TAINT_EFFECTS, Taint, plain_taint, taint_identity
 from ..cluster_state.label_selector import Requirement, parse_selector
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import Entries
 from ..common.errors import InvalidOptions
+from ..pools.metadata import Entries
 from ..schema import coercion, validators
 from ..schema.types import Boolean, Choice, ListOf, MapOf, Section, Text
 

@@ -23,7 +23,7 @@ from ..kube.lease import Lease, LeaseLost
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from .node_patch import ConflictingSets, desired_metadata, node_edit
+from .node_patch import ConflictingSets, required_metadata, required_metadata_edit
 from .node_sets import NodeSet
 
 
@@ -125,8 +125,8 @@ def reconcile(
         def patch(edit: NodeEdit) -> PatchStatus:
             def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
                 node = parse_node(raw)
-                desired = desired_metadata(node, sets)
-                return node_edit(node, desired) if desired is not None else None
+                required = required_metadata(node, sets)
+                return required_metadata_edit(node, required) if required is not None else None
 
             return patch_node(client, edit, compute, lease.check, dry_run=check).status
 
@@ -146,15 +146,15 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
         if not (node.discovered if node.has_gpu else node.has_nfd_labels):
             matches.undiscovered.append(node.name)
         try:
-            desired = desired_metadata(node, sets)
+            required = required_metadata(node, sets)
         except ConflictingSets as error:
             problems.append(str(error))
             continue
-        if desired is None:
+        if required is None:
             continue
         matches.matched += 1
-        matches.by_set.update(desired.sets)
-        edit = node_edit(node, desired)
+        matches.by_set.update(required.sets)
+        edit = required_metadata_edit(node, required)
         if edit is not None:
             matches.edits[node.name] = edit
     problems += [f"Node {name} does not exist, but a set names it." for name in sorted(missing)]

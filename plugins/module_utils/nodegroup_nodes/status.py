@@ -15,10 +15,11 @@ from ..catalog.names import POOL_LABEL
 from ..cluster_state import cordon
 from ..cluster_state.node import Node, parse_node, ready_condition
 from ..cluster_state.node_check import NOT_READY
-from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
+from ..cluster_state.ownership import POOL_OWNER, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.pool_edit import node_edit
+from ..cluster_state.pool_edit import membership_edit
 from ..common.wait import StateTimer
+from ..pools.metadata import NodeMetadata
 from ..pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ..pools.variables import merge
 from ..schema.messages import MAX_NAMED, abbreviate
@@ -61,9 +62,9 @@ class GroupStatus:
         removal is uncordoned, unless its group has surplus nodes that will be removed.
         """
         if node.discovered or any(node.allocatable.values()):
-            change = metadata_edit(node, POOLS, labels={POOL_LABEL: self.pool.name})
+            change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: self.pool.name}))
         else:
-            change = node_edit(node, self.pool)
+            change = membership_edit(node, self.pool)
         uncordoning = cordon.cancel_removal(node) if len(self.nodes) <= self.desired else None
         if uncordoning is None:
             return change

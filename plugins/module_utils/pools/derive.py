@@ -26,7 +26,7 @@ from .drain_options import DrainOptions
 from .nfd_values import nfd_values
 from .nodegroups import cloud_of, nodegroup_plan, nodegroups_option
 from .openshift_values import policy_values
-from .operator_values import declared_toolkit_env, mirrored_image, operator_values
+from .operator_values import declared_distribution_values, mirrored_image, operator_values
 from .plan import (
     POOL_KEYS,
     ClusterPlan,
@@ -82,7 +82,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             kubeconfig=settings.get("kubeconfig"),
             cloud=cloud,
             distribution=settings.get("distribution"),
-            toolkit_env=tuple(declared_toolkit_env(operator, settings.get("distribution"))),
+            distribution_values=declared_distribution_values(operator, settings.get("distribution")),
             known_issues=tuple(settings["known_issues"]),
         ),
         operator=_component(

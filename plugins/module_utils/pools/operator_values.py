@@ -40,17 +40,25 @@ def operator_values(settings: Document, distribution: str | None = None) -> Docu
     # This includes an empty list, which does not remove the proxy.
     if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
-    if distribution is None:
-        return values
-    return with_toolkit_env(values, declared_toolkit_env(settings, distribution))
+    return with_values(values, declared_distribution_values(settings, distribution))
 
 
-def declared_toolkit_env(settings: Document, distribution: str | None) -> list[Document]:
-    """The variables of the container toolkit that operator_values() adds for the declared distribution."""
-    return toolkit_env(BY_NAME[distribution], settings["version"], settings["values"]) if distribution else []
+def declared_distribution_values(settings: Document, distribution: str | None) -> Document:
+    """The values that operator_values() adds for the declared distribution."""
+    return distribution_values(BY_NAME[distribution], settings["version"], settings["values"]) if distribution else {}
 
 
-def toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:
+def distribution_values(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> Document:
+    """The values that the chart needs for a declared or detected distribution, without those that these values set."""
+    return toolkit_values(_toolkit_env(distribution, operator_version, values))
+
+
+def toolkit_values(env: t.Sequence[Document]) -> Document:
+    """The values with these variables of the container toolkit."""
+    return {"toolkit": {"env": list(env)}} if env else {}
+
+
+def _toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:
     """The variables of the container toolkit for a distribution, without those that these values set.
 
     If the values set one of the variables of containerd's configuration, none of these is added, since they depend on each other. There are none if the
@@ -64,23 +72,31 @@ def toolkit_env(distribution: Distribution, operator_version: str, values: t.Map
     return [{"name": name, "value": value} for name, value in variables.items() if name not in set_by_user]
 
 
-def with_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document:
-    """The values with further variables of the container toolkit."""
-    if not env:
-        return values
-    users = get_nested(values, "toolkit", "env") or []
-    return {**values, "toolkit": {**(values.get("toolkit") or {}), "env": [*env, *users]}}
+def with_values(values: t.Mapping[str, t.Any], added: t.Mapping[str, t.Any]) -> Document:
+    """The values with those of a distribution; entries of lists come first, as with the role's combine(list_merge='prepend')."""
+    result = dict(values)
+    for key, value in added.items():
+        if isinstance(value, dict):
+            result[key] = with_values(result.get(key) or {}, value)
+        else:
+            result[key] = [*value, *(result.get(key) or ())] if isinstance(value, list) else value
+    return result
 
 
-def without_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document:
-    """The values without variables that with_toolkit_env() has added."""
-    if not env:
-        return values
-    toolkit = {**values["toolkit"], "env": [entry for entry in values["toolkit"]["env"] if entry not in env]}
-    if not toolkit["env"]:
-        del toolkit["env"]
-    rest = {key: value for key, value in values.items() if key != "toolkit"}
-    return {**rest, "toolkit": toolkit} if toolkit else rest
+def without_values(values: t.Mapping[str, t.Any], added: t.Mapping[str, t.Any]) -> Document:
+    """The values without those that with_values() has added, and without maps and lists that are then empty."""
+    result = dict(values)
+    for key, value in added.items():
+        rest: t.Any = None
+        if isinstance(value, dict):
+            rest = without_values(result[key], value)
+        elif isinstance(value, list):
+            rest = [entry for entry in result[key] if entry not in value]
+        if rest:
+            result[key] = rest
+        else:
+            del result[key]
+    return result
 
 
 def mirrored_image(image: str, registry: str | None) -> str:

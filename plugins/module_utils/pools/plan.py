@@ -7,11 +7,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..catalog.taints import taint_identity
 from ..schema.matching import Match
-from ..schema.operand_labels import without_containers
+from ..schema.operand_labels import reason_without_containers
 from ..schema.rollout import NONE
 from ..sharing_modes.sharing import Sharing
 from .drain_options import DrainOptions, DrainSettings
+from .metadata import NodeMetadata
 
 Toleration = dict[str, str]
 Taint = dict[str, str]
@@ -40,15 +42,15 @@ class CloudPlan:
 class ClusterPlan:
     """The cluster; `cloud` is None if no nodes are created.
 
-    `distribution` is the declared one, None if it is detected; `toolkit_env` are the variables of the container toolkit that the operator's values have
-    because of it. `known_issues` are those that the user declares.
+    `distribution` is the declared one, None if it is detected; `distribution_values` are those among the operator's values that are derived from it.
+    `known_issues` are those that the user declares.
     """
 
     name: str
     kubeconfig: str | None
     cloud: CloudPlan | None
     distribution: str | None = None
-    toolkit_env: tuple[dict[str, t.Any], ...] = ()
+    distribution_values: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     known_issues: tuple[dict[str, t.Any], ...] = ()
 
 
@@ -323,9 +325,16 @@ class PoolPlan:
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
 
     @property
-    def without_containers(self) -> str:
+    def reason_without_containers(self) -> str:
         """The reason why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
-        return without_containers(self.labels)
+        return reason_without_containers(self.labels)
+
+    @property
+    def metadata(self) -> NodeMetadata:
+        """Everything that the pool sets on its nodes."""
+        return NodeMetadata(
+            labels=self.node_labels, taints={":".join(taint_identity(taint)): taint for taint in self.taints}
+        )
 
     def for_node(self, node: str) -> PoolPlan:
         """The pool's values for one node, because with a demand, each node has its own layout."""

@@ -44,7 +44,7 @@ class FutureNode:
 
 def future_node(pool: PoolPlan) -> FutureNode:
     """The future node of a pool, from its variables alone."""
-    if pool.without_containers:
+    if pool.reason_without_containers:
         return FutureNode({}, "")
     gpus = pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None)
     may_offer_gpus = GPU_RESOURCE in pool.resources

@@ -22,9 +22,6 @@ if t.TYPE_CHECKING:
     from .plan import CloudPlan, Plan, PoolPlan
 
 
-_MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
-
-
 def plan_warnings(
     plan: Plan,
     conditions: t.Collection[str] = (),
@@ -157,13 +154,13 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
             f"Pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
             "only the MIG manager checks a layout."
         )
-    if pool.without_containers:
+    if pool.reason_without_containers:
         yield (
-            f"Pool {pool.name}: {pool.without_containers}; its nodes expose no GPU to containers, so its sharing has no effect, and runs "
+            f"Pool {pool.name}: {pool.reason_without_containers}; its nodes expose no GPU to containers, so its sharing has no effect, and runs "
             "neither wait for them nor validate them."
         )
-    elif pool.sharing.definition.partitions_gpus and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
-        yield f"Pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
+    elif pool.sharing.definition.partitions_gpus and pool.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "false":
+        yield f"Pool {pool.name}: label {names.MIG_MANAGER_DEPLOY_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
     geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None
     if geometry and geometry.note:
         status = "may differ from those of its layout" if geometry.verified else "are not verified"

@@ -41,7 +41,7 @@ def invalid_value(key: str, value: str) -> str | None:
     return None
 
 
-def without_discovery(labels: Labels) -> str:
+def reason_without_discovery(labels: Labels) -> str:
     """The reason why gpu-feature-discovery never labels a node with these labels; empty if it may label the node."""
     for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL):
         if labels.get(key) == "false":
@@ -53,8 +53,8 @@ def without_discovery(labels: Labels) -> str:
     return ""
 
 
-def without_containers(labels: Labels) -> str:
+def reason_without_containers(labels: Labels) -> str:
     """The reason why a node with these labels offers no GPU to containers; empty if it may offer one."""
     if labels.get(PLUGIN_DEPLOY_LABEL) == "false":
         return f"label {PLUGIN_DEPLOY_LABEL}=false keeps the device plugin away"
-    return without_discovery(labels)
+    return reason_without_discovery(labels)

@@ -74,7 +74,7 @@ AUTOSCALE = Section(
 _TAINT = Section(
     fields={
         "key": Text(
-            (validators.label_key, validators.free_taint), required=True, missing="a taint has a key and an effect"
+            (validators.label_key, validators.unowned_taint), required=True, missing="a taint has a key and an effect"
         ),
         "value": Text((validators.label_value, validators.stays_text_in_helm), empty=True),
         "effect": Choice(known=TAINT_EFFECTS, required=True, missing=f"choose one of {', '.join(TAINT_EFFECTS)}"),
@@ -135,7 +135,7 @@ POOL = Section(
             f"no node has more than {MAX_GPUS} GPUs; give the number of one node",
         ),
         "labels": MapOf(
-            keys=(validators.label_key, validators.free_label),
+            keys=(validators.label_key, validators.unowned_label),
             item=Text((validators.label_value,), empty=True),
             default={},
         ),

@@ -148,12 +148,12 @@ def _reserved(owners: tuple[tuple[str, str], ...], value: str, remedy: str) -> s
     return None
 
 
-def free_label(value: str) -> str | None:
+def unowned_label(value: str) -> str | None:
     """A label that a pool may set on its nodes."""
     return None if is_for_users(value) else _reserved(_LABEL_OWNERS, value, "such as example.com/team")
 
 
-def free_taint(value: str) -> str | None:
+def unowned_taint(value: str) -> str | None:
     """A taint that a pool may set on its nodes."""
     return _reserved(_TAINT_OWNERS, value, "or nvidia.com/gpu")
 

@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
     """The message about these nodes, and about GPU nodes that are not discovered; only the first few have details."""
     client, namespace = context.client, context.namespace
-    pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
+    pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR))
     failures = operand_pods.container_failures(pods)
     lines: list[str] = []
     for name in sorted(findings)[:MAX_NAMED]:

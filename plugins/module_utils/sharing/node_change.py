@@ -14,7 +14,7 @@ from ..cluster_state.eviction_rules import BlockingPod, blocking_gpu_pods, gpu_p
 from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
-from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, node_edit, recorded_rollout
+from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, membership_edit, recorded_rollout
 from ..cluster_state.pool_release import ABANDONED, is_abandoned
 from ..schema import rollout as rollout_fields
 
@@ -96,7 +96,7 @@ def declared_edit(
     """The edit that the pool declares; a repair edits only nodes that a release has abandoned."""
     if repair and not (pool is None and is_abandoned(node)):
         return None
-    return node_edit(node, pool, held_back)
+    return membership_edit(node, pool, held_back)
 
 
 def node_change(

@@ -35,14 +35,23 @@ from ..nvidia_config import mig_parted
 from ..schema import rollout as rollout_fields
 from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
-from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeContext, NodeFailure, NodeResult
+from .run_context import (
+    GONE,
+    INTERRUPTED,
+    QUARANTINED,
+    ROLLED_BACK,
+    UNCORDONED,
+    NodeFailure,
+    NodeResult,
+    RolloutContext,
+)
 from .watched_nodes import WatchedNode
 
 
 class NodeRunner:
     """The change of one node."""
 
-    def __init__(self, context: NodeContext, change: NodeChange) -> None:
+    def __init__(self, context: RolloutContext, change: NodeChange) -> None:
         """Keep the arguments; send nothing yet."""
         self._context = context
         self._change = change

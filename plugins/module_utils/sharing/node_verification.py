@@ -10,14 +10,14 @@ import typing as t
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
-from ..cluster_state.pool_edit import node_edit, working_configuration
+from ..cluster_state.pool_edit import membership_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
-from ..drain.operand_diagnosis import failing_operands
+from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
-from . import operands
+from . import operand_restart
 from .diagnosis import diagnose
-from .run_context import NodeContext, NodeFailure, NodeResult
+from .run_context import NodeFailure, NodeResult, RolloutContext
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan, RebootPlan
@@ -25,14 +25,12 @@ if t.TYPE_CHECKING:
     from .watched_nodes import WatchedNode
 
 _LABELS_LATE = "its labels are late"
-# Seconds between two reads of NVIDIA's pods on a node that is not discovered.
-_OPERANDS_INTERVAL = 5.0
 
 
 class NodeVerifier:
     """Verifies one node; the repairs are added to `result`."""
 
-    def __init__(self, context: NodeContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
+    def __init__(self, context: RolloutContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
         """Keep the arguments; read nothing yet."""
         self._context = context
         self._node = node
@@ -102,10 +100,10 @@ class NodeVerifier:
             self._context.since.forget(node.name)
             return "" if node.ready else None
         seconds = self._context.since.seconds(node.name, finding.differences)
-        if self._pool and self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back):
+        if self._pool and self._context.scope.repairs and membership_edit(node, self._pool, self._context.held_back):
             # A repair does not change the desired configuration of the node.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
-        if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:
+        if not self._discovery_restarted and finding.labels_only and seconds >= operand_restart.LABELS_LATE:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
@@ -116,7 +114,7 @@ class NodeVerifier:
             not self._pool
             or node is None
             or node.discovered
-            or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL
+            or time.monotonic() - self._operands_checked < OPERANDS_INTERVAL
         ):
             return
         self._operands_checked = time.monotonic()
@@ -128,8 +126,8 @@ class NodeVerifier:
         self._context.report(self._node.name, "restarting its gpu-feature-discovery")
         self._discovery_restarted = True
         context = self._context
-        operands.restart_discovery(context.client, context.namespace, [self._node.name], context.lease)
-        self._result.repaired = self._result.repaired or operands.DISCOVERY_RESTARTED
+        operand_restart.restart_discovery(context.client, context.namespace, [self._node.name], context.lease)
+        self._result.repaired = self._result.repaired or operand_restart.DISCOVERY_RESTARTED
 
     def _reboot(self, reboot: RebootPlan) -> None:
         """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
@@ -171,12 +169,12 @@ class NodeVerifier:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})
 
 
-def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
+def restart_mig_manager(context: RolloutContext, node: WatchedNode) -> None:
     """Restart the node's MIG manager, so that it reads new entries and retries failed changes."""
     actual = node.latest
     if actual is not None:
         context.report(node.name, "restarting its MIG manager")
-        operands.restart_mig_manager(context.client, context.namespace, [actual], context.lease)
+        operand_restart.restart_mig_manager(context.client, context.namespace, [actual], context.lease)
         node.read()
 
 

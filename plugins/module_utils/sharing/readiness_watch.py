@@ -12,10 +12,10 @@ from dataclasses import replace
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.node_check import NodeDrift, all_final, check_node, progress_text
 from ..cluster_state.pool_assignment import awaited_nodes
-from ..drain.operand_diagnosis import failing_operands
+from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from . import operands
+from . import operand_restart
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
@@ -23,8 +23,6 @@ if t.TYPE_CHECKING:
 
 # Seconds during which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
-# Seconds between two reads of NVIDIA's pods on nodes that are not discovered.
-_OPERANDS_INTERVAL = 5.0
 
 
 class ObservedNodes(t.NamedTuple):
@@ -59,11 +57,11 @@ class ReadinessWatch:
         while not all_final(findings) or undiscovered:
             left = deadline - time.monotonic()
             if self._waiting_for_discovery(nodes, findings, undiscovered):
-                if operands_checked is None or time.monotonic() - operands_checked >= _OPERANDS_INTERVAL:
+                if operands_checked is None or time.monotonic() - operands_checked >= OPERANDS_INTERVAL:
                     self._find_failing(nodes, state, findings, undiscovered)
                     operands_checked = time.monotonic()
                     continue
-                left = min(left, operands_checked + _OPERANDS_INTERVAL - time.monotonic())
+                left = min(left, operands_checked + OPERANDS_INTERVAL - time.monotonic())
             if discovered_at is not None:
                 left = min(left, discovered_at + _COLLECT - time.monotonic())
             if left <= 0:
@@ -130,12 +128,12 @@ class ReadinessWatch:
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if seconds >= operands.LABELS_LATE]
+        late = [name for name, seconds in ages.items() if seconds >= operand_restart.LABELS_LATE]
         if late:
             self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
-        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+        return min((operand_restart.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
         names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
-from ..cluster_state.ownership import POOLS, NodeEdit, recorded_keys
+from ..cluster_state.ownership import POOL_OWNER, NodeEdit, recorded
 from ..schema.messages import abbreviate
 from ..sharing_modes.modes import MODES
 
@@ -129,9 +129,7 @@ def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) ->
     """
     if pool.declares_sharing or edit is None:
         return False
-    configured = CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and _shares(
-        node.labels.get(CONFIG_LABEL, "")
-    )
+    configured = CONFIG_LABEL in recorded(node, POOL_OWNER).labels and _shares(node.labels.get(CONFIG_LABEL, ""))
     shared = CONFIG_LABEL in edit.labels and (configured or node.replicas > 1 or _shares(f"{node.mode}-"))
     cut = MIG_CONFIG_LABEL in edit.labels and bool(node.mig_devices)
     return shared or cut

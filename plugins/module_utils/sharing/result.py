@@ -16,7 +16,7 @@ from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import ChangePlan, held_back_taints
-from .operands import DISCOVERY_RESTARTED
+from .operand_restart import DISCOVERY_RESTARTED
 from .released_nodes import UNKNOWN
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult
 

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from ..cluster_state.node import parse_node
-from ..cluster_state.pool_edit import last_good, node_edit
+from ..cluster_state.pool_edit import last_good, membership_edit
 from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
@@ -19,12 +19,12 @@ from ..kube.errors import ApiError
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..schema import rollout
-from . import operands
+from . import operand_restart
 from .diagnosis import diagnose
 from .node_change import NodeChange, declared_edit, in_rollout_order
 from .node_runner import NodeRunner
 from .result import RolloutResult
-from .run_context import INTERRUPTED, QUARANTINED, NodeContext, NodeResult, RunContext
+from .run_context import INTERRUPTED, QUARANTINED, NodeResult, RolloutContext, RunContext
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -51,17 +51,21 @@ class Rollout:
         self.done.added.extend(self._context.reader.configmaps.add_entries(changes, lease))
         if changes.nodes_to_refresh:
             values = {name: f"{_configuration(state, name)} {context.run_id}" for name in changes.nodes_to_refresh}
-            self.done.refreshed_pods += operands.refresh_configmaps(context.client, context.namespace, values, lease)
+            self.done.refreshed_pods += operand_restart.refresh_configmaps(
+                context.client, context.namespace, values, lease
+            )
         if changes.immediate_mig_nodes:
             nodes = [state.nodes[name] for name in changes.immediate_mig_nodes if name in state.nodes]
-            operands.restart_mig_manager(context.client, context.plan.mig.namespace, nodes, lease, context.progress)
+            operand_restart.restart_mig_manager(
+                context.client, context.plan.mig.namespace, nodes, lease, context.progress
+            )
         self._patch_immediate(state, lease)
         if changes.rolling_changes:
             self._run_rolling_update(state, lease)
 
     def restart_discovery(self, nodes: t.Collection[str], lease: Lease) -> None:
         """Restart gpu-feature-discovery on nodes whose labels do not match their resources."""
-        operands.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
+        operand_restart.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
         self.done.discovery_restarted.update(nodes)
 
     def dry_run(self, state: ClusterState) -> str | None:
@@ -128,8 +132,8 @@ class Rollout:
             queues = pool_queues(changes, sizes)
             run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
 
-    def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> NodeContext:
-        return NodeContext(
+    def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> RolloutContext:
+        return RolloutContext(
             **vars(self._context),
             lease=lease,
             nodes=nodes,
@@ -166,7 +170,7 @@ class Rollout:
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
             nonlocal drain_first
             node = parse_node(raw)
-            fresh = node_edit(node, pool, held_back)
+            fresh = membership_edit(node, pool, held_back)
             # A node that must be drained first is handled after the next list of the nodes.
             drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh

@@ -75,7 +75,7 @@ class RunContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeContext(RunContext):
+class RolloutContext(RunContext):
     """The context that all changes of a rolling update share; `report` takes a node's name and a line of progress."""
 
     lease: Lease

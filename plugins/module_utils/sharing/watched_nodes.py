@@ -19,7 +19,7 @@ from ..kube.paths import NODES
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..kube.client import Client
-    from .run_context import NodeContext, NodeResult
+    from .run_context import NodeResult, RolloutContext
 
 T = t.TypeVar("T")
 # A watch ends after this number of seconds, even if it is no longer needed; a wait calls its check every _CHECK
@@ -135,7 +135,7 @@ class WatchedNodes:
 class WatchedNode:
     """Reads, patches and awaits one node; the result records whether a patch was sent."""
 
-    def __init__(self, context: NodeContext, result: NodeResult) -> None:
+    def __init__(self, context: RolloutContext, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
         self._context = context
         self._result = result

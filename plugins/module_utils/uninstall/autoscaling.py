@@ -21,6 +21,7 @@ from ..catalog.cluster_autoscaler import (
 from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
 from ..cluster_state import expander_priorities, gpu_limits
 from ..cluster_state.ownership import is_created_by_collection
+from ..cluster_state.record_annotation import set_record
 from ..common.nested import merge_patch
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
@@ -61,7 +62,7 @@ def without_marks(live: Document) -> Object:
     return desired
 
 
-def without_limits(live: Document) -> Object:
+def without_own_limits(live: Document) -> Object:
     """A ClusterAutoscaler without the collection's entries and annotations."""
     record = gpu_limits.record_of(live)
     return _unmarked(
@@ -77,7 +78,7 @@ def without_priorities(live: Document) -> Object:
     desired = copy.deepcopy(dict(live))
     if merged.text != expander_priorities.text_of(live):
         desired["data"] = {**(desired.get("data") or {}), PRIORITY_KEY: merged.text}
-    gpu_limits.set_annotation(desired, PRIORITIES_ANNOTATION, {})
+    set_record(desired, PRIORITIES_ANNOTATION, {})
     return _unmarked(desired)
 
 
@@ -104,7 +105,7 @@ def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
     reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created_by_collection(live) else _FOREIGN
-    return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_limits, "managed limits removed", reason)]
+    return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_own_limits, "managed limits removed", reason)]
 
 
 def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:

@@ -12,7 +12,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import MIG_CONFIG_LABEL
+from ..catalog.names import MIG_CONFIG_LABEL, MIG_MANAGER_DEPLOY_LABEL
 from ..cluster_state.cluster_policy import plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
@@ -24,6 +24,7 @@ from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES, NVIDIA_DRIVERS
+from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .autoscaling import autoscaling_removals
@@ -41,7 +42,7 @@ from .created_objects import (
 from .driver_objects import ALLOW_DRIVER_ROLLOUT, refusal
 from .licensing import named_license_objects
 from .mig_reset import MigReset
-from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
+from .node_cleanup import NodeRestoration, kept_parts, managed_parts, restore_node
 from .olm import discovery_removals
 from .operands import await_operands
 from .stage import Removal, Stage, deletion, read_nodes
@@ -49,7 +50,6 @@ from .stage import Removal, Stage, deletion, read_nodes
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _TOLERATIONS = "spec.daemonsets.tolerations"
 _TOLERATIONS_PATH = ("daemonsets", "tolerations")
 
@@ -161,7 +161,10 @@ class BeforeHelm(Stage):
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
         """Descriptions of a foreign pool label, and of a layout that no MIG manager can reset."""
         yield from kept_parts(node, operator=False)
-        partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in ("", MIG_OFF)
+        partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in (
+            "",
+            mig_parted.DISABLED,
+        )
         if partitioned and not self._can_reset_mig(node):
             yield "partitioned GPUs, since no MIG manager resets the layout"
 
@@ -187,7 +190,7 @@ class BeforeHelm(Stage):
 
     def _can_reset_mig(self, node: Node) -> bool:
         """Whether a MIG manager on the node can reset its layout."""
-        has_manager = bool(self.policies) and node.ready and node.labels.get(_MIG_MANAGER) == "true"
+        has_manager = bool(self.policies) and node.ready and node.labels.get(MIG_MANAGER_DEPLOY_LABEL) == "true"
         return self.reset_mig and has_manager
 
     def _to_supersede(self) -> list[ReleaseRemoval]:

@@ -52,7 +52,7 @@ def validation_pod_removal(client: Client, pod: Document) -> Removal:
 
 def annotation_removals(client: Client) -> t.Iterator[Removal]:
     """The annotations that made agents read their configuration again."""
-    for pod in client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True):
+    for pod in client.list(PODS, label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR, metadata_only=True):
         if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {}):
             label = f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents"
             yield Removal(label, "removed", send=functools.partial(_remove_annotation, client, pod))

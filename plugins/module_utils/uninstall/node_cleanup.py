@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import dataclass, fields
 
 from ..catalog.names import (
     CORDONED_ANNOTATION,
+    DEPLOY_PREFIX,
+    DRIVER_UPGRADE_LABEL,
     FAILED_KEY,
     GPU_PRESENT_LABEL,
     MIG_CONFIG_LABEL,
@@ -19,13 +20,13 @@ from ..catalog.names import (
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, recorded_keys
+from ..cluster_state.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, recorded
+from ..nvidia_config import mig_parted
 from .ownership_marks import PREFIX
 
 # The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
 # upgrade library: k8s-operator-libs pkg/upgrade/consts.go). Administrators set the value "false" of a deploy label.
-_DEPLOY = "nvidia.com/gpu.deploy."
-_OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, "nvidia.com/gpu-driver-upgrade-state")
+_OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, DRIVER_UPGRADE_LABEL)
 _OPERATOR_PREFIXES = ("nvidia.com/gpu-operator.",)
 _OPERATOR_ANNOTATIONS = (
     "nvidia.com/gpu-driver-upgrade-enabled",
@@ -36,9 +37,7 @@ _OPERATOR_ANNOTATIONS = (
     "nvidia.com/gpu-driver-upgrade-validation-start-time",
     "nvidia.com/gpu-driver-upgrade-requestor-mode",
 )
-_UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 _NOT_UPGRADING = ("", "upgrade-done")
-MIG_OFF = "all-disabled"
 
 # NFD's records of the metadata that it has set on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go,
 # prune).
@@ -71,14 +70,10 @@ class NodeRestoration:
 
 def managed_parts(node: Node) -> Residue:
     """Everything that the collection's annotations record, and these annotations themselves."""
-    recorded = functools.partial(recorded_keys, node.annotations)
+    owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER)
     own = {key for key in node.annotations if key.startswith(PREFIX)}
     own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
-    return Residue(
-        labels=frozenset(recorded(POOLS.labels) + recorded(NODES.labels)),
-        annotations=frozenset(own).union(recorded(NODES.annotations)),
-        taints=frozenset(own_taints).union(recorded(POOLS.taints), recorded(NODES.taints)),
-    )
+    return Residue(owned.labels, owned.annotations | own, owned.taints | own_taints)
 
 
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
@@ -90,14 +85,16 @@ def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
     """
     managed = managed_parts(node)
     is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
-    is_reset = node.labels.get(MIG_CONFIG_LABEL) == MIG_OFF and node.labels.get(MIG_STATE_LABEL) == "success"
+    is_reset = (
+        node.labels.get(MIG_CONFIG_LABEL) == mig_parted.DISABLED and node.labels.get(MIG_STATE_LABEL) == "success"
+    )
     if not is_own or is_reset or not reset_mig:
         return NodeRestoration(removal_edit(node, managed))
     failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
     changed: _Entries = {}
-    if node.labels[MIG_CONFIG_LABEL] != MIG_OFF:
+    if node.labels[MIG_CONFIG_LABEL] != mig_parted.DISABLED:
         # The old state is removed in the same patch, so that any later state belongs to this change.
-        changed = {MIG_CONFIG_LABEL: MIG_OFF, MIG_STATE_LABEL: None}
+        changed = {MIG_CONFIG_LABEL: mig_parted.DISABLED, MIG_STATE_LABEL: None}
     return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), partitioned=True)
 
 
@@ -124,8 +121,8 @@ def operator_residue(node: Node) -> Residue:
         for key, value in node.labels.items()
         if key in _OPERATOR_LABELS
         or key.startswith(_OPERATOR_PREFIXES)
-        or (key.startswith(_DEPLOY) and value != "false")
-        or (key == MIG_CONFIG_LABEL and value == MIG_OFF)
+        or (key.startswith(DEPLOY_PREFIX) and value != "false")
+        or (key == MIG_CONFIG_LABEL and value == mig_parted.DISABLED)
     }
     return Residue(frozenset(labels), frozenset(key for key in _OPERATOR_ANNOTATIONS if key in node.annotations))
 
@@ -139,11 +136,11 @@ def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
     if not operator:
         return
     for key, value in sorted(node.labels.items()):
-        if key.startswith(_DEPLOY) and value == "false":
+        if key.startswith(DEPLOY_PREFIX) and value == "false":
             yield f"label {key}=false, which was set to keep that operand away"
-    if mig not in (None, MIG_OFF) and MIG_CONFIG_LABEL not in managed:
+    if mig not in (None, mig_parted.DISABLED) and MIG_CONFIG_LABEL not in managed:
         yield f"label {MIG_CONFIG_LABEL}={mig}, which this collection did not set"
-    if node.unschedulable and node.labels.get(_UPGRADE_STATE, "") not in _NOT_UPGRADING:
+    if node.unschedulable and node.labels.get(DRIVER_UPGRADE_LABEL, "") not in _NOT_UPGRADING:
         yield "cordon of the operator, which was upgrading the driver; uncordon the node when it is ready"
 
 

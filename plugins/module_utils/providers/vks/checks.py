@@ -8,12 +8,11 @@ import typing as t
 
 from ...catalog.names import MIG_CONFIG_LABEL
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...nvidia_config import mig_parted
 from ...pools.nodegroup_names import NODE_LABELS
 from .catalog import CatalogItem, Flavor, available
 from .clusters import NATIVE_ROUTING, VksCluster
 from .name_resolver import NameResolver
-
-_MIG_DISABLED = "all-disabled"
 
 Specs = t.Sequence["tuple[NodeGroupSpec, NodeGroupState | None]"]
 Quota = t.Mapping[str, t.Any]
@@ -114,7 +113,7 @@ def _flavor_problems(spec: NodeGroupSpec, state: NodeGroupState | None, resolver
     count = spec.desired_count(state.count if state else None)
     added = max(0, (default if count is None else count) - current)
     profile = (spec.fields.get(NODE_LABELS) or {}).get(MIG_CONFIG_LABEL)
-    needs_mig = profile is not None and not str(profile).startswith(_MIG_DISABLED)
+    needs_mig = profile is not None and not str(profile).startswith(mig_parted.DISABLED)
     if not flavor_id or not subnet or not (added or needs_mig or state is None):
         return
     flavors, zone = resolver.flavors(subnet), resolver.zone_text(subnet)

@@ -30,7 +30,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import drift_of_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pod, pool
@@ -84,7 +84,7 @@ PLUGIN = OperandRestart(apps=frozenset({operands.PLUGIN, operands.DISCOVERY}))
 )  # fmt: skip
 def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: dict[str, int]) -> None:
     there = [PodOnNode("a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
-    change = transition(of_node, of_pool, node_edit(of_node, of_pool))
+    change = transition(of_node, of_pool, membership_edit(of_node, of_pool))
     felt = {"n1": NodeImpact(change, displaced_pods(change, there))}
     found = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": there}))
     assert found == {**dict.fromkeys(COUNTS, 0), **counts}
@@ -175,7 +175,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
 )  # fmt: skip
 def test_differences(of_node: Node, of_pool: PoolPlan | None, expected: list[str]) -> None:
     finding = check_node(of_node, of_pool) if of_pool else None
-    found = drift_of_node(of_node, of_pool, finding, node_edit(of_node, of_pool))
+    found = drift_of_node(of_node, of_pool, finding, membership_edit(of_node, of_pool))
     assert [text for text in expected if found.count(text) != 1] == []
     assert found == [] or expected != []
 

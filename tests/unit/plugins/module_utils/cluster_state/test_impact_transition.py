@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
     transition,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pool
 
@@ -93,7 +93,7 @@ def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodO
 def change(before: str, after: str, of_node: Node | None = None) -> Transition:
     found = of_node or node_in(before)
     # Another pool's name is no difference: the pools of the table are all one.
-    return transition(found, POOLS[after], node_edit(found, POOLS[after]))
+    return transition(found, POOLS[after], membership_edit(found, POOLS[after]))
 
 
 @pytest.mark.parametrize(("before", "after", "kind", "evicts_all"), PAIRS)
@@ -143,11 +143,11 @@ def test_a_mode_switch_may_need_a_reboot(family: str, virtual: str, resets: bool
 def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
     cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
-    found = transition(cut, None, node_edit(cut, None))
+    found = transition(cut, None, membership_edit(cut, None))
     assert (found.kind, found.evicts_all, found.offers) == (MODE, True, {GPU: 1})
     # GFD counts seven MIG devices, and the number of GPUs is not recorded.
     unrecorded = replace(cut, annotations=noted)
-    assert transition(unrecorded, None, node_edit(unrecorded, None)).offers == {GPU: 1}
+    assert transition(unrecorded, None, membership_edit(unrecorded, None)).offers == {GPU: 1}
 
 
 @given(
@@ -177,7 +177,7 @@ def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list
 
 @pytest.mark.parametrize("name", sorted(POOLS))
 def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
-    assert node_edit(node_in(name), POOLS[name]) is None
+    assert membership_edit(node_in(name), POOLS[name]) is None
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
 def test_labels_that_make_the_operator_remove_the_driver(key: str, value: str, evicts_all: bool) -> None:
     to = pool(labels={key: value})
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
-    found = transition(known, to, node_edit(known, to))
+    found = transition(known, to, membership_edit(known, to))
     assert found.evicts_all is evicts_all
     user = PodOnNode("team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
     assert displaced_pods(found, [user]) == ((user,) if evicts_all else ())
@@ -204,8 +204,8 @@ def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_it
     key = "nvidia.com/gpu.deploy.dcgm"
     to = pool(labels={key: "true"})
     of = {**to.node_labels, key: "paused-for-mig-change"}
-    change = node_edit(node(labels=of), to)
+    change = membership_edit(node(labels=of), to)
     assert change is None or key not in change.labels
-    missing = node_edit(node(labels={**of, key: None}), to)
+    missing = membership_edit(node(labels={**of, key: None}), to)
     assert missing is not None
     assert missing.labels[key] == "true"

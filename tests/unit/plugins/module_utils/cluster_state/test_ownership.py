@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NODES, POOLS, metadata_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import (
+    NODE_METADATA_OWNER,
+    POOL_OWNER,
+    Owner,
+    metadata_edit,
+    recorded,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.metadata import NodeMetadata
 
 MANAGED = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}
 OLD = {"key": "restricted-access", "value": "no", "effect": "NoSchedule"}
@@ -27,10 +34,14 @@ def _node(
 ) -> Node:
     annotations = {}
     if own_labels:
-        annotations[POOLS.labels] = json.dumps(list(own_labels))
+        annotations[POOL_OWNER.labels] = json.dumps(list(own_labels))
     if own_taints:
-        annotations[POOLS.taints] = json.dumps(list(own_taints))
+        annotations[POOL_OWNER.taints] = json.dumps(list(own_taints))
     return Node("n1", labels or {}, annotations, tuple(taints), resource_version="7")
+
+
+def _metadata(labels: t.Mapping[str, str] | None = None, taints: t.Sequence[dict[str, t.Any]] = ()) -> NodeMetadata:
+    return NodeMetadata(labels=labels or {}, taints={f"{taint['key']}:{taint['effect']}": taint for taint in taints})
 
 
 def _after(node: Node, patch: dict[str, t.Any] | None) -> Node:
@@ -62,10 +73,10 @@ LABELS: list[tuple[str, Node, dict[str, str | None], dict[str, str], list[str]]]
     ("node", "wanted", "labels", "owned"), [case[1:] for case in LABELS], ids=[c[0] for c in LABELS]
 )
 def test_labels(node: Node, wanted: dict[str, str | None], labels: dict[str, str], owned: list[str]) -> None:
-    change = metadata_edit(node, POOLS, labels=wanted, remove_others=True)
+    change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels=wanted), remove_others=True)
     result = _after(node, change.patch if change else None)
     assert dict(result.labels) == labels
-    assert json.loads(result.annotations.get(POOLS.labels, "[]")) == owned
+    assert json.loads(result.annotations.get(POOL_OWNER.labels, "[]")) == owned
 
 
 TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], list[str]]] = [
@@ -87,24 +98,26 @@ TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], li
     ("node", "wanted", "taints", "owned"), [case[1:] for case in TAINTS], ids=[c[0] for c in TAINTS]
 )
 def test_taints(node: Node, wanted: list[dict[str, t.Any]], taints: list[dict[str, t.Any]], owned: list[str]) -> None:
-    change = metadata_edit(node, POOLS, taints=wanted, remove_others=True)
+    change = metadata_edit(node, POOL_OWNER, _metadata(taints=wanted), remove_others=True)
     result = _after(node, change.patch if change else None)
     assert list(result.taints) == taints
-    assert json.loads(result.annotations.get(POOLS.taints, "[]")) == owned
+    assert json.loads(result.annotations.get(POOL_OWNER.taints, "[]")) == owned
     if change and "spec" in change.patch:
         assert change.patch["metadata"]["resourceVersion"] == "7"
 
 
 def test_two_owners_do_not_take_each_other_out() -> None:
-    node = _after(_node(), t.cast("t.Any", metadata_edit(_node(), NODES, labels={"user": "1"}, taints=[OLD])).patch)
-    change = metadata_edit(node, POOLS, labels={"pool": "x"}, remove_others=True)
+    node = _after(
+        _node(), t.cast("t.Any", metadata_edit(_node(), NODE_METADATA_OWNER, _metadata({"user": "1"}, [OLD]))).patch
+    )
+    change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels={"pool": "x"}), remove_others=True)
     result = _after(node, change.patch if change else None)
     assert dict(result.labels) == {"user": "1", "pool": "x"}
     assert list(result.taints) == [OLD]
 
 
 def test_labels_alone_carry_no_resource_version() -> None:
-    change = metadata_edit(_node(), POOLS, labels={"a": "1"})
+    change = metadata_edit(_node(), POOL_OWNER, NodeMetadata(labels={"a": "1"}))
     assert change is not None
     assert "resourceVersion" not in change.patch["metadata"]
 
@@ -128,38 +141,62 @@ def test_a_second_edit_is_none_and_leaving_restores(
     labels: dict[str, str], taints: list[dict[str, str]], wanted: dict[str, str], wanted_taints: list[dict[str, str]]
 ) -> None:
     node = _node(labels, taints)
-    first = metadata_edit(node, POOLS, labels=wanted, taints=wanted_taints, remove_others=True)
+    first = metadata_edit(node, POOL_OWNER, _metadata(wanted, wanted_taints), remove_others=True)
     there = _after(node, first.patch if first else None)
-    assert metadata_edit(there, POOLS, labels=wanted, taints=wanted_taints, remove_others=True) is None
-    leaving = metadata_edit(there, POOLS, remove_others=True)
+    assert metadata_edit(there, POOL_OWNER, _metadata(wanted, wanted_taints), remove_others=True) is None
+    leaving = metadata_edit(there, POOL_OWNER, NodeMetadata(), remove_others=True)
     left = _after(there, leaving.patch if leaving else None)
     overwritten = {key for key in wanted if key in labels and labels[key] != wanted[key]}
     assert {key: value for key, value in labels.items() if key not in overwritten} == dict(left.labels)
-    assert POOLS.labels not in left.annotations
-    assert POOLS.taints not in left.annotations
+    assert POOL_OWNER.labels not in left.annotations
+    assert POOL_OWNER.taints not in left.annotations
 
 
 def test_the_mig_state_is_removed_with_the_configuration_that_it_is_about_and_only_then() -> None:
     config, state = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
     node = _node({config: "a", state: "success"})
-    change = metadata_edit(node, POOLS, labels={config: "b"})
+    change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels={config: "b"}))
     assert change is not None
     assert change.labels == {config: "b", state: None}
     assert change.before["labels"] == {config: "a", state: "success"}
-    assert metadata_edit(node, POOLS, labels={config: "a"}) is None
-    change = metadata_edit(_node({config: "a"}), POOLS, labels={config: "b"})
+    assert metadata_edit(node, POOL_OWNER, NodeMetadata(labels={config: "a"})) is None
+    change = metadata_edit(_node({config: "a"}), POOL_OWNER, NodeMetadata(labels={config: "b"}))
     assert change is not None
     assert change.labels == {config: "b", state: None}
     assert change.before["labels"] == {config: "a"}
 
 
 def test_annotations_come_and_go() -> None:
-    change = metadata_edit(_node(), POOLS, annotations={"gpus": "8"})
+    change = metadata_edit(_node(), POOL_OWNER, NodeMetadata(), own_annotations={"gpus": "8"})
     assert change is not None
     there = _after(_node(), change.patch)
     assert there.annotations == {"gpus": "8"}
-    assert metadata_edit(there, POOLS, annotations={"gpus": "8"}) is None
-    change = metadata_edit(there, POOLS, annotations={"gpus": None})
+    assert metadata_edit(there, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": "8"}) is None
+    change = metadata_edit(there, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": None})
     assert change is not None
     assert change.patch["metadata"]["annotations"] == {"gpus": None}
-    assert metadata_edit(_node(), POOLS, annotations={"gpus": None}) is None
+    assert metadata_edit(_node(), POOL_OWNER, NodeMetadata(), own_annotations={"gpus": None}) is None
+
+
+@pytest.mark.parametrize("owner", [POOL_OWNER, NODE_METADATA_OWNER])
+def test_owned_annotations_are_recorded_and_removed(owner: Owner) -> None:
+    before = Node("n1", {}, {"theirs": "1"})
+    change = metadata_edit(before, owner, NodeMetadata(annotations={"a": "1", "theirs": "1"}), remove_others=True)
+    there = _after(before, change.patch if change else None)
+    assert recorded(there, POOL_OWNER, NODE_METADATA_OWNER).annotations == {"a"}
+    released = metadata_edit(there, owner, NodeMetadata(), remove_others=True)
+    assert _after(there, released.patch if released else None) == before
+
+
+def test_the_records_of_several_owners_are_combined() -> None:
+    node = _node(own_labels=["a"], own_taints=["k:NoSchedule"])
+    both = Node("n1", {}, {**node.annotations, NODE_METADATA_OWNER.labels: '["b"]'})
+    assert recorded(both, POOL_OWNER, NODE_METADATA_OWNER).labels == {"a", "b"}
+    assert recorded(both, POOL_OWNER).labels == {"a"}
+    assert not recorded(Node("n1", {}, {POOL_OWNER.labels: "["}), POOL_OWNER)
+
+
+def test_only_the_configuration_of_a_pool_removes_the_mig_state() -> None:
+    change = metadata_edit(_node(), NODE_METADATA_OWNER, NodeMetadata(labels={"nvidia.com/mig.config": "a"}))
+    assert change is not None
+    assert change.labels == {"nvidia.com/mig.config": "a"}

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     DEFAULT_ROLLOUT,
-    node_edit,
+    membership_edit,
     recorded_rollout,
     rollout_annotation,
 )
@@ -55,15 +55,15 @@ def test_what_is_not_sound_counts_as_not_recorded(text: str) -> None:
 
 def test_the_record_is_part_of_the_comparison() -> None:
     patient = pool(rollout=rollout(drain="none"))
-    first = node_edit(node(), patient)
+    first = membership_edit(node(), patient)
     assert first is not None
     metadata = first.patch["metadata"]
     assert metadata["annotations"][ANNOTATION] == '{"drain": "none"}'
     done = node(labels=metadata["labels"], annotations={key: of for key, of in metadata["annotations"].items() if of})
-    assert node_edit(done, patient) is None
-    changed = node_edit(done, pool(rollout=rollout(drain="all")))
+    assert membership_edit(done, patient) is None
+    changed = membership_edit(done, pool(rollout=rollout(drain="all")))
     assert changed is not None
     assert changed.patch == {"metadata": {"annotations": {ANNOTATION: '{"drain": "all"}'}}}
-    back = node_edit(done, pool())
+    back = membership_edit(done, pool())
     assert back is not None
     assert back.patch == {"metadata": {"annotations": {ANNOTATION: None}}}

@@ -25,8 +25,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPl
 from ansible_collections.accel.gpu.plugins.module_utils.schema.matching import Match
 from ansible_collections.accel.gpu.plugins.module_utils.schema.operand_labels import (
     invalid_value,
-    without_containers,
-    without_discovery,
+    reason_without_containers,
+    reason_without_discovery,
 )
 from tests.helpers.fleet import node, pool
 
@@ -67,7 +67,7 @@ def matching(model: str | None = "Tesla-T4", **labels: str) -> PoolPlan:
     ],
 )
 def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], never: str) -> None:
-    reason = without_discovery(labels)
+    reason = reason_without_discovery(labels)
     assert (never in reason) if never else reason == ""
     found = labelled(labels=labels)
     membership = assign_pools([pool()], [found])
@@ -76,8 +76,8 @@ def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], n
 
 
 def test_a_node_without_the_device_plugin_is_labelled_and_offers_nothing() -> None:
-    assert "device-plugin=false" in without_containers({f"{DEPLOY}device-plugin": "false"})
-    assert without_containers({f"{DEPLOY}dcgm": "false"}) == ""
+    assert "device-plugin=false" in reason_without_containers({f"{DEPLOY}device-plugin": "false"})
+    assert reason_without_containers({f"{DEPLOY}dcgm": "false"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:
     assert finding is not None
     assert finding.final
     declared = pool(labels={WORKLOAD: "vm-vgpu"})
-    assert declared.without_containers
+    assert declared.reason_without_containers
     assert check_node(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
 
 

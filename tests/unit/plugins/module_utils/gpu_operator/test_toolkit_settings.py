@@ -21,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.toolkit_set
     with_settings,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import with_values, without_values
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
 
@@ -70,7 +71,7 @@ def test_settings_of_a_new_installation(plan: Plan, found: dict[str, list[str]],
 @pytest.mark.parametrize("found", [{"rke2": ["a"], "k0s": ["b"]}, {"rke2": ["a"], "": ["b"]}])
 def test_distributions_with_different_settings(found: dict[str, list[str]]) -> None:
     settings = settings_for(planned(), found)
-    assert settings.env == ()
+    assert settings.values == {}
     assert "nodes of several distributions" in settings.notes[0]
 
 
@@ -186,3 +187,16 @@ def test_the_users_variables_are_never_overridden(distribution: t.Any, theirs: E
     assert theirs.items() <= variables(declared).items()
     detected = settings_for(planned(theirs), {distribution.name: ["a"]})
     assert {**variables(detected.env), **theirs} == variables(declared)
+
+
+def test_values_of_a_distribution_are_added_and_removed() -> None:
+    values: dict[str, t.Any] = {"toolkit": {"env": [{"name": "OTHER", "value": "x"}]}, "driver": {"version": "580"}}
+    added: dict[str, t.Any] = {
+        "toolkit": {"env": [{"name": SOCKET, "value": "/run/x"}]},
+        "driver": {"manager": {"a": 1}},
+        "psp": {"b": 2},
+    }
+    both = with_values(values, added)
+    assert both["toolkit"]["env"] == [*added["toolkit"]["env"], *values["toolkit"]["env"]]
+    assert both["driver"] == {"version": "580", "manager": {"a": 1}}
+    assert without_values(both, added) == values

@@ -16,8 +16,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_patch import (
     ConflictingSets,
-    desired_metadata,
-    node_edit,
+    required_metadata,
+    required_metadata_edit,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.node_metadata.node_sets import NodeSet, node_sets
 
@@ -47,8 +47,8 @@ def sets(said: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
 
 def after(node: Node, chosen: list[NodeSet]) -> Node:
     """The node once it is patched, as a merge patch does it."""
-    desired = desired_metadata(node, chosen)
-    edit = node_edit(node, desired) if desired else None
+    required = required_metadata(node, chosen)
+    edit = required_metadata_edit(node, required) if required else None
     if edit is None:
         return node
 
@@ -119,9 +119,9 @@ def kept(node: Node, first: dict[str, str], second: dict[str, str]) -> dict[str,
 
 def test_the_taint_list_is_written_only_over_what_was_read() -> None:
     node = Node("n", resource_version="7")
-    desired = desired_metadata(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
-    assert desired is not None
-    edit = node_edit(node, desired)
+    required = required_metadata(node, sets({"taints": [{"key": "k", "effect": "NoSchedule"}]}))
+    assert required is not None
+    edit = required_metadata_edit(node, required)
     assert edit is not None
     assert edit.patch["metadata"]["resourceVersion"] == "7"
     assert json.loads(edit.patch["metadata"]["annotations"]["accel.gpu/taints"]) == ["k:NoSchedule"]
@@ -144,7 +144,7 @@ def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str,
     chosen = node_sets([{"label_selectors": [], **one}, {"label_selectors": [], **other}])
     for order in (chosen, chosen[::-1]):
         with pytest.raises(ConflictingSets, match="Node n is in the sets"):
-            desired_metadata(Node("n"), order)
+            required_metadata(Node("n"), order)
 
 
 @pytest.mark.parametrize(

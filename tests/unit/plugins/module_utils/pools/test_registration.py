@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
@@ -57,12 +57,12 @@ def test_labels(written: Document, labels: set[str]) -> None:
 @given(pool_lists())
 def test_node_with_correct_registration_needs_no_edit(pools: list[Document]) -> None:
     for pool in planned(*pools):
-        assert node_edit(registered(pool), pool) is None
+        assert membership_edit(registered(pool), pool) is None
 
 
 def test_registration_metadata_stays_when_a_node_leaves_its_pool() -> None:
     (pool,) = planned({"name": "p", "taints": [TAINT], "labels": {"team": "x"}})
-    assert node_edit(registered(pool), None) is None
+    assert membership_edit(registered(pool), None) is None
 
 
 def test_labels_of_the_plan_and_of_the_registration_are_distinct_objects() -> None:
@@ -81,7 +81,7 @@ def test_startup_taint_is_set_only_at_registration() -> None:
     assert pool.registration.taints == (TAINT, STARTUP)
     assert pool.taints == (TAINT,)
     # Nothing restores the taint after its removal, and workloads have to wait for the removal.
-    assert node_edit(registered(pool), pool) is None
+    assert membership_edit(registered(pool), pool) is None
     assert TOLERATED not in pool.tolerations
 
 

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
+from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import REQUEST_TIMEOUT_OPTION
 from ansible_collections.accel.gpu.plugins.modules import (
     driver_image,
     image_set,
@@ -133,7 +134,7 @@ def test_entries_that_are_no_registries(entry: dict[str, str], problem: str) -> 
 @pytest.mark.parametrize("timeout", [-1, 0, 10**12])
 def test_time_limits(timeout: int) -> None:
     limits = "must be from 1 to 86400 seconds"
-    assert read(request_timeout=timeout)["details"]["problems"] == [f"request_timeout: {limits}"]
+    assert read(request_timeout=timeout)["details"]["problems"] == [f"{REQUEST_TIMEOUT_OPTION}: {limits}"]
     images = [{"source": f"{HOST}/a:1", "destination": f"{HOST}/b:1"}]
     failed = run_module(registry_image.main, {"images": images, "tool_timeout": timeout})
     assert failed["details"]["problems"] == [f"gpu_registry_tool_timeout (option tool_timeout of the module): {limits}"]

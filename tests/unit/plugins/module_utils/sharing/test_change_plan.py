@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
     assign_pools,
     awaited_nodes,
@@ -136,7 +136,7 @@ def test_a_match_that_no_longer_fits_releases_managed_pins_only() -> None:
 def test_nodes_that_several_pools_match_are_left_alone() -> None:
     other = {"name": "rack7", "match": {"labels": {"rack": "7"}}, "sharing": {"mode": "none"}}
     both = node("both", labels={"rack": "7"})
-    managed = Node("both", both.labels, {POOLS.labels: json.dumps(["rack"])}, ready=True)
+    managed = Node("both", both.labels, {POOL_OWNER.labels: json.dumps(["rack"])}, ready=True)
     assert _changes(_plan(T4X4, other), [managed]).edits == ()
 
 

@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_r
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import (
     NodeChange,
@@ -144,7 +144,7 @@ def test_a_repair_changes_stuck_nodes(labels: dict[str, str], text: str) -> None
 
 
 def _rolling(name: str, of_pool: PoolPlan, displaced: int = 0) -> NodeChange:
-    edit = node_edit(node(name), of_pool)
+    edit = membership_edit(node(name), of_pool)
     return NodeChange(name, of_pool, edit, Transition("mig-mode", True), (holder(),) * displaced, rolling=True)
 
 

@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     LastGood,
     last_good,
-    node_edit,
+    membership_edit,
     working_configuration,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
@@ -154,7 +154,7 @@ MEMBER = {"accel.gpu/pool": "notebooks", CONFIG: "old"}
     ],
 )
 def test_a_working_configuration_is_recorded_with_the_change(actual: Node, works: bool) -> None:
-    change = node_edit(actual, pool(replicas=4))
+    change = membership_edit(actual, pool(replicas=4))
     assert change is not None
     noted = last_good(patched(actual, change.patch))
     assert noted == (LastGood({CONFIG: "old", CUT: None}, {"nvidia.com/gpu": 1}) if works else None)
@@ -164,7 +164,7 @@ def test_a_working_configuration_is_recorded_with_the_change(actual: Node, works
 def test_a_broken_configuration_does_not_replace_the_recorded_one() -> None:
     noted = {"accel.gpu/last-good": str(LastGood({CONFIG: "first", CUT: None}, {"nvidia.com/gpu": 1}))}
     broken = replace(node(labels=MEMBER, allocatable={}), annotations=noted)
-    change = node_edit(broken, pool(replicas=4))
+    change = membership_edit(broken, pool(replicas=4))
     assert change is not None
     found = last_good(patched(broken, change.patch))
     assert found is not None

@@ -18,10 +18,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.progress import P
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, RebootPlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import operand_restart, watched_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import StateReader
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import NodeContext, NodeFailure, NodeResult
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
+    NodeFailure,
+    NodeResult,
+    RolloutContext,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
 from tests.helpers.fleet import node, pool
@@ -71,7 +75,7 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
     """Verifies this node after its change."""
     cluster.nodes = WatchedNodes(cluster, {actual.name: actual}, "1", clock=cluster.clock)  # type: ignore[arg-type]
     plan = derive({"name": "lab"}, {}, [])
-    context = NodeContext(
+    context = RolloutContext(
         client=cluster,  # type: ignore[arg-type]
         plan=plan,
         scope=EVERYTHING,
@@ -128,8 +132,8 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
     result = NodeResult("n1")
     verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4), result).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
-    assert operands.LABELS_LATE <= cluster.now < operands.LABELS_LATE + 60
-    assert result.repaired == operands.DISCOVERY_RESTARTED
+    assert operand_restart.LABELS_LATE <= cluster.now < operand_restart.LABELS_LATE + 60
+    assert result.repaired == operand_restart.DISCOVERY_RESTARTED
 
 
 def test_gpu_feature_discovery_is_restarted_only_once() -> None:

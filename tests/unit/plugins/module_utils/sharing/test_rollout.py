@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import NodeDrift
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
@@ -154,7 +154,7 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     """It has failed only if the patch is not found on it; otherwise it is verified with its pool."""
     to = pool(replicas=4)
     actual = node("n1")
-    edit = node_edit(actual, to)
+    edit = membership_edit(actual, to)
     assert edit is not None
     lost = ApiError("lost", status=504)
     labels = {**actual.labels, **(edit.labels if carried_out else {})}
@@ -189,7 +189,7 @@ def test_check_mode_patches_a_node_like_a_run(
     responses: list[ApiError | None], exists: bool, unchecked: str | None
 ) -> None:
     to, actual = pool(replicas=4), node("n1")
-    edit = node_edit(actual, to)
+    edit = membership_edit(actual, to)
     assert edit is not None
     raw = {"metadata": {"name": "n1", "labels": actual.labels}} if exists else None
     client = mock.Mock(strategic_merge=mock.Mock(side_effect=responses), get=mock.Mock(return_value=raw))

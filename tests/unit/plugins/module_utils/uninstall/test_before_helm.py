@@ -9,7 +9,7 @@ from dataclasses import replace
 from unittest import mock
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
@@ -18,7 +18,7 @@ OWN_LABELS = {"accel.gpu/pool": "train", MIG: "accel-1"}
 NODE = Node(
     "a100-1",
     labels={**OWN_LABELS, STATE: "success", "nvidia.com/gpu.deploy.mig-manager": "true"},
-    annotations={POOLS.labels: json.dumps(sorted(OWN_LABELS))},
+    annotations={POOL_OWNER.labels: json.dumps(sorted(OWN_LABELS))},
     ready=True,
     resource_version="1",
 )

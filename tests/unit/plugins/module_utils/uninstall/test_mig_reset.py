@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOLS
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions, WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
@@ -74,7 +74,7 @@ class FakeClient:
         states = self._states[name]
         state = states.pop(0) if len(states) > 1 else states[0]
         labels = {MIG: "all-disabled", **({STATE: state} if state else {})}
-        return {"metadata": {"name": name, "labels": labels, "annotations": {POOLS.labels: json.dumps([MIG])}}}
+        return {"metadata": {"name": name, "labels": labels, "annotations": {POOL_OWNER.labels: json.dumps([MIG])}}}
 
 
 def reset(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout: float = 5) -> list[Node]:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import (
-    NODES,
-    POOLS,
+    NODE_METADATA_OWNER,
+    POOL_OWNER,
     NodeEdit,
     metadata_edit,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.pools.metadata import NodeMetadata
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
     NodeRestoration,
     kept_parts,
@@ -80,25 +81,25 @@ RETURNS: list[tuple[str, Node, Node]] = [
         "a pool's",
         node(
             {POOL: "train", "team": "x", "rack": "7"},
-            {POOLS.labels: [POOL, "team"], POOLS.taints: ["restricted-access=yes:NoSchedule"], "b": "2"},
+            {POOL_OWNER.labels: [POOL, "team"], POOL_OWNER.taints: ["restricted-access=yes:NoSchedule"], "b": "2"},
             [MANAGED, THEIRS],
         ),
         node({"rack": "7"}, {"b": "2"}, [THEIRS]),
     ),
     (
         "what the module nodes has set",
-        node({"a": "1"}, {NODES.labels: ["a"], "accel.gpu/annotations": ["note"], "note": "x"}),
+        node({"a": "1"}, {NODE_METADATA_OWNER.labels: ["a"], "accel.gpu/annotations": ["note"], "note": "x"}),
         node(),
     ),
-    ("a pin of the user's own", node({POOL: "train", "a": "1"}, {POOLS.labels: ["a"]}), node({POOL: "train"})),
-    ("an equal foreign taint", node({}, {POOLS.taints: []}, [MANAGED]), node({}, {}, [MANAGED])),
+    ("a pin of the user's own", node({POOL: "train", "a": "1"}, {POOL_OWNER.labels: ["a"]}), node({POOL: "train"})),
+    ("an equal foreign taint", node({}, {POOL_OWNER.taints: []}, [MANAGED]), node({}, {}, [MANAGED])),
     (
         "any annotation of the collection",
         node({}, {"accel.gpu/gpus": "8", "lab.accel.gpu/os": "x"}),
         node({}, {"lab.accel.gpu/os": "x"}),
     ),
-    ("a note that cannot be read", node({"a": "1"}, {POOLS.labels: "["}), node({"a": "1"})),
-    ("noted, and gone already", node({}, {POOLS.labels: ["a"]}), node()),
+    ("a note that cannot be read", node({"a": "1"}, {POOL_OWNER.labels: "["}), node({"a": "1"})),
+    ("noted, and gone already", node({}, {POOL_OWNER.labels: ["a"]}), node()),
 ]
 
 
@@ -112,7 +113,9 @@ def test_gives_back(before: Node, expected: Node) -> None:
 
 def test_only_managed_fields_are_shown_and_a_list_replaces_the_one_that_was_read() -> None:
     before = node(
-        {"a": "1", "b": "2"}, {POOLS.labels: ["a"], POOLS.taints: ["restricted-access=yes:NoSchedule"]}, [MANAGED]
+        {"a": "1", "b": "2"},
+        {POOL_OWNER.labels: ["a"], POOL_OWNER.taints: ["restricted-access=yes:NoSchedule"]},
+        [MANAGED],
     )
     change = restore_node(before, reset_mig=True).edit
     assert change is not None
@@ -124,8 +127,8 @@ def test_only_managed_fields_are_shown_and_a_list_replaces_the_one_that_was_read
 def test_a_node_keeps_managed_metadata_until_mig_is_disabled() -> None:
     marks = {CONFIG: "mig-1", POOL: "cut"}
     notes = {
-        POOLS.labels: [CONFIG, MIG, POOL],
-        POOLS.taints: ["restricted-access=yes:NoSchedule"],
+        POOL_OWNER.labels: [CONFIG, MIG, POOL],
+        POOL_OWNER.taints: ["restricted-access=yes:NoSchedule"],
         "accel.gpu/gpus": "8",
     }
     before = node({MIG: "mig-3g.40gb-2-abc", STATE: "success", **marks}, notes, [MANAGED, THEIRS])
@@ -147,7 +150,7 @@ def test_a_node_keeps_managed_metadata_until_mig_is_disabled() -> None:
 
 def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
     """NVIDIA's pods do not tolerate it, and are started again by the change."""
-    notes = {POOLS.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
+    notes = {POOL_OWNER.labels: [MIG], "accel.gpu/cordoned": "why", "accel.gpu/failed": "why"}
     before = node({MIG: "mig-x", STATE: "failed"}, notes, [THEIRS, LEFT], unschedulable=True)
     first = restore_node(before, reset_mig=True)
     assert first.edit is not None
@@ -159,18 +162,18 @@ def test_the_taint_of_a_failed_change_goes_before_gpus_are_made_whole() -> None:
 
 
 def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
-    before = node({MIG: "all-disabled", STATE: "failed"}, {POOLS.labels: [MIG]})
+    before = node({MIG: "all-disabled", STATE: "failed"}, {POOL_OWNER.labels: [MIG]})
     assert restore_node(before, reset_mig=True) == NodeRestoration(None, partitioned=True)
 
 
 def test_cut_gpus_may_stay_cut() -> None:
-    before = node({MIG: "mig-x", POOL: "cut"}, {POOLS.labels: [MIG, POOL]})
+    before = node({MIG: "mig-x", POOL: "cut"}, {POOL_OWNER.labels: [MIG, POOL]})
     found = restore_node(before, reset_mig=False)
     assert (found.partitioned, after(before, found.edit)) == (False, node())
 
 
 def test_a_foreign_layout_is_not_changed() -> None:
-    before = node({MIG: "all-balanced", POOL: "p"}, {POOLS.labels: [POOL]})
+    before = node({MIG: "all-balanced", POOL: "p"}, {POOL_OWNER.labels: [POOL]})
     assert after(before, restore_node(before, reset_mig=True).edit) == node({MIG: "all-balanced"})
 
 
@@ -189,9 +192,20 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
     """For any node, once a pool and a set of the module nodes have been at it; what they wrote over is lost."""
     before = node(theirs, {"note": "x"}, taints)
     used = after(
-        before, metadata_edit(before, POOLS, labels={**pool, POOL: "p"}, taints=pool_taints, remove_others=True)
+        before,
+        metadata_edit(
+            before,
+            POOL_OWNER,
+            NodeMetadata(
+                {**pool, POOL: "p"}, taints={f"{taint['key']}:{taint['effect']}": taint for taint in pool_taints}
+            ),
+            remove_others=True,
+        ),
     )
-    used = after(used, metadata_edit(used, NODES, labels={f"set/{key}": value for key, value in chosen.items()}))
+    used = after(
+        used,
+        metadata_edit(used, NODE_METADATA_OWNER, NodeMetadata({f"set/{key}": value for key, value in chosen.items()})),
+    )
     back = after(used, restore_node(used, reset_mig=True).edit)
     over = {key for key, value in pool.items() if theirs.get(key, value) != value}
     places = {
@@ -269,7 +283,7 @@ def test_another_instance_of_nfd_keeps_its_own() -> None:
 
 
 KEPT: list[tuple[Node, list[str]]] = [
-    (node({POOL: "p"}, {POOLS.labels: [POOL]}), []),
+    (node({POOL: "p"}, {POOL_OWNER.labels: [POOL]}), []),
     (node({POOL: "p"}), ["label accel.gpu/pool=p, which this collection did not set"]),
     (
         node({"nvidia.com/gpu.deploy.driver": "false"}),

@@ -39,7 +39,7 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
     """
     values_by_pod = {
         pod["metadata"]["name"]: values[operand_pods.node_of(pod)]
-        for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR)
+        for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR)
         if operand_pods.node_of(pod) in values
     }
 
