@@ -18,11 +18,20 @@ from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit, is_created_by_collection
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
-from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
+from ..kube.metadata import name_of
+from ..kube.paths import (
+    CLUSTER_POLICIES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODES,
+    NVIDIA_DRIVERS,
+    Kind,
+    object_path,
+)
 from . import ownership_marks
 from .components import ComponentRemoval, Components
 from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
-from .created_objects import CREATED, DRIVERS
+from .created_objects import CREATED, DRIVERS, OF_OPERATORS
+from .licensing import named_license_objects
 from .namespaces import DepartingObjects, namespace_removal
 from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
 from .operands import await_no_pods
@@ -184,15 +193,29 @@ class AfterHelm(Stage):
 
     def _namespace_removal(self, name: str) -> Removal | None:
         components = [component for component in self.components if component.release.namespace == name]
+        leases = {("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths}
+        licensing = {
+            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace=name)
+        }
         departing = DepartingObjects(
             releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
-            objects=frozenset(("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths),
-            by_olm=all(item.own_by_olm for item in components),
-            # In check mode, the previous stages have not deleted them.
+            # In check mode, the previous stages have not deleted those of licensing, nor those of the other kinds.
+            objects=frozenset(leases | licensing),
+            kept=self._named_license_objects,
             created=CREATED,
+            by_olm=all(item.own_by_olm for item in components),
         )
         reasons = (item.namespace_kept_reason for item in components)
         return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
+
+    @functools.cached_property
+    def _named_license_objects(self) -> frozenset[tuple[str, str]]:
+        """The kind and name of each Secret and ConfigMap that the stage before Helm keeps, because a kept object names it."""
+        policies = [
+            item for item in self.client.list_known(CLUSTER_POLICIES) if not self.components.operator.removes(item)
+        ]
+        drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if not DRIVERS.is_own(item)]
+        return frozenset(named_license_objects(policies, drivers))
 
 
 def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:

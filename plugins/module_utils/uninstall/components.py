@@ -26,7 +26,7 @@ ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
 
 @dataclass(frozen=True)
 class ComponentRemoval:
-    """What an uninstallation removes of one component. A component without a Helm release still has the name and the namespace of one.
+    """The parts of one component that an uninstallation removes. A component without a Helm release still has the name and the namespace of one.
 
     `subscriptions` are removed by the module olm_subscription. `by_olm` is whether OLM has installed the component, managed or foreign; `own_by_olm` is
     whether it did so for this collection. A component that an option keeps would have none of the three, and a reason; it would keep its Leases, too.
@@ -77,7 +77,7 @@ class ComponentRemoval:
         )
 
     def removes(self, policy: Document) -> bool:
-        """Whether a ClusterPolicy is deleted with the component: it is part of the Helm release, or was created for an operator of OLM."""
+        """Whether a ClusterPolicy is deleted with the component: it is part of the Helm release, or was created for an operator that OLM has installed."""
         return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -104,7 +104,7 @@ class Components:
         return iter((self.operator, self.nfd))
 
     def kept(self) -> t.Iterator[tuple[str, str]]:
-        """What is kept of the components as a whole, and why."""
+        """The components, or their Subscriptions, that are kept as a whole, each with the reason."""
         if self.unreadable:
             yield "Subscriptions of OLM", _UNREADABLE
         for component in self:

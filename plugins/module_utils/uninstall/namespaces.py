@@ -50,11 +50,13 @@ class UnknownContents(Exception):
 class DepartingObjects:
     """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and those of the kinds that the collection creates.
 
+    `kept`: objects by kind and name that are not deleted in any case.
     `by_olm`: objects that OLM has made for an operator, and those that the collection has created; a foreign operator still has its Subscription.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
     objects: frozenset[tuple[str, str]] = frozenset()
+    kept: frozenset[tuple[str, str]] = frozenset()
     created: tuple[CreatedKind, ...] = ()
     by_olm: bool = False
 
@@ -108,6 +110,8 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
     item = {"metadata": metadata}
     if metadata.get("deletionTimestamp") or kind == "Event" or name in _DEFAULT_OBJECTS.get(kind, ()):
         return True
+    if (kind, name) in departing.kept:
+        return False
     if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
         return True
     if any(created.is_deleted(kind, metadata) for created in departing.created):

@@ -85,10 +85,10 @@ class CustomObjects:
     def delete(self, path: str) -> None:
         raise AssertionError("a preview deletes nothing")
 
-    def list_known(self, path: str, *, metadata_only: bool) -> list[Object]:
+    def list_known(self, path: str, *, metadata_only: bool = False) -> list[Object]:
         return [item for item in self._objects if path.endswith(f"/{item['plural']}")]
 
-    def list(self, path: str) -> tuple[Object, ...]:
+    def list(self, path: str, **_options: Any) -> tuple[Object, ...]:
         return ()
 
 

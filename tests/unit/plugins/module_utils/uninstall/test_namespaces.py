@@ -17,7 +17,7 @@ Object = dict[str, Any]
 DEPARTING = DepartingObjects(
     frozenset({("nfd", "nfd-ns")}),
     frozenset({("Lease", "accel-gpu-helm-nfd")}),
-    CREATED_KINDS,
+    created=CREATED_KINDS,
 )
 OWN_ENTRY = [{"manager": "accel.gpu", "fieldsV1": {"f:rules": {}}}]
 FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
@@ -69,6 +69,17 @@ def test_departing_objects_are_not_foreign() -> None:
 def test_foreign_objects_are_named(found: tuple[str, Object]) -> None:
     others = [entry for entry in DEPARTING_OBJECTS if entry[1]["name"] != found[1]["name"]]
     assert foreign_objects([*others, found], DEPARTING) == [f"{found[0]} {found[1]['name']}"]
+
+
+def test_objects_of_licensing() -> None:
+    """The stage before Helm deletes them, unless a kept object names them; in check mode, they still exist."""
+    made = {"accel.gpu/created": "true"}
+    token, login = entry("ConfigMap", "licensing-config", annotations=made), entry("Secret", "token", annotations=made)
+    assert foreign_objects([token, login], DEPARTING) == ["ConfigMap licensing-config"]
+    named = DepartingObjects(
+        objects=frozenset({("ConfigMap", "licensing-config")}), kept=frozenset({("Secret", "token")})
+    )
+    assert foreign_objects([token, login], named) == ["Secret token"]
 
 
 def test_an_owned_object_is_reported_by_its_owner() -> None:
