@@ -3,7 +3,8 @@
 """The objects that this collection creates and that `uninstall` deletes: their kinds and marks in one table, and how they are found and deleted.
 
 A capability that creates another kind of object adds an entry to the table of the step that deletes it. The same entry makes the namespace of such an object
-deletable, because check mode finds it there. Objects with fields or entries of other tools have files of their own: autoscaling.py, cluster_policy.py, configmaps.py and olm.py.
+deletable, because check mode finds it there. Objects with fields or entries of other tools have files of their own: autoscaling.py, cluster_policy.py,
+configmaps.py and olm.py.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 class CreatedKind:
     """The objects of one kind that this collection creates.
 
-    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, only the metadata of an object may be known. names: the names of the objects; empty for any.
+    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, only the metadata of an object may be known.
+    names: the names of the objects; empty for any.
     listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools, with which it is kept.
     removal: returns the removal of an object; None deletes it as it was read.
     """

@@ -98,7 +98,6 @@ def test_a_kind_may_have_its_own_removal() -> None:
         ("ConfigMap", {"name": "other", "managedFields": OWN}, False),
         ("CronJob", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, True),
         ("Deployment", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
-        ("Secret", {"name": "any", "annotations": {"accel.gpu/created": "true"}}, True),
         ("Pod", {"name": "any"}, False),
     ],
 )
