@@ -159,7 +159,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.load_cache_plugin()
         patterns = self.get_option("names")
         # Other clouds or names need another query.
-        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), patterns], sort_keys=True, default=str))
+        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), patterns], default=str))
         enabled = self.get_option("cache")
         if enabled and cache:
             # The entry is missing, expired, or from another release.

@@ -240,7 +240,8 @@ gpu_info:
           {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {}, gpu_layouts: [],
            resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840, models: [Tesla-T4], nodes: 2,
            gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}},
-           changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], taints: [], removed_taints: []},
+           changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
+            removed_annotations: [], taints: [], removed_taints: []},
            drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"], drifted_nodes: 1, as_declared: false,
            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
       contains:
@@ -251,7 +252,8 @@ gpu_info:
           sample: {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {},
             gpu_layouts: [], resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840,
             models: [Tesla-T4], nodes: 2, gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8,
-            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], taints: [], removed_taints: []},
+            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
+            removed_annotations: [], taints: [], removed_taints: []},
             drift: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected'], drifted_nodes: 1, as_declared: false,
             impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
           contains:
@@ -337,13 +339,21 @@ gpu_info:
               description: The changes that a run would make; empty if there are none.
               type: dict
               returned: if the cluster was read
-              sample: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], taints: [], removed_taints: []}
+              sample: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
+                removed_annotations: [], taints: [], removed_taints: []}
               contains:
                 nodes: {description: Number of nodes that change., type: int, returned: always, sample: 1}
                 joining: {description: Number of nodes that join the pool., type: int, returned: always, sample: 0}
                 switched_from: {description: Number of nodes by their current mode., type: dict, returned: always, sample: {none: 1}}
                 labels: {description: Labels to set., type: list, elements: str, returned: always, sample: []}
                 removed_labels: {description: Labels to remove., type: list, elements: str, returned: always, sample: []}
+                annotations:
+                  description: Annotations to set, without those of this collection.
+                  type: list
+                  elements: str
+                  returned: always
+                  sample: []
+                removed_annotations: {description: Annotations to remove., type: list, elements: str, returned: always, sample: []}
                 taints: {description: Taints to set., type: list, elements: str, returned: always, sample: []}
                 removed_taints: {description: Taints to remove., type: list, elements: str, returned: always, sample: []}
             drift: {description: Up to 5 differences from the declaration., type: list, elements: str, returned: if the

@@ -212,6 +212,8 @@ def _trouble(info: Document) -> None:
         "switched_from": {"none": 1},
         "labels": ["team"],
         "removed_labels": [],
+        "annotations": [],
+        "removed_annotations": [],
         "taints": [],
         "removed_taints": [],
     }

@@ -156,12 +156,29 @@ def openshift_release(version: str) -> Release:
     return int(match[1]), int(match[2])
 
 
+class MachineSetting(t.NamedTuple):
+    """The field of a providerSpec with the value of an option of node groups.
+
+    path: of the field, from the top of the providerSpec. decode, encode: convert the value of the field to that of the option, and back.
+    """
+
+    path: tuple[str, ...]
+    decode: t.Callable[[t.Any], t.Any] = lambda value: value
+    encode: t.Callable[[t.Any], t.Any] = lambda value: value
+
+
+def _first_gpus(value: t.Any) -> t.Any:
+    """The first element of a list of GPUs, each with a type and a count."""
+    first = (value or [{}])[0]
+    return {key: first.get(key) for key in ("type", "count")} if first else None
+
+
 @dataclass(frozen=True)
 class Platform:
     """The machines of one kind of providerSpec; everything that differs between platforms is in such an entry.
 
-    machine_type, template: the fields of the providerSpec with the machine type, and with the virtual machine that is cloned; empty if it has none.
-    accelerators: the field with the list of GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
+    settings: the options of node groups that the platform has: `flavor` is the machine type, `template` the virtual machine that is cloned, and
+    `accelerators` the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
     zone, region: the paths of these in the providerSpec. failure_domains: the path in the cluster's Infrastructure of the list that has them instead.
     numbered_zones: whether a zone is a number in its region, so that its label begins with the region.
     zone_label_keys, region_label_keys: the labels of a node for both: those of Kubernetes and of the platform's CSI driver.
@@ -172,9 +189,7 @@ class Platform:
     name: str
     kinds: tuple[str, ...]
     controller_annotations: frozenset[str]
-    machine_type: str = ""
-    template: str = ""
-    accelerators: str = ""
+    settings: t.Mapping[str, MachineSetting]
     defaults: t.Mapping[str, t.Any] = field(default_factory=dict)
     zone: tuple[str, ...] = ()
     region: tuple[str, ...] = ()
@@ -200,7 +215,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "AWS",
         ("AWSMachineProviderConfig",),
-        machine_type="instanceType",
+        settings={"flavor": MachineSetting(("instanceType",))},
         zone=("placement", "availabilityZone"),
         region=("placement", "region"),
         zone_label_keys=(ZONE_LABEL, "topology.ebs.csi.aws.com/zone"),
@@ -209,7 +224,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "Azure",
         ("AzureMachineProviderSpec",),
-        machine_type="vmSize",
+        settings={"flavor": MachineSetting(("vmSize",))},
         zone=("zone",),
         region=("location",),
         numbered_zones=True,
@@ -219,8 +234,10 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "GCP",
         ("GCPMachineProviderSpec",),
-        machine_type="machineType",
-        accelerators="gpus",
+        settings={
+            "flavor": MachineSetting(("machineType",)),
+            "accelerators": MachineSetting(("gpus",), _first_gpus, lambda gpus: [dict(gpus)]),
+        },
         # Google Cloud cannot migrate a virtual machine with GPUs (cloud.google.com/compute/docs/gpus, "Handle host maintenance events").
         defaults={"onHostMaintenance": "Terminate"},
         zone=("zone",),
@@ -231,7 +248,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "vSphere",
         ("VSphereMachineProviderSpec",),
-        template="template",
+        settings={"template": MachineSetting(("template",))},
         failure_domains=("spec", "platformSpec", "vsphere", "failureDomains"),
         # openshift/vmware-vsphere-csi-driver-operator, topologyCategories.
         zone_label_keys=(ZONE_LABEL, "topology.csi.vmware.com/openshift-zone"),

@@ -7,6 +7,8 @@ from __future__ import annotations
 VERSION = "0.1.0"
 
 # This collection
+# Of its labels, annotations and taints.
+OWN_PREFIX = "accel.gpu/"
 FIELD_MANAGER = "accel.gpu"
 # The field manager of the replicas of an operator that is stopped until it is upgraded.
 STOPPING_MANAGER = "accel.gpu-upgrade"

@@ -18,10 +18,10 @@ Release = tuple[int, int]
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
 OPERATOR_CHART = "gpu-operator"
 OPERATOR_NAMESPACE = "gpu-operator"
-OPERATOR_RELEASE = "gpu-operator"
+OPERATOR_HELM_RELEASE = "gpu-operator"
 OPERATOR_CHART_REPO = "https://helm.ngc.nvidia.com/nvidia"
 NFD_NAMESPACE = "node-feature-discovery"
-NFD_RELEASE = "nfd"
+NFD_HELM_RELEASE = "nfd"
 NFD_CHART = "oci://registry.k8s.io/nfd/charts/node-feature-discovery"
 
 OPERATOR_VERSION = "v25.10.1"
@@ -34,15 +34,16 @@ NFD_KINDS: tuple[Kind, ...] = (
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureGroup"),
 )
 
-_POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
-_DRA_KINDS: tuple[Kind, ...] = (
-    *_POLICY_KINDS,
-    ("nvidia.com/v1alpha1", "GPUCluster"),
-    ("resource.nvidia.com/v1beta1", "ComputeDomain"),
-    ("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
-)
 # The first release with the kind GPUCluster (crds/ of the tag v26.7.0).
 GPU_CLUSTER_SINCE: Release = (26, 7)
+# The kinds of the operator's CRDs, and the first release with each; (0, 0): every release of the catalog.
+_KINDS_SINCE: dict[Kind, Release] = {
+    ("nvidia.com/v1", "ClusterPolicy"): (0, 0),
+    ("nvidia.com/v1alpha1", "NVIDIADriver"): (0, 0),
+    ("nvidia.com/v1alpha1", "GPUCluster"): GPU_CLUSTER_SINCE,
+    ("resource.nvidia.com/v1beta1", "ComputeDomain"): GPU_CLUSTER_SINCE,
+    ("resource.nvidia.com/v1beta1", "ComputeDomainClique"): GPU_CLUSTER_SINCE,
+}
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
 _NEWEST: Release = (98, 0)
@@ -198,16 +199,20 @@ NFD_MAPS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class OperatorRelease:
-    """One release of the GPU operator; `device_plugin` is the image tag in its chart, `kinds` are the kinds of its CRDs."""
+    """One release of the GPU operator; `device_plugin` is the image tag in its chart."""
 
     version: str
     device_plugin: str
-    kinds: tuple[Kind, ...] = _POLICY_KINDS
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The version as comparable numbers."""
         return tuple(int(number) for number in self.version.removeprefix("v").split("."))
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of its CRDs."""
+        return tuple(kind for kind, since in _KINDS_SINCE.items() if release_of(self.version) >= since)
 
     @property
     def extras_named(self) -> bool:
@@ -241,7 +246,7 @@ OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
     OperatorRelease("v26.3.1", "v0.19.0"),
     OperatorRelease("v26.3.2", "v0.19.2"),
     OperatorRelease("v26.3.3", "v0.19.3"),
-    OperatorRelease("v26.7.0", "v0.20.0", _DRA_KINDS),
+    OperatorRelease("v26.7.0", "v0.20.0"),
 )
 
 

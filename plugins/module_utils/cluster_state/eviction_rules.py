@@ -5,35 +5,42 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..catalog.names import CLIENT_LABEL
+from ..pools.drain_options import DrainOptions
 from ..schema.rollout import ALL
 
 if t.TYPE_CHECKING:
-    from ..pools.drain_options import DrainOptions
     from ..pools.plan import RolloutPlan
     from .gpu_pods import PodOnNode
 
 _UNMANAGED_REMEDY = (
     "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
 )
-_WAIT_REMEDY = "Evictions are not allowed ({evict}): wait until they terminate, raise the limit, or allow evictions."
+_WAIT_REMEDY = "Evictions are not allowed: wait until they terminate, raise {drain_timeout}, or set {to_evict}."
 _KEPT_REMEDY = (
     f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
     "(docs/rollout.md)."
 )
 
 
-class OptionNames(t.NamedTuple):
-    """The names of the options of a drain in messages."""
-
-    evict: str
-    force: str
-    drain_timeout: str
+# The names of the options of a drain in messages, by the fields of DrainOptions; to_evict is the setting that allows evictions.
+OptionNames = t.Mapping[str, str]
+# `rollout.drain: none` means evict: false.
+_ROLLOUT_KEYS = {"evict": "drain"}
 
 
-ROLLOUT_OPTIONS = OptionNames("rollout.drain", "rollout.force", "rollout.drain_timeout")
+def option_names(form: str, to_evict: str) -> OptionNames:
+    """The names by a form with {key} (of rollout) and {option} (of modules)."""
+    names = {
+        item.name: form.format(key=_ROLLOUT_KEYS.get(item.name, item.name), option=item.name)
+        for item in fields(DrainOptions)
+    }
+    return {**names, "to_evict": to_evict}
+
+
+ROLLOUT_OPTIONS = option_names("rollout.{key}", "rollout.drain: gpu-pods")
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ def blocking_pods(pods: t.Iterable[PodOnNode], options: DrainOptions) -> list[Bl
 
 def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
     """The remedies, each once, with the names of the options."""
-    return " ".join(dict.fromkeys(remedies)).format(**names._asdict())
+    return " ".join(dict.fromkeys(remedies)).format(**names)
 
 
 def gpu_pods_to_evict(

@@ -89,7 +89,6 @@ class PodOnNode:
     priority: the scheduler's number. created: RFC 3339, so that text order is time order.
     possible_access: why a pod of the cluster itself may use a GPU although nothing shows this; such pods are privileged, like CNI plugins,
     CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
-    labels: those of the listed object, not a copy.
     """
 
     namespace: str
@@ -103,7 +102,6 @@ class PodOnNode:
     created: str = ""
     possible_access: tuple[str, ...] = ()
     pausable: bool = False
-    labels: t.Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:
@@ -179,7 +177,6 @@ def _parse_pod(
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
         pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
-        labels=metadata.get("labels") or {},
     )
 
 

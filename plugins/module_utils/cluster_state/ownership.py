@@ -13,7 +13,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field, fields
 
-from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, OWN_PREFIX
 from ..catalog.taints import format_taint, merge_taints
 from ..common.nested import parse_json
 from ..pools.metadata import Entries, NodeMetadata
@@ -52,13 +52,16 @@ class RecordedMetadata:
 
 
 def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
-    """The metadata that any of the owners has set on the node; a record that cannot be parsed counts as empty."""
-    return RecordedMetadata(
-        *(
-            frozenset().union(*(_entries(node.annotations.get(getattr(owner, kind.name), "")) for owner in owners))
-            for kind in fields(RecordedMetadata)
-        )
+    """The metadata that any of the owners has set on the node; a record that cannot be parsed counts as empty.
+
+    The collection's own annotations are never recorded, so a record with their keys was written by someone else.
+    """
+    labels, annotations, taints = (
+        frozenset().union(*(_entries(node.annotations.get(getattr(owner, kind.name), "")) for owner in owners))
+        for kind in fields(RecordedMetadata)
     )
+    own = {key for key in annotations if key.startswith(OWN_PREFIX)}
+    return RecordedMetadata(labels, annotations - own, taints)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class NodeEdit:
     def labels(self) -> dict[str, str | None]:
         """The labels that the patch sets (None: removes)."""
         return dict(self.patch["metadata"].get("labels") or {})
+
+    @property
+    def annotations(self) -> dict[str, str | None]:
+        """The annotations that the patch sets (None: removes), including the collection's own."""
+        return dict(self.patch["metadata"].get("annotations") or {})
 
 
 def metadata_edit(

@@ -257,12 +257,20 @@ def changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> di
     labels = {
         (key, value is None) for edit in changes for key, value in edit.labels.items() if key not in _UNLISTED_LABELS
     }
+    annotations = {
+        (key, value is None)
+        for edit in changes
+        for key, value in edit.annotations.items()
+        if not key.startswith(names.OWN_PREFIX)
+    }
     return {
         "nodes": len(changes),
         "joining": sum(names.POOL_LABEL in edit.labels for edit in changes),
         "switched_from": dict(sorted(modes.items())),
         "labels": sorted(key for key, removed in labels if not removed),
         "removed_labels": sorted(key for key, removed in labels if removed),
+        "annotations": sorted(key for key, removed in annotations if not removed),
+        "removed_annotations": sorted(key for key, removed in annotations if removed),
         "taints": sorted({taint for edit in changes for taint in edit.after.get("taints", ())}),
         "removed_taints": sorted({taint for edit in changes for taint in edit.before.get("taints", ())}),
     }
@@ -311,7 +319,12 @@ def _change_texts(change: NodeEdit) -> t.Iterator[str]:
         else:
             verb = "expected" if key in (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL) else "declared"
             yield f"label {key} is {live or 'absent'}, {value} is {verb}"
+    for key, value in sorted(change.annotations.items()):
+        if not key.startswith(names.OWN_PREFIX):
+            yield f"annotation {key} will be {'removed' if value is None else 'set'}"
     yield from (f"taint {taint} is missing" for taint in change.after.get("taints", ()))
     yield from (f"taint {taint} will be removed" for taint in change.before.get("taints", ()))
-    if set(change.before) | set(change.after) == {"annotations"}:
+    if set(change.before) | set(change.after) == {"annotations"} and all(
+        key.startswith(names.OWN_PREFIX) for key in change.annotations
+    ):
         yield "its annotations will be updated"

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..cluster_state import cordon, scale_down
-from ..cluster_state.eviction_rules import OptionNames, blocking_pods, join_remedies, pods_to_await, pods_to_evict
+from ..cluster_state.eviction_rules import blocking_pods, join_remedies, option_names, pods_to_await, pods_to_evict
 from ..cluster_state.gpu_pods import parse_pods
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
@@ -41,10 +41,9 @@ T = t.TypeVar("T")
 PARALLEL = 4
 
 # The pool's variable, and the option of the module.
-_OPTIONS = OptionNames(
-    "rollout.drain of the pool, or drain.evict of the module",
-    "rollout.force of the pool, or drain.force of the module",
-    "rollout.drain_timeout of the pool, or drain.drain_timeout of the module",
+_OPTION_NAMES = option_names(
+    "rollout.{key} of the pool, or drain.{option} of the module",
+    "rollout.drain: gpu-pods of the pool, or drain.evict: true of the module",
 )
 
 
@@ -186,7 +185,7 @@ class NodeDrainer:
         blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], self.options))}
         if blocking:
             all_blocking = [pod for pods in blocking.values() for pod in pods]
-            remedy = join_remedies((pod.remedy for pod in all_blocking), _OPTIONS)
+            remedy = join_remedies((pod.remedy for pod in all_blocking), _OPTION_NAMES)
             listed = [f"node {name}: {abbreviate(list(map(str, pods)))}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
                 f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedy}",
@@ -203,7 +202,7 @@ class NodeDrainer:
             if left <= 0:
                 shown = [pod.full_name for pod in pods]
                 raise WaitTimeout(
-                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTIONS.drain_timeout}): pods are scheduled to it "
+                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTION_NAMES['drain_timeout']}): pods are scheduled to it "
                     f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration for "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
@@ -215,7 +214,7 @@ class NodeDrainer:
                 to_evict,
                 pods_to_await(pods, self.options),
                 replace(self.options, drain_timeout=left),
-                _OPTIONS,
+                _OPTION_NAMES,
                 lease.check,
                 report,
                 list_pods=functools.partial(self._pods_to_drain, name),

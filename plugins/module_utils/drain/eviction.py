@@ -68,7 +68,7 @@ def evict_and_await(
     if to_await:
         report(f"waiting until {len(to_await)} pod(s) terminate")
         left, remedy = max(0.0, deadline - time.monotonic()), join_remedies(to_await.values(), names)
-        await_termination(list_pods, to_await, left, check_lease, remedy, option=names.drain_timeout)
+        await_termination(list_pods, to_await, left, check_lease, remedy, option=names["drain_timeout"])
 
 
 def evict_pods(

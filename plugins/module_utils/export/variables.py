@@ -24,8 +24,8 @@ Document = dict[str, t.Any]
 
 COMPONENTS = ("operator", "nfd")
 _DEFAULTS = {
-    "operator": {"namespace": releases.OPERATOR_NAMESPACE, "release": releases.OPERATOR_RELEASE},
-    "nfd": {"namespace": releases.NFD_NAMESPACE, "release": releases.NFD_RELEASE},
+    "operator": {"namespace": releases.OPERATOR_NAMESPACE, "release": releases.OPERATOR_HELM_RELEASE},
+    "nfd": {"namespace": releases.NFD_NAMESPACE, "release": releases.NFD_HELM_RELEASE},
 }
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")

@@ -159,7 +159,8 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
         f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings for {distribution.title} "
         f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
     )
-    return ToolkitSettings(distribution.name, toolkit_values(recorded), (note,), replaces_declared=True)
+    values = _with_recorded(plan.cluster.distribution_values, env, recorded)
+    return ToolkitSettings(distribution.name, values, (note,), replaces_declared=True)
 
 
 def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
@@ -172,7 +173,7 @@ def _for_installed(
     plan: Plan, distribution: Distribution, planned: ToolkitSettings, installed: InstalledToolkit
 ) -> ToolkitSettings:
     recorded = _recorded(planned.env, installed)
-    kept = toolkit_values(recorded)
+    kept = _with_recorded(planned.values, planned.env, recorded)
     derived = _is_derived(plan, distribution, recorded, installed)
     wanted = _format(planned.env)
     adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
@@ -195,6 +196,11 @@ def _recorded(env: t.Sequence[Object], installed: InstalledToolkit) -> tuple[Obj
     """The values of these variables that the Helm release has recorded."""
     names = {entry["name"] for entry in env}
     return tuple({"name": name, "value": value} for name, value in installed.recorded.items() if name in names)
+
+
+def _with_recorded(values: Document, env: t.Sequence[Object], recorded: t.Sequence[Object]) -> Object:
+    """The values of a distribution with the recorded variables of the toolkit instead of its own."""
+    return dict(with_values(without_values(values, toolkit_values(env)), toolkit_values(recorded)))
 
 
 def _is_derived(

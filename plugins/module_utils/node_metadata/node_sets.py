@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import models
-from ..catalog.names import POOL_LABEL
+from ..catalog.names import OWN_PREFIX, POOL_LABEL
 from ..catalog.taints import TAINT_EFFECTS, Taint, plain_taint, taint_identity
 from ..cluster_state.label_selector import Requirement, parse_selector
 from ..cluster_state.node import Node
@@ -29,7 +29,7 @@ def _invalid_selector(value: str) -> str | None:
 
 
 def _reserved_key(value: str) -> str | None:
-    if value.startswith("accel.gpu/") and value != POOL_LABEL:
+    if value.startswith(OWN_PREFIX) and value != POOL_LABEL:
         return "is reserved for this collection's own records"
     return None
 

@@ -152,15 +152,11 @@ class NodeGroupFields:
         }
 
     def decode(self, row: Object) -> Object:
-        """The fields of a group in a response of the API, converted for comparison. An entry of a map that is a setting of its own is not in the map."""
-        paths = {name: tuple((field.api_answer or field.api).split(".")) for name, field in self.fields.items()}
-        decoded = {}
-        for name, path in paths.items():
-            value = get_nested(row, *path)
-            if isinstance(value, t.Mapping):
-                value = {key: item for key, item in value.items() if (*path, key) not in paths.values()}
-            decoded[name] = self.fields[name].decode(value)
-        return decoded
+        """The fields of a group in a response of the API, converted for comparison."""
+        return {
+            name: field.decode(get_nested(row, *(field.api_answer or field.api).split(".")))
+            for name, field in self.fields.items()
+        }
 
     def encode(self, values: Options) -> Object:
         """The part of a request body with these compared values."""

@@ -14,10 +14,12 @@ Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
-# The changes of labels and taints in the result of gpu_info, and their names on the terminal and on the page.
+# The changes of labels, annotations and taints in the result of gpu_info, and their names on the terminal and on the page.
 NODE_CHANGES = (
     ("labels", "labels", "labels to set"),
     ("removed_labels", "without labels", "labels to remove"),
+    ("annotations", "annotations", "annotations to set"),
+    ("removed_annotations", "without annotations", "annotations to remove"),
     ("taints", "taints", "taints to set"),
     ("removed_taints", "without taints", "taints to remove"),
 )
@@ -129,7 +131,12 @@ def pending_changes(pool: Document) -> list[str]:
     lines += [
         f"{prefix}: {', '.join(map(str, changes[key]))}" for key, dummy, prefix in NODE_CHANGES if changes.get(key)
     ]
-    return lines or [f"{plural(changes.get('nodes') or 0, 'node')} to mark as managed"]
+    return lines or [only_records(changes.get("nodes") or 0)]
+
+
+def only_records(nodes: int) -> str:
+    """The text for a change of nodes that only concerns the collection's own annotations."""
+    return f"{plural(nodes, 'node')} with outdated annotations of this collection"
 
 
 def _previous_mode(mode: t.Any) -> str:

@@ -11,7 +11,7 @@ from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.modes import mode_with_replicas
 from .facts import pool_columns, pool_details, totals_text
-from .formatting import NODE_CHANGES, has_failed_validation, validation_failure, validation_result
+from .formatting import NODE_CHANGES, has_failed_validation, only_records, validation_failure, validation_result
 from .plan_text import (
     component_paragraphs,
     impact_lines,
@@ -131,7 +131,7 @@ def _changes(pool: Document) -> str:
     if changes["joining"]:
         parts.append(f"{changes['joining']} node(s) join the pool")
     parts.extend(f"{prefix} {abbreviate(changes[key])}" for key, prefix, dummy in NODE_CHANGES if changes.get(key))
-    return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
+    return "; ".join(parts) or only_records(changes["nodes"])
 
 
 def _count(names: t.Sequence[str]) -> str:

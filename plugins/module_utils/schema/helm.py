@@ -10,8 +10,8 @@ from .types import Field, Text
 
 # For each component its release, chart and repository.
 _DEFAULTS = {
-    "operator": (releases.OPERATOR_RELEASE, releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
-    "nfd": (releases.NFD_RELEASE, releases.NFD_CHART, ""),
+    "operator": (releases.OPERATOR_HELM_RELEASE, releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
+    "nfd": (releases.NFD_HELM_RELEASE, releases.NFD_CHART, ""),
 }
 
 

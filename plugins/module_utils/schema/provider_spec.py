@@ -12,17 +12,8 @@ from .messages import quote
 from .secret_values import secret_problems
 from .types import Problems
 
-# The key for each of these fields. Both would be written in turn, without an end.
-_OWN_KEYS = {
-    field: key
-    for platform in PLATFORMS
-    for field, key in (
-        (platform.machine_type, "flavor"),
-        (platform.template, "template"),
-        (platform.accelerators, "accelerators"),
-    )
-    if field
-}
+# The paths of the fields that have their own key. Both would be written in turn, without an end.
+_OWN_KEYS = {setting.path: key for platform in PLATFORMS for key, setting in platform.settings.items()}
 
 
 def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = False) -> Problems:
@@ -33,8 +24,9 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
         if not isinstance(key, str) or not key or "." in key:
             yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write fields of fields as maps"
     for field, key in _OWN_KEYS.items():
-        if field in document:
-            yield f"{path}.{field}: has its own key; set {key} instead"
+        # An unset field counts as well, because it would be removed.
+        if field[-1] in (get_nested(document, *field[:-1]) or {} if field[:-1] else document):
+            yield f"{path}.{'.'.join(field)}: has its own key; set {key} instead"
     for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():
         if get_nested(document, *zone) is not None:
             yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"

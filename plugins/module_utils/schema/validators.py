@@ -52,7 +52,7 @@ _NO_SECRET = (
 
 # The writers of these labels; a pool that also sets them would conflict with the writers.
 _LABEL_OWNERS = (
-    ("accel.gpu/", "this collection writes it"),
+    (names.OWN_PREFIX, "this collection writes it"),
     ("cluster-api/accelerator", "this collection writes it on MachineSets, from model and sharing"),
     ("nvidia.com/", "NVIDIA's operands write it"),
     (names.NFD_PREFIX, "NFD writes it"),
@@ -61,7 +61,7 @@ _LABEL_OWNERS = (
     ("kubernetes.io/arch", "the kubelet writes it"),
 )
 _TAINT_OWNERS = (
-    ("accel.gpu/", "this collection writes it"),
+    (names.OWN_PREFIX, "this collection writes it"),
     ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
     ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
     (
@@ -167,7 +167,7 @@ def stays_text_in_helm(value: str) -> str | None:
 
 def not_the_pool_label(value: str) -> str | None:
     """The label accel.gpu/pool cannot be matched, because a node with this label already belongs to its pool."""
-    if value.startswith("accel.gpu/"):
+    if value.startswith(names.OWN_PREFIX):
         return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
     return None
 

@@ -193,11 +193,16 @@ class AfterHelm(Stage):
 
     def _namespace_removal(self, name: str) -> Removal | None:
         components = [component for component in self.components if component.release.namespace == name]
+        reasons = (item.namespace_kept_reason for item in components)
+        departing = functools.partial(self._departing, name, components)
+        return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
+
+    def _departing(self, namespace: str, components: t.Sequence[ComponentRemoval]) -> DepartingObjects:
         leases = {("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths}
         licensing = {
-            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace=name)
+            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
         }
-        departing = DepartingObjects(
+        return DepartingObjects(
             releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
             # In check mode, the previous stages have not deleted those of licensing, nor those of the other kinds.
             objects=frozenset(leases | licensing),
@@ -205,8 +210,6 @@ class AfterHelm(Stage):
             created=CREATED,
             by_olm=all(item.own_by_olm for item in components),
         )
-        reasons = (item.namespace_kept_reason for item in components)
-        return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
 
     @functools.cached_property
     def _named_license_objects(self) -> frozenset[tuple[str, str]]:

@@ -29,7 +29,7 @@ class ComponentRemoval:
     """The parts of one component that an uninstallation removes. A component without a Helm release still has the name and the namespace of one.
 
     `subscriptions` are removed by the module olm_subscription. `by_olm` is whether OLM has installed the component, managed or foreign; `own_by_olm` is
-    whether it did so for this collection. A component that an option keeps would have none of the three, and a reason; it would keep its Leases, too.
+    whether it did so for this collection.
     """
 
     release: ReleaseRemoval

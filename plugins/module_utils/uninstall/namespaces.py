@@ -61,9 +61,12 @@ class DepartingObjects:
     by_olm: bool = False
 
 
-def namespace_removal(client: Client, name: str, departing: DepartingObjects, kept_reason: str = "") -> Removal | None:
+def namespace_removal(
+    client: Client, name: str, departing: t.Callable[[], DepartingObjects], kept_reason: str = ""
+) -> Removal | None:
     """The removal of a namespace. It is deleted if the collection has created it and it contains no foreign objects; with unknown contents, it is kept.
 
+    `departing` is only called if all objects of the namespace may be listed.
     `kept_reason` is a further reason to keep it. With known contents, a kept one only loses the collection's labels and annotations. None if nothing changes.
     """
     path = f"{NAMESPACES}/{name}"
@@ -78,7 +81,7 @@ def namespace_removal(client: Client, name: str, departing: DepartingObjects, ke
     else:
         try:
             _require_list_permission(client, name)
-            objects = foreign_objects(namespace_objects(client, name), departing)
+            objects = foreign_objects(namespace_objects(client, name), departing())
         except UnknownContents as error:
             return Removal(label, action="", kept=str(error))
         if not objects:

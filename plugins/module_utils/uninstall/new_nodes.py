@@ -25,10 +25,13 @@ class NewNodes(Stage):
         for kind, item in permissions:
             if kind.kind.kind == "ClusterRoleBinding":
                 names += [subject.get("namespace") for subject in item.get("subjects") or ()]
-        departing = DepartingObjects(created=NEW_NODES)
-        namespaces = [namespace_removal(self.client, name, departing) for name in dict.fromkeys(names) if name]
+        namespaces = [namespace_removal(self.client, name, _departing) for name in dict.fromkeys(names) if name]
         self.removals = [
             *(kind.remove(self.client, item, {}) for kind, item in objects),
             *filter(None, namespaces),
             *(kind.remove(self.client, item, {}) for kind, item in permissions),
         ]
+
+
+def _departing() -> DepartingObjects:
+    return DepartingObjects(created=NEW_NODES)

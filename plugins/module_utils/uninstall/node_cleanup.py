@@ -16,13 +16,13 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NFD_PREFIX,
+    OWN_PREFIX,
     POOL_LABEL,
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, recorded
 from ..nvidia_config import mig_parted
-from .ownership_marks import PREFIX
 
 # The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
 # upgrade library: k8s-operator-libs pkg/upgrade/consts.go). Administrators set the value "false" of a deploy label.
@@ -71,7 +71,7 @@ class NodeRestoration:
 def managed_parts(node: Node) -> Residue:
     """Everything that the collection's annotations record, and these annotations themselves."""
     owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER)
-    own = {key for key in node.annotations if key.startswith(PREFIX)}
+    own = {key for key in node.annotations if key.startswith(OWN_PREFIX)}
     own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
     return Residue(owned.labels, owned.annotations | own, owned.taints | own_taints)
 

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import FIELD_MANAGER
+from ..catalog.names import FIELD_MANAGER, OWN_PREFIX
 from ..kube.managed_fields import child, owned_by
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-PREFIX = "accel.gpu/"
-
 
 def own_annotations(live: Document) -> dict[str, str]:
     """The collection's annotations on an object."""
     annotations = live["metadata"].get("annotations") or {}
-    return {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+    return {key: value for key, value in annotations.items() if key.startswith(OWN_PREFIX)}
 
 
 def is_marked(live: Document) -> bool:

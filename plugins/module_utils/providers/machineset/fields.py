@@ -15,8 +15,15 @@ from ..nodegroup_module import NodeGroupFields
 NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
+# The settings of machines whose fields are in Platform.settings (catalog/machine_api.py), with the remedy on a platform that does not have it; `having` are
+# those that have it.
+MACHINE_SETTINGS = {
+    "flavor": "{platform} machines are clones of a virtual machine; set template instead",
+    "template": "{platform} machines have a machine type; set flavor instead",
+    "accelerators": "only {having} machines have them; on {platform}, flavor or template determines the GPUs",
+}
 # A change of these settings only affects Machines that are created afterwards (machine-api-operator pkg/controller/machineset).
-MACHINE_FIELDS = frozenset({"flavor", "template", "accelerators", "provider_spec"})
+MACHINE_FIELDS = frozenset({*MACHINE_SETTINGS, "provider_spec"})
 # Settings without an option: the annotations that describe a future node to the autoscaler and record the collection's own entries, and whether the
 # MachineSet has the mark of this collection.
 ANNOTATIONS, MANAGED = "annotations", "managed"

@@ -17,21 +17,20 @@ from ...catalog.machine_api import (
     Platform,
     platform_of,
 )
-from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL
+from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL, OWN_PREFIX
 from ...catalog.taints import STARTUP_TAINT_PREFIX
 from ...common.nested import get_nested, parse_json, set_nested
 from ...kube.metadata import name_of
 from ...nodegroups.group_changes import Differences
 from ...nodegroups.spec import taint_list, taint_map
 from ...pools.nodegroup_names import NODE_COUNT, NODE_LABELS, NODE_TAINTS
-from .fields import ANNOTATIONS, MANAGED
+from .fields import ANNOTATIONS, MACHINE_SETTINGS, MANAGED
 
 Object = dict[str, t.Any]
 Path = tuple[str, ...]
 
 # The labels, taints and annotations that this collection has set on a MachineSet, as JSON, so that only these are removed later.
 RECORD_ANNOTATION = "accel.gpu/registration"
-_OWN_PREFIX = "accel.gpu/"
 _OWN_LABELS = (ACCELERATOR_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
 _TEMPLATE: Path = ("spec", "template")
 PROVIDER_SPEC: Path = (*_TEMPLATE, "spec", "providerSpec", "value")
@@ -90,7 +89,7 @@ def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
     taints = [
         taint
         for taint in node.get("taints") or []
-        if not str(taint.get("key")).startswith((STARTUP_TAINT_PREFIX, _OWN_PREFIX))
+        if not str(taint.get("key")).startswith((STARTUP_TAINT_PREFIX, OWN_PREFIX))
     ]
     for key in ("metadata", "taints", "providerID", "name", "generateName"):
         node.pop(key, None)
@@ -123,7 +122,7 @@ def _renamed(labels: t.Mapping[str, str], source: str, name: str) -> dict[str, s
 
 
 def _is_own(label: str) -> bool:
-    return label.startswith(_OWN_PREFIX) or label in _OWN_LABELS
+    return label.startswith(OWN_PREFIX) or label in _OWN_LABELS
 
 
 def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Path]:
@@ -157,11 +156,10 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
 def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
     """The settings that a Machine keeps for its life: those in its providerSpec."""
     platform = platform_of(provider_spec)
-    gpus = ((provider_spec.get(platform.accelerators) if platform else None) or [{}])[0]
+    settings = platform.settings if platform else {}
     return {
-        "flavor": provider_spec.get(platform.machine_type) if platform and platform.machine_type else None,
-        "template": provider_spec.get(platform.template) if platform and platform.template else None,
-        "accelerators": {"type": gpus.get("type"), "count": gpus.get("count")} if gpus else None,
+        **dict.fromkeys(MACHINE_SETTINGS),
+        **{name: setting.decode(get_nested(provider_spec, *setting.path)) for name, setting in settings.items()},
         "provider_spec": {
             name: value for name, path in paths.items() if (value := get_nested(provider_spec, *path)) is not None
         },
@@ -178,10 +176,8 @@ def configured(
     for field, (before, after) in differences.items():
         if field == NODE_COUNT:
             desired["spec"]["replicas"] = after
-        elif field in ("flavor", "template") and platform is not None:
-            provider_spec[platform.machine_type if field == "flavor" else platform.template] = after
-        elif field == "accelerators" and platform is not None:
-            provider_spec[platform.accelerators] = [dict(after)]
+        elif platform is not None and (setting := platform.settings.get(field)):
+            set_nested(provider_spec, setting.path, setting.encode(after))
         elif field == "provider_spec":
             for name in {*(before or {}), *after}:
                 _set_or_remove(provider_spec, paths[name], after.get(name))

@@ -17,7 +17,7 @@ from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ...schema.messages import join_words
 from ...schema.provider_spec import provider_spec_problems
 from ...schema.providers import MACHINESET
-from .fields import FIELDS, MANAGED
+from .fields import FIELDS, MACHINE_SETTINGS, MANAGED
 from .machineset_object import Path, configured, copy_of, decode, nodegroup_of, paths_in, platform_of_object
 from .registration import FutureNodeOption, complete_registration
 from .sources import NoSource, select_source, zone_of
@@ -75,7 +75,8 @@ def option_problems(options: Options) -> t.Iterator[str]:
         return
     yield from FIELDS.problems(options)
     if options.get("flavor") and options.get("template"):
-        yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
+        cloned = join_words([platform.name for platform in PLATFORMS if "template" in platform.settings])
+        yield f"flavor and template are mutually exclusive; {cloned} machines have a template, all others have a flavor"
     yield from provider_spec_problems(options.get("provider_spec"), "provider_spec")
     for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():
         if not str(amount).isdecimal():
@@ -167,12 +168,7 @@ def _capacity(option: Options | None) -> FutureNodeOption | None:
 
 def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator[str]:
     """Settings that the platform does not have."""
-    if platform is None:
-        return
-    if fields.get("flavor") and not platform.machine_type:
-        yield f"flavor: {platform.name} machines are clones of a virtual machine; set template instead"
-    if fields.get("template") and not platform.template:
-        yield f"template: {platform.name} machines have a machine type; set flavor instead"
-    if fields.get("accelerators") and not platform.accelerators:
-        having = join_words([other.name for other in PLATFORMS if other.accelerators])
-        yield f"accelerators: only {having} machines have them; on {platform.name}, flavor or template determines the GPUs"
+    for name, remedy in MACHINE_SETTINGS.items() if platform else ():
+        if fields.get(name) and name not in platform.settings:
+            having = join_words([other.name for other in PLATFORMS if name in other.settings])
+            yield f"{name}: {remedy.format(platform=platform.name, having=having)}"

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import (
-    OptionNames,
     blocking_gpu_pods,
     blocking_pods,
     gpu_pods_to_evict,
     join_remedies,
+    option_names,
     pods_to_await,
     pods_to_evict,
 )
@@ -56,7 +56,7 @@ def test_without_evictions_the_drain_waits_for_all_pods_that_end() -> None:
 
 def test_each_remedy_is_given_once_and_names_the_option_of_the_caller() -> None:
     blocking = blocking_pods([user("a", unmanaged=True), user("b", unmanaged=True)], DrainOptions())
-    names = OptionNames("drain.evict", "drain.force", "drain.drain_timeout")
+    names = option_names("drain.{option}", "drain.evict: true")
     assert join_remedies((pod.remedy for pod in blocking), names) == (
         "Save the data of pods without a controller and delete them, or set drain.force, which evicts them permanently."
     )
@@ -92,12 +92,3 @@ def test_all_pods_are_listed_including_operands() -> None:
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
     found = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
     assert [of.name for of in found["n1"]] == ["web", "plugin"]
-
-
-def test_a_pod_has_the_labels_of_the_listed_object() -> None:
-    labelled, plain = pod("web", on="n1"), pod("worker", on="n1")
-    labelled["metadata"]["labels"] = {"team": "a"}
-    web, worker = parse_pods([labelled, plain])["n1"]
-    assert (web.labels, worker.labels) == ({"team": "a"}, {})
-    # Thousands of pods are kept, so nothing is copied.
-    assert web.labels is labelled["metadata"]["labels"]

@@ -66,10 +66,16 @@ def test_memory_and_mode_of_a_node_with_mig_devices(
 def test_changes_separate_what_is_set_from_what_is_removed() -> None:
     edit = NodeEdit(
         "n1",
-        {"metadata": {"labels": {"team": "x", "tier": None}}},
+        {
+            "metadata": {
+                "labels": {"team": "x", "tier": None},
+                "annotations": {"owner": "x", "contact": None, "accel.gpu/pool-labels": "[]"},
+            }
+        },
         before={"taints": ["k=old:NoSchedule"]},
         after={"taints": ["k=new:NoSchedule"]},
     )
     changes = report_data.changes_result([edit], [node("n1")])
     assert (changes["labels"], changes["removed_labels"]) == (["team"], ["tier"])
+    assert (changes["annotations"], changes["removed_annotations"]) == (["owner"], ["contact"])
     assert (changes["taints"], changes["removed_taints"]) == (["k=new:NoSchedule"], ["k=old:NoSchedule"])

@@ -12,12 +12,16 @@ def test_labels_and_taints_to_remove_are_not_listed_as_ones_to_set() -> None:
         "nodes": 2,
         "labels": ["a"],
         "removed_labels": ["b"],
+        "annotations": ["e"],
+        "removed_annotations": ["f"],
         "taints": ["c:NoSchedule"],
         "removed_taints": ["d:NoSchedule"],
     }
     assert pending_changes({"mode": "none", "changes": changes}) == [
         "labels to set: a",
         "labels to remove: b",
+        "annotations to set: e",
+        "annotations to remove: f",
         "taints to set: c:NoSchedule",
         "taints to remove: d:NoSchedule",
     ]

@@ -131,6 +131,7 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
         [("differs", "change failed")],
     ),
     ("in no pool", {"pool": None}, {"unclaimed": ["n1"]}, [("in no pool", "not changed")]),
+    ("new", {"pool": None, "model": None}, {"unclaimed": ["other"]}, [("not discovered", "")]),
     (
         "drift of a node in no pool",
         {"pool": None, "drift": ["its last change failed: x"]},

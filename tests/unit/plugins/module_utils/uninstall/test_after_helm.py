@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,11 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CUSTOM_RESOURCE_DEFINITIONS
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
+    CLUSTER_POLICIES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.after_helm import AfterHelm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
@@ -131,3 +136,69 @@ def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() ->
         f"{prefix} nvidiadrivers.nvidia.com: foreign objects need it: NVIDIADriver d",
         f"{prefix} nodefeaturerules.nfd.k8s-sigs.io: foreign objects need it: NodeFeatureRule rule",
     ]
+
+
+class Namespaces:
+    """The collection's namespace `n` with a Secret and a ConfigMap of licensing, and a namespace `theirs`; check mode has deleted nothing."""
+
+    MADE: Mapping[str, Any] = {"resourceVersion": "1", "uid": "u", "annotations": {"accel.gpu/created": "true"}}
+    OBJECTS: Mapping[str, Object] = {
+        "secrets": {"metadata": {"name": "token", "namespace": "n", **MADE}},
+        "configmaps": {
+            "metadata": {"name": "licensing-config", "namespace": "n", **MADE},
+            "data": {"client_configuration_token.tok": "x"},
+        },
+    }
+
+    def __init__(self, *policies: Object, may_list: bool = True) -> None:
+        self.listed: list[str] = []
+        self._policies, self._may_list = policies, may_list
+
+    def get(self, path: str) -> Object | None:
+        kinds = [
+            {"kind": kind, "name": plural, "namespaced": True, "verbs": ["list", "delete"]}
+            for kind, plural in (("Secret", "secrets"), ("ConfigMap", "configmaps"))
+        ]
+        answers: dict[str, Object] = {
+            f"{NAMESPACES}/n": {"metadata": {"name": "n", **self.MADE}},
+            f"{NAMESPACES}/theirs": {"metadata": {"name": "theirs", "uid": "u"}},
+            "/apis": {"groups": []},
+            "/api/v1": {"resources": kinds},
+        }
+        return answers.get(path)
+
+    def create(self, _path: str, _body: Object, *, dry_run: bool) -> Object:
+        assert dry_run
+        return {"status": {"allowed": self._may_list}}
+
+    def list_known(self, path: str) -> list[Object]:
+        return [*self._policies] if path == CLUSTER_POLICIES else []
+
+    def list(self, path: str, **_options: Any) -> list[Object]:
+        self.listed.append(path)
+        return [self.OBJECTS[path.rpartition("/")[2]]]
+
+
+THEIR_POLICY = {"metadata": {"name": "theirs"}, "spec": {"driver": {"licensingConfig": {"secretName": "token"}}}}
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "kept"),
+    [
+        (Namespaces(), "n", ""),
+        # Without the Secret, the driver of the policy would not start.
+        (Namespaces(THEIR_POLICY), "n", "it contains Secret token"),
+        (Namespaces(may_list=False), "n", "you may not list all of its objects"),
+        (Namespaces(), "theirs", None),
+        (Namespaces(), "absent", None),
+    ],
+)
+def test_check_mode_and_a_namespace_with_licensing_objects(client: Any, name: str, kept: str | None) -> None:
+    release = SimpleNamespace(name="r", namespace=name, managed=True, exists=False, contains=lambda dummy: False)
+    removal = after_helm(client, release)._namespace_removal(name)
+    assert (removal is None) == (kept is None)
+    if removal is not None and kept is not None:
+        assert removal.kept.startswith(kept)
+        assert bool(removal.kept) == bool(kept)
+    # Objects are only listed where the answer counts and the permission is known.
+    assert bool(client.listed) == (kept is not None and "may not list" not in kept)
