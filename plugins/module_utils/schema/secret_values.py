@@ -179,7 +179,7 @@ def _helm_remedy(secret: SecretValue) -> str:
 
 _IN_SUBSCRIPTION = "store it in a Secret in the operator's namespace, and reference the Secret in envFrom"
 
-_Checked = tuple[tuple[str, ...], str, str | t.Callable[[SecretValue], str]]
+_Checked = tuple[tuple[str, ...], str, "str | t.Callable[[SecretValue], str]"]
 # The keys whose values are checked, why they must not contain a secret, and what to do instead.
 _CLUSTER_VALUES: tuple[_Checked, ...] = (
     (("operator", "values"), _IN_HELM, _helm_remedy),
