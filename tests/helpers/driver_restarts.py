@@ -160,15 +160,15 @@ def restart_module(count: int = 2, rollout: Object | None = None, **options: Any
 
 @contextlib.contextmanager
 def passing_time() -> Iterator[None]:
-    """Let the time of every sleep pass without waiting."""
-    real, passed = time.monotonic, 0.0
+    """Let time pass only by sleeps, without waiting, so that no limit depends on the speed of the machine."""
+    start, passed = time.monotonic(), 0.0
 
     def pass_time(seconds: float) -> None:
         nonlocal passed
         passed += seconds
 
     def now() -> float:
-        return real() + passed
+        return start + passed
 
     with mock.patch.object(time, "sleep", pass_time), mock.patch.object(time, "monotonic", now):
         yield
