@@ -302,28 +302,15 @@ import contextlib
 import functools
 import typing as t
 
-from ..module_utils.catalog.olm import AUTOMATIC, MANUAL, SOURCE_NAMESPACE
 from ..module_utils.kube.lease import Lease
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.olm.client import OlmClient
-from ..module_utils.olm.options import OlmOptions
+from ..module_utils.olm.options import OLM_OPTIONS, OlmOptions
 from ..module_utils.olm.removal import OlmRemoval
 from ..module_utils.olm.runner import OlmRun
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
-    "namespace": {"type": "str", "required": True},
-    "package": {"type": "str", "required": True},
-    "name": {"type": "str"},
-    "version": {"type": "str", "aliases": ["starting_csv"]},
-    "channel": {"type": "str"},
-    "source": {"type": "list", "elements": "str", "default": []},
-    "source_namespace": {"type": "str", "default": SOURCE_NAMESPACE},
-    "catalog_image": {"type": "str"},
-    "approval": {"type": "str", "choices": [MANUAL, AUTOMATIC], "default": MANUAL},
-    "additional_csvs": {"type": "list", "elements": "str", "default": []},
-    "operator_group": {"type": "str"},
-    "target_namespaces": {"type": "list", "elements": "str"},
-    "subscription_config": {"type": "dict"},
+    **OLM_OPTIONS,
     "force": {"type": "bool", "default": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }

@@ -96,7 +96,7 @@ import typing as t
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.parallel import call_all
 from ..module_utils.registry.client import RegistryClient
-from ..module_utils.registry.manifest import labels_of, platform_of
+from ..module_utils.registry.manifest import image_platform, labels_of
 from ..module_utils.registry.module import RegistryModule
 from ..module_utils.registry.reference import ImageReference, InvalidReference, parse_image
 from ..module_utils.schema.messages import quote
@@ -137,7 +137,7 @@ def _read_details(client: RegistryClient, image: ImageReference) -> dict[str, t.
         "exists": True,
         "digest": manifest.digest,
         "media_type": manifest.media_type,
-        "platforms": list(platforms) or [name for name in [platform_of(config)] if name],
+        "platforms": list(platforms) or [name for name in [image_platform(config)] if name],
         "labels": labels_of(config),
         "created": config.get("created") or "",
         "size": one.size,

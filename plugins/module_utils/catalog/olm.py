@@ -27,6 +27,16 @@ API_PATH = f"/apis/{V1ALPHA1}"
 # The API of the packages in all catalogs (PackageManifests).
 PACKAGES_API_PATH = f"/apis/packages.{GROUP}/v1"
 
+# The fields in the spec of a Subscription that only have the value of an option of the module olm_subscription, and the name of this option. A run chooses
+# one of several sources, and a channel if none is declared.
+SUBSCRIPTION_FIELDS: t.Mapping[str, str] = {
+    "name": "package",
+    "installPlanApproval": "approval",
+    "channel": "channel",
+    "source": "source",
+    "sourceNamespace": "source_namespace",
+}
+
 EXAMPLES_ANNOTATION = "alm-examples"
 # OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
 OWNER_LABEL, OWNER_KIND_LABEL = "olm.owner", "olm.owner.kind"

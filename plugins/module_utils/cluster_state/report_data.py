@@ -196,7 +196,11 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
     for component, release in (("nfd", plan.nfd), ("operator", plan.operator)):
         if release.olm is not None:
             olm = release.olm
-            releases[component] |= {"package": olm.package, "channel": olm.channel or "", "source": list(olm.source)}
+            releases[component] |= {
+                "package": olm["package"],
+                "channel": olm["channel"] or "",
+                "source": list(olm["source"]),
+            }
     releases["operator"] |= {
         "distribution": plan.cluster.distribution or "",
         "toolkit_env": get_nested(plan.cluster.distribution_values, "toolkit", "env") or [],

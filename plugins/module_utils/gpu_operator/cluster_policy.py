@@ -94,9 +94,8 @@ class DesiredPolicy:
             daemonsets = dict(values.pop("daemonsets", None) or {})
             tolerations += tuple(daemonsets.pop("tolerations", None) or ())
             values = merge(values, {"daemonsets": daemonsets} if daemonsets else {})
-            name = (
-                str(live["metadata"]["name"]) if live is not None else plan.operator.olm.resource or OPERATOR.resource
-            )
+            new_name = plan.operator.olm["resource"] or OPERATOR.resource
+            name = str(live["metadata"]["name"]) if live is not None else new_name
             return cls(merge(values, plan.policy.spec), tolerations, plan.policy.mig_by_node, name=name)
         adopted = live is not None and helm_release_of(live) != (plan.operator.name, plan.operator.namespace)
         return cls(plan.policy.spec, tolerations, plan.policy.mig_by_node, adopted)

@@ -14,7 +14,7 @@ from ..kube.client import Client
 from ..kube.crd_schema import read_definition
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
-from ..kube.paths import NODE_FEATURE_DISCOVERIES
+from ..kube.paths import NODE_FEATURE_DISCOVERY
 from .discovery_object import (
     DEFINITION,
     KIND,
@@ -50,7 +50,7 @@ class DiscoveryClient:
     def compare(self) -> DiscoveryChange:
         """Read the object; the CRD and the operator's example are read only if something changes."""
         try:
-            found = list(self._client.list(NODE_FEATURE_DISCOVERIES))
+            found = list(self._client.list(NODE_FEATURE_DISCOVERY.collection()))
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -85,12 +85,13 @@ class DiscoveryClient:
         """Create the object or apply the change; in check mode as a dry run, if the kind exists. Returns why a change was not checked."""
         if change.body is None or (check and not self.has_kind):
             return None
-        path = f"/apis/nfd.openshift.io/v1/namespaces/{self.namespace}/nodefeaturediscoveries"
         try:
             if change.is_new:
-                self._client.create(path, change.body, dry_run=check, field_validation="Strict")
+                collection = NODE_FEATURE_DISCOVERY.collection(self.namespace)
+                self._client.create(collection, change.body, dry_run=check, field_validation="Strict")
             else:
-                self._client.apply(f"{path}/{self.name}", change.body, dry_run=check, field_validation="Strict")
+                path = NODE_FEATURE_DISCOVERY.path(self.name, self.namespace)
+                self._client.apply(path, change.body, dry_run=check, field_validation="Strict")
         except ApiError as error:
             if check and change.is_new and error.not_found:
                 return f"not checked by the server: namespace {self.namespace} does not exist yet"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
 from ..catalog.olm import CSV_KIND, HELM, NFD_CR, OLM, OWNER_KIND_LABEL, OWNER_LABEL
@@ -19,7 +19,7 @@ from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.object_managers import GITOPS_TOOLS, gitops_owner
 from ..helm.release import ReleaseId, helm_release_of
-from ..pools.plan import ComponentPlan, OlmPlan, PolicyPlan
+from ..pools.plan import ComponentPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
@@ -101,7 +101,13 @@ class InstallationFinding:
             "installer": self.installer if self.managed else "",
         }
         if self.managed and self.planned is not None and self.planned.olm is not None:
-            result["subscription"] = _subscription_of(self.planned, self.planned.olm)
+            # The options of the module olm_subscription; None: not set.
+            result["subscription"] = {
+                "namespace": self.planned.namespace,
+                "namespace_labels": dict(self.planned.namespace_labels),
+                "version": self.planned.version,
+                **{option: value for option, value in self.planned.olm.items() if option != "resource"},
+            }
         if installation is None or installation.component == "nfd":
             result["discovery_object"] = self.configures_discovery
         if installation is not None:
@@ -109,21 +115,6 @@ class InstallationFinding:
             for key in ("deployment", "namespace", "manager", "managed_by", "version"):
                 result[key] = getattr(installation, key)
         return result
-
-
-def _subscription_of(planned: ComponentPlan, olm: OlmPlan) -> dict[str, t.Any]:
-    """The Subscription of a component that OLM installs, as modules return it; an option that is not set is None."""
-    options = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(olm).items()
-        if name != "resource"
-    }
-    return {
-        "namespace": planned.namespace,
-        "namespace_labels": dict(planned.namespace_labels),
-        "version": planned.version,
-        **options,
-    }
 
 
 def read_installation(component: str, deployment: Document) -> Installation | None:

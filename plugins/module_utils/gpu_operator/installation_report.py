@@ -12,7 +12,7 @@ from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerati
 from ..cluster_state.ownership import is_created_by_collection
 from ..cluster_state.report_data import declared_releases
 from ..common.nested import get_nested
-from ..kube.paths import NODE_FEATURE_DISCOVERIES
+from ..kube.paths import NODE_FEATURE_DISCOVERY
 from .cluster_policy import DesiredPolicy, merge_tolerations
 from .discovery_object import choose_object, desired_tolerations
 from .olm_changes import read_olm_changes
@@ -59,7 +59,7 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
         title = f"ClusterPolicy {policy['metadata']['name']}"
         found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
     if plan.pools and detection.findings["nfd"].configures_discovery:
-        item = choose_object(client.list_known(NODE_FEATURE_DISCOVERIES), plan.nfd.namespace)
+        item = choose_object(client.list_known(NODE_FEATURE_DISCOVERY.collection()), plan.nfd.namespace)
         if item is not None:
             current = list(get_nested(item, *WORKER_TOLERATIONS) or ())
             title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.olm import API_PATH, OLM
+from ..catalog.olm import API_PATH, AUTOMATIC, OLM, SUBSCRIPTION_FIELDS
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.errors import ApiError
@@ -19,6 +19,9 @@ if t.TYPE_CHECKING:
     from .installation import InstallationFinding
 
 Object = dict[str, t.Any]
+
+# The value that OLM assumes for a field that a Subscription lacks.
+_DEFAULTS = {"installPlanApproval": AUTOMATIC}
 
 
 def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
@@ -41,27 +44,26 @@ def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs:
     olm = planned.olm
     if olm is None:
         return []
-    live = next((item for item in subscriptions if get_nested(item, "spec", "name") == olm.package), None)
+    package = olm["package"]
+    live = next((item for item in subscriptions if get_nested(item, "spec", "name") == package), None)
     if live is None:
-        names = sorted(
-            name_of(csv) for csv in csvs if name_of(csv).startswith(f"{olm.package}.") and not is_deleting(csv)
-        )
+        names = sorted(name_of(csv) for csv in csvs if name_of(csv).startswith(f"{package}.") and not is_deleting(csv))
         if not names:
             return []
         return [
             f"deletes ClusterServiceVersion {join_words(names)}, which no Subscription references, and installs the operator again with a new Subscription "
-            f"{planned.namespace}/{olm.package}; the custom resources stay"
+            f"{planned.namespace}/{package}; the custom resources stay"
         ]
     title, spec = f"Subscription {planned.namespace}/{name_of(live)}", live.get("spec") or {}
     changes = [] if is_created_by_collection(live) else [f"manages {title}, which this collection did not create"]
-    for field, desired in (("installPlanApproval", olm.approval), ("channel", olm.channel)):
-        current = spec.get(field) or ("Automatic" if field == "installPlanApproval" else "")
-        if desired and current != desired:
-            changes.append(f"{title}: {field} {current} becomes {desired}")
-    if spec.get("source") not in olm.source:
-        changes.append(f"{title}: source {spec.get('source')} becomes {join_words(olm.source, 'or')}")
-    config = spec.get("config") or {}
-    different = [key for key, desired in (olm.subscription_config or {}).items() if not _has(config.get(key), desired)]
+    for field, option in SUBSCRIPTION_FIELDS.items():
+        declared = olm[option]
+        allowed = declared if isinstance(declared, list) else [declared]
+        current = spec.get(field) or _DEFAULTS.get(field, "(not set)")
+        if declared and current not in allowed:
+            changes.append(f"{title}: {field} {current} becomes {join_words(allowed, 'or')}")
+    config, desired = spec.get("config") or {}, olm["subscription_config"] or {}
+    different = [key for key, value in desired.items() if not _has(config.get(key), value)]
     if different:
         changes.append(
             f"{title}: config changes ({join_words(sorted(different))}), which restarts the operator's own pods"

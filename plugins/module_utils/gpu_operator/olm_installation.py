@@ -37,7 +37,7 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
         for item in client.list_known(f"{API_PATH}/namespaces/{namespace}/subscriptions")
         if is_created_by_collection(item)
         and planned.olm is not None
-        and get_nested(item, "spec", "name") == planned.olm.package
+        and get_nested(item, "spec", "name") == planned.olm["package"]
     }
 
 

@@ -123,7 +123,7 @@ class ImageCollector:
         """The images of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog."""
         if release.olm is None or self._client is None:
             raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])
-        package, wanted = release.olm.package, release.version.removeprefix("v")
+        package, wanted = release.olm["package"], release.version.removeprefix("v")
         csvs = self._client.list_known(f"{API_PATH}/namespaces/{release.namespace}/clusterserviceversions")
         for csv in csvs:
             version = str(get_nested(csv, "spec", "version") or "")

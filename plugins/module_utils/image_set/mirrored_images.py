@@ -130,19 +130,19 @@ def image_set_configuration(
     for release in packages:
         if release.olm is None:
             continue
-        package: Object = {"name": release.olm.package}
-        if release.olm.channel:
+        olm = release.olm
+        package: Object = {"name": olm["package"]}
+        if olm["channel"]:
             version = release.version.removeprefix("v")
             limits = {"minVersion": version, "maxVersion": version} if version else {}
             # oc-mirror refuses a package whose default channel is not among the channels.
-            package["defaultChannel"] = release.olm.channel
-            package["channels"] = [{"name": release.olm.channel, **limits}]
+            package["defaultChannel"] = olm["channel"]
+            package["channels"] = [{"name": olm["channel"], **limits}]
         elif release.version:
             version = release.version.removeprefix("v")
             package.update(minVersion=version, maxVersion=version)
-        operators.append(
-            {"catalog": release.olm.catalog_image or _catalog(release.olm.source, openshift), "packages": [package]}
-        )
+        catalog = olm["catalog_image"] or _catalog(olm["source"], openshift)
+        operators.append({"catalog": catalog, "packages": [package]})
     if operators:
         mirror["operators"] = operators
     names = sorted({image.copy_source for image in images if image.copied})

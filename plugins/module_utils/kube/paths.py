@@ -8,6 +8,7 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.olm import NFD_CR
 from .errors import ApiError
 
 if t.TYPE_CHECKING:
@@ -23,7 +24,6 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 NVIDIA_DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
-NODE_FEATURE_DISCOVERIES = "/apis/nfd.openshift.io/v1/nodefeaturediscoveries"
 GPU_CLUSTERS = "/apis/nvidia.com/v1alpha1/gpuclusters"
 
 # (api version, kind) -> (plural, namespaced)
@@ -68,6 +68,10 @@ class Kind:
     def path(self, name: str, namespace: str | None = None) -> str:
         """The path of one object."""
         return f"{self.collection(namespace)}/{name}"
+
+
+# Without an entry in _KNOWN, because applied objects of this kind need the discovery, which notices that the kind is missing.
+NODE_FEATURE_DISCOVERY = Kind(*NFD_CR, plural="nodefeaturediscoveries", namespaced=True)
 
 
 class UnknownKind(Exception):

@@ -59,14 +59,12 @@ class CatalogChoice:
 
     def _apply_catalog(self, observed: Observed) -> bool:
         """Create or update the CatalogSource of the image; whether it differed."""
-        name = self.options.sources[0]
-        live = observed.catalog(name)
+        live = observed.catalog(self.options.source[0])
         if live is not None and not is_created_by_collection(live):
             if (live.get("spec") or {}).get("image") == self.options.catalog_image:
                 return False
             raise OlmFailure(failures.foreign_catalog(self.options.source_namespace, live, self.options.catalog_image))
-        body = catalog_body(name, self.options.source_namespace, self.options.catalog_image, live)
-        change = self.client.apply("catalogs", body, live)
+        change = self.client.apply("catalogs", catalog_body(self.options, live), live)
         if change is not None:
             self.applied = change
         return change is not None
@@ -128,7 +126,7 @@ class CatalogChoice:
     def _sources(self, live: Object | None) -> tuple[str, ...]:
         """The declared sources, the one in use first; without declared ones, only the one in use."""
         current = str(((live or {}).get("spec") or {}).get("source") or "")
-        declared = self.options.sources[1:] if self.removed else self.options.sources
+        declared = self.options.source[1:] if self.removed else self.options.source
         if not declared:
             return (current,) if current else ()
         return (current, *(name for name in declared if name != current)) if current in declared else declared

@@ -27,7 +27,7 @@ from .package_manifest import (
 )
 from .problem import OlmFailure, Problem
 from .repair import Repair, repairs
-from .subscription import SubscriptionSpec, group_body, removed_config, subscription_body
+from .subscription import group_body, removed_config, subscription_body
 from .versions import Version
 
 
@@ -66,8 +66,8 @@ def installed_entry(observed: Observed, options: OlmOptions, live: Document | No
     spec = live.get("spec") or {}
     if options.channel and options.channel != spec.get("channel"):
         return None
-    if options.sources and (
-        spec.get("source") not in options.sources or spec.get("sourceNamespace") != options.source_namespace
+    if options.source and (
+        spec.get("source") not in options.source or spec.get("sourceNamespace") != options.source_namespace
     ):
         return None
     csv = observed.csv(installed_csv(live))
@@ -117,27 +117,22 @@ def plan_installation(
         else options.channel or str(spec.get("channel") or "")
     )
     source = available.package.source if isinstance(available, CatalogVersion) else _source(options, spec)
-    name = name_of(live) if live is not None else options.name or options.package
     is_fresh = live is None or installed is None or _is_repaired(installed, found) or _has_lost_csv(found)
     starting = entry.name if entry and is_fresh else str(spec.get("startingCSV") or "")
-    fields = SubscriptionSpec(
-        namespace=options.namespace,
-        name=name,
-        package=options.package,
+    body = subscription_body(
+        options,
+        live,
         channel=channel,
         source=source,
-        source_namespace=options.source_namespace,
-        approval=options.approval,
         starting_csv=starting,
-        config=options.config,
+        adopts=live is None and bool(found) and not _has_own_group(observed),
     )
-    body = subscription_body(fields, live, adopts=live is None and bool(found) and not _has_own_group(observed))
     return InstallationPlan(
         subscription=body,
         live=live,
-        group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
+        group=group_body(options, group.name, group.targets) if group.targets is not None else None,
         repairs=tuple(found),
-        desired=_desired(options, name, entry, steps, spec, body, _failed_plans(observed, found)) if entry else None,
+        desired=_desired(options, entry, steps, spec, body, _failed_plans(observed, found)) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -153,21 +148,20 @@ def _has_own_group(observed: Observed) -> bool:
 
 def _desired(
     options: OlmOptions,
-    name: str,
     entry: ChannelEntry,
     steps: frozenset[str],
     spec: Document,
     body: Document,
     failed_plans: frozenset[str],
 ) -> DesiredVersion:
-    after = spec.get("config") if options.config is None else body["spec"].get("config")
+    after = spec.get("config") if options.subscription_config is None else body["spec"].get("config")
     return DesiredVersion(
         package=options.package,
-        subscription=name,
+        subscription=name_of(body),
         csv=entry.name,
         version=entry.parsed,
         steps=steps,
-        additional=options.additional_csvs,
+        additional=frozenset(options.additional_csvs),
         automatic=options.approval == AUTOMATIC,
         former_config=removed_config(spec.get("config"), after),
         failed_plans=failed_plans,
@@ -221,8 +215,8 @@ def _group(observed: Observed, options: OlmOptions, modes: frozenset[str] | None
 
 def _source(options: OlmOptions, spec: Document) -> str:
     current = str(spec.get("source") or "")
-    if options.sources:
-        return current if current in options.sources else options.sources[0]
+    if options.source:
+        return current if current in options.source else options.source[0]
     return current
 
 

@@ -4,91 +4,83 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
-from ..catalog.olm import MANUAL, SOURCE_NAMESPACE
+from ..catalog.olm import AUTOMATIC, MANUAL, SOURCE_NAMESPACE
 from ..common.errors import InvalidOptions
 from ..schema.messages import join_words, quote
 from ..schema.subscription_config import config_problems
-from ..schema.validators import dns_label, image, object_name
+from ..schema.validators import dns_label, image, matches, object_name
 
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", re.ASCII)
-_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+if t.TYPE_CHECKING:
+    from ..common.module import ArgumentSpec
+    from ..schema.types import Rule
+
+_VERSION = matches(
+    r"[A-Za-z0-9][A-Za-z0-9.+_-]*", "is not a version; use the form v25.10.1, or the name of a ClusterServiceVersion"
+)
+_CHANNEL = matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "is not a channel name")
+_NAMES: t.Mapping[str, t.Any] = {"type": "list", "elements": "str"}
+
+
+def _option(rule: Rule | None = None, **spec: t.Any) -> dict[str, t.Any]:
+    """The metadata of a field: the argument spec of its option, which is text by default, and the rule for its value or for each item of its list."""
+    return {"spec": {"type": "str", **spec}, "rule": rule}
 
 
 @dataclass(frozen=True)
 class OlmOptions:
-    """The options of the module; empty text means that an option is not set."""
+    """The options of the module; a new one is a field with a default. Empty text means that an option is not set."""
 
-    namespace: str
-    package: str
-    name: str = ""
-    version: str = ""
-    channel: str = ""
-    sources: tuple[str, ...] = ()
-    source_namespace: str = SOURCE_NAMESPACE
-    catalog_image: str = ""
-    approval: str = MANUAL
-    additional_csvs: frozenset[str] = frozenset()
-    operator_group: str = ""
-    # None leaves it to the install modes, and spec.config as it is.
-    target_namespaces: tuple[str, ...] | None = None
-    config: t.Mapping[str, t.Any] | None = None
+    namespace: str = field(metadata=_option(dns_label, required=True))
+    package: str = field(metadata=_option(object_name, required=True))
+    name: str = field(default="", metadata=_option(object_name))
+    version: str = field(default="", metadata=_option(_VERSION, aliases=["starting_csv"]))
+    channel: str = field(default="", metadata=_option(_CHANNEL))
+    source: tuple[str, ...] = field(default=(), metadata=_option(object_name, **_NAMES, default=[]))
+    source_namespace: str = field(default=SOURCE_NAMESPACE, metadata=_option(dns_label, default=SOURCE_NAMESPACE))
+    catalog_image: str = field(default="", metadata=_option(image))
+    approval: str = field(default=MANUAL, metadata=_option(choices=[MANUAL, AUTOMATIC], default=MANUAL))
+    additional_csvs: tuple[str, ...] = field(default=(), metadata=_option(**_NAMES, default=[]))
+    operator_group: str = field(default="", metadata=_option(object_name))
+    # None leaves it to the install modes.
+    target_namespaces: tuple[str, ...] | None = field(default=None, metadata=_option(dns_label, **_NAMES))
+    # None leaves spec.config as it is.
+    subscription_config: t.Mapping[str, t.Any] | None = field(default=None, metadata=_option(type="dict"))
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> OlmOptions:
         """Create from the module's options; raises InvalidOptions with all problems."""
-        targets = params["target_namespaces"]
-        options = cls(
-            namespace=params["namespace"],
-            package=params["package"],
-            name=params["name"] or "",
-            version=params["version"] or "",
-            channel=params["channel"] or "",
-            sources=tuple(params["source"] or ()),
-            source_namespace=params["source_namespace"],
-            catalog_image=params["catalog_image"] or "",
-            approval=params["approval"],
-            additional_csvs=frozenset(params["additional_csvs"] or ()),
-            operator_group=params["operator_group"] or "",
-            target_namespaces=None if targets is None else tuple(targets),
-            config=params["subscription_config"],
-        )
+        given = {name: params[name] for name in OLM_OPTIONS if params[name] is not None}
+        values: dict[str, t.Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        options = cls(**values)
         problems = list(option_problems(options))
         if problems:
             raise InvalidOptions(problems)
         return options
 
 
+OLM_OPTIONS: ArgumentSpec = {item.name: item.metadata["spec"] for item in fields(OlmOptions)}
+
+
 def option_problems(options: OlmOptions) -> t.Iterator[str]:
     """The problems of the values, each with the name of its option."""
-    labels = {"namespace": options.namespace, "source_namespace": options.source_namespace}
-    for option, value in labels.items():
-        problem = dns_label(value)
-        if problem:
-            yield f"{option}: {quote(value)} {problem}"
-    names = [("package", options.package), ("name", options.name), ("operator_group", options.operator_group)]
-    names += [(f"source[{index}]", source) for index, source in enumerate(options.sources)]
-    for option, value in names:
-        problem = object_name(value) if value or option == "package" or "[" in option else None
-        if problem:
-            yield f"{option}: {quote(value)} {problem}"
-    if options.version and not _VERSION.fullmatch(options.version):
-        yield f"version: {quote(options.version)} is not a version; use the form v25.10.1, or the name of a ClusterServiceVersion"
-    if options.channel and not _CHANNEL.fullmatch(options.channel):
-        yield f"channel: {quote(options.channel)} is not a channel name"
-    if len(set(options.sources)) < len(options.sources):
-        yield f"source: {join_words(options.sources)} contains the same name twice"
-    if options.catalog_image:
-        if not options.sources:
-            yield "catalog_image: requires source, the name of the CatalogSource to create"
-        problem = image(options.catalog_image)
-        if problem:
-            yield f"catalog_image: {quote(options.catalog_image)} {problem}"
-    for index, namespace in enumerate(options.target_namespaces or ()):
-        problem = dns_label(namespace)
-        if problem:
-            yield f"target_namespaces[{index}]: {quote(namespace)} {problem}"
-    yield from config_problems(options.config or {}, "subscription_config")
+    for item in fields(options):
+        value, rule = getattr(options, item.name), item.metadata["rule"]
+        # A default is valid, and empty text that is one means that the option is not set.
+        if rule is None or value == item.default:
+            continue
+        is_list = isinstance(value, tuple)
+        texts = {f"{item.name}[{index}]": text for index, text in enumerate(value)} if is_list else {item.name: value}
+        for option, text in texts.items():
+            problem = rule(text)
+            if problem:
+                yield f"{option}: {quote(text)} {problem}"
+    if len(set(options.source)) < len(options.source):
+        yield f"source: {join_words(options.source)} contains the same name twice"
+    if options.catalog_image and not options.source:
+        yield "catalog_image: requires source, the name of the CatalogSource to create"
+    yield from config_problems(options.subscription_config or {}, "subscription_config")

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, SUBSCRIPTION_CONFIG_ANNOTATION
-from ..catalog.olm import V1, V1ALPHA1
+from ..catalog.olm import SUBSCRIPTION_FIELDS, V1, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
 from ..kube.managed_fields import Tree, child, owned_by
+from ..kube.metadata import name_of
+from .options import OlmOptions
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -25,59 +26,48 @@ Document = t.Mapping[str, t.Any]
 _IDENTITY = {"env": "name", "volumes": "name", "volumeMounts": "mountPath"}
 
 
-@dataclass(frozen=True)
-class SubscriptionSpec:
-    """The fields of a Subscription that the collection manages; `config` None leaves spec.config as it is."""
-
-    namespace: str
-    name: str
-    package: str
-    channel: str
-    source: str
-    source_namespace: str
-    approval: str
-    starting_csv: str
-    config: t.Mapping[str, t.Any] | None = None
-
-
-def subscription_body(spec: SubscriptionSpec, live: Document | None, *, adopts: bool = False) -> Object:
+def subscription_body(
+    options: OlmOptions,
+    live: Document | None,
+    *,
+    channel: str,
+    source: str,
+    starting_csv: str,
+    adopts: bool = False,
+) -> Object:
     """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out.
 
     adopts: whether a new Subscription replaces that of an operator which others have installed; it is not marked as created, so an uninstallation keeps it.
     """
-    fields = {
-        "name": spec.package,
-        "channel": spec.channel,
-        "source": spec.source,
-        "sourceNamespace": spec.source_namespace,
-        "installPlanApproval": spec.approval,
-        "startingCSV": spec.starting_csv,
-    }
-    content: Object = {key: value for key, value in fields.items() if value}
+    declared = {field: getattr(options, option) for field, option in SUBSCRIPTION_FIELDS.items()}
+    fields = {**declared, "channel": channel, "source": source, "startingCSV": starting_csv}
+    content: Object = {field: value for field, value in fields.items() if value}
     annotations = {} if adopts else _created(live)
-    config, owned = _config(spec.config, live)
+    config, owned = _config(options.subscription_config, live)
     if config:
         content["config"] = config
     if owned:
         annotations[SUBSCRIPTION_CONFIG_ANNOTATION] = json.dumps(owned, sort_keys=True)
-    return _object(V1ALPHA1, "Subscription", spec.name, spec.namespace, annotations, content)
+    name = name_of(live) if live is not None else options.name or options.package
+    return _object(V1ALPHA1, "Subscription", name, options.namespace, annotations, content)
 
 
-def group_body(name: str, namespace: str, targets: t.Sequence[str]) -> Object:
+def group_body(options: OlmOptions, name: str, targets: t.Sequence[str]) -> Object:
     """The OperatorGroup to create; no targets mean all namespaces."""
     content: Object = {"targetNamespaces": list(targets)} if targets else {}
-    return _object(V1, "OperatorGroup", name, namespace, _created(None), content)
+    return _object(V1, "OperatorGroup", name, options.namespace, _created(None), content)
 
 
-def catalog_body(name: str, namespace: str, image: str, live: Document | None) -> Object:
-    """The CatalogSource that serves an image. The restricted security context works in every namespace since OpenShift 4.12."""
+def catalog_body(options: OlmOptions, live: Document | None) -> Object:
+    """The CatalogSource that serves the catalog image. The restricted security context works in every namespace since OpenShift 4.12."""
+    name = options.source[0]
     content = {
         "sourceType": "grpc",
-        "image": image,
+        "image": options.catalog_image,
         "displayName": name,
         "grpcPodConfig": {"securityContextConfig": "restricted"},
     }
-    return _object(V1ALPHA1, "CatalogSource", name, namespace, _created(live), content)
+    return _object(V1ALPHA1, "CatalogSource", name, options.source_namespace, _created(live), content)
 
 
 def merge_list(

@@ -16,7 +16,7 @@ from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.helm import helm_fields
 from ..schema.matching import resolve_match
-from ..schema.olm import installer_of
+from ..schema.olm import installer_of, olm_fields
 from ..schema.types import Document, is_empty
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
@@ -34,7 +34,6 @@ from .plan import (
     ConfigPlan,
     MigPlan,
     NodeGroupPlan,
-    OlmPlan,
     Plan,
     PolicyPlan,
     PoolPlan,
@@ -295,10 +294,8 @@ def _component(
     if settings["installer"] == olm_catalog.OLM:
         package = settings["olm"]["package"]
         known = next((each for each in olm_catalog.PACKAGES.values() if each.package == package), None)
-        given: Document = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in settings["olm"].items()
-        }
-        olm = OlmPlan(**given, resource=known.resource if known else "")
+        olm = {key: settings["olm"].get(key) for key in olm_fields(component)}
+        olm["resource"] = known.resource if known else ""
     return ComponentPlan(
         name=helm.pop("release"),
         namespace=namespace,

@@ -55,31 +55,12 @@ class ClusterPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class OlmPlan:
-    """A Subscription: the options of the module olm_subscription with the same names, except the namespace and the version.
-
-    None leaves an option out: without `channel`, the module keeps the channel in use or chooses one, and without `subscription_config`, it does not change
-    spec.config. An empty `target_namespaces` means all namespaces. `resource` is the name of the custom resource that the operator's examples have.
-    """
-
-    package: str
-    source: tuple[str, ...]
-    source_namespace: str
-    approval: str
-    resource: str
-    channel: str | None = None
-    catalog_image: str | None = None
-    additional_csvs: tuple[str, ...] | None = None
-    operator_group: str | None = None
-    target_namespaces: tuple[str, ...] | None = None
-    subscription_config: dict[str, t.Any] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class ComponentPlan:
     """One component (operator, NFD): a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
 
     The settings of Helm (schema/helm.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
+    `olm` is None if Helm installs the component; otherwise it has all keys of olm_fields() in schema/olm.py, and the key `resource`, the name of the custom
+    resource in the examples of the operator (empty if the package is unknown).
 
     `named`: the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
     With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
@@ -96,7 +77,7 @@ class ComponentPlan:
     values: dict[str, t.Any]
     image_pull_secrets: tuple[str, ...] = ()
     installer: str = "helm"
-    olm: OlmPlan | None = None
+    olm: dict[str, t.Any] | None = None
     # The version that OLM replaces with another one; empty if it does not, or if Helm installs the release.
     installed: str = dataclasses.field(default="", metadata={"exported": False})
 

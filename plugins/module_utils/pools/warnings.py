@@ -98,7 +98,7 @@ def _automatic_approval(plan: Plan) -> t.Iterator[str]:
         ("operator", plan.operator, "the GPU operator, and with it the driver on every node"),
         ("nfd", plan.nfd, "NFD"),
     ):
-        if release.olm is not None and release.olm.approval == AUTOMATIC:
+        if release.olm is not None and release.olm["approval"] == AUTOMATIC:
             yield (
                 f"gpu_cluster.{component}.olm.approval is Automatic: OLM upgrades {effect}, also between runs, as soon as the channel offers a newer version, "
                 "and does not keep the declared version. Set it to Manual to have only runs upgrade it."

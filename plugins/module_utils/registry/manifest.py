@@ -66,7 +66,7 @@ class Manifest:
         """
         found: dict[str, str] = {}
         for entry in entries_of(self.document, "manifests"):
-            platform = platform_of(entry.get("platform"))
+            platform = image_platform(entry.get("platform"))
             if platform and not platform.startswith("unknown/"):
                 found.setdefault(platform, _digest(entry.get("digest")))
         return found
@@ -129,7 +129,7 @@ def _digest(found: t.Any) -> str:
     return found
 
 
-def platform_of(found: t.Any) -> str:
+def image_platform(found: t.Any) -> str:
     """A platform as text, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
     if not isinstance(found, dict):
         return ""
@@ -141,7 +141,9 @@ def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Mani
     """The index with only the manifests of these platforms. Each run creates the same bytes, and therefore the same digest."""
     document = index.document
     kept = [
-        entry for entry in entries_of(document, "manifests") if is_among(platform_of(entry.get("platform")), platforms)
+        entry
+        for entry in entries_of(document, "manifests")
+        if is_among(image_platform(entry.get("platform")), platforms)
     ]
     text = json.dumps({**document, "manifests": kept}, indent=3, ensure_ascii=False)
     return Manifest(text.encode(), index.media_type)

@@ -27,26 +27,27 @@ _REGISTRY_REMEDY = (
 
 def installer_fields(component: str) -> dict[str, Field]:
     """The keys `installer` and `olm` of a component (operator, nfd)."""
+    return {"installer": Choice(known=INSTALLERS), "olm": Section(fields=olm_fields(component))}
+
+
+def olm_fields(component: str) -> dict[str, Field]:
+    """The keys of `olm`, which are options of the module olm_subscription. In the plan, a key with neither a value nor a default is None."""
     package = PACKAGES[component]
     name = Text((validators.object_name,))
     return {
-        "installer": Choice(known=INSTALLERS),
-        "olm": Section(
-            fields={
-                "package": Text((validators.object_name,), default=package.package),
-                # Without a default: the module olm_subscription keeps the channel in use, or finds one that has the version.
-                "channel": Text((validators.object_name,)),
-                "source": ListOf(item=name, default=[package.source]),
-                "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
-                "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
-                "catalog_image": Text((validators.image,)),
-                "additional_csvs": ListOf(item=name, default=None),
-                "operator_group": Text((validators.object_name,)),
-                # Without a default: an empty list means all namespaces.
-                "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
-                "subscription_config": SubscriptionConfig(),
-            },
-        ),
+        "package": Text((validators.object_name,), default=package.package),
+        # Without a default: the module keeps the channel in use, or finds one that has the version.
+        "channel": Text((validators.object_name,)),
+        "source": ListOf(item=name, default=[package.source]),
+        "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
+        "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
+        "catalog_image": Text((validators.image,)),
+        "additional_csvs": ListOf(item=name, default=None),
+        "operator_group": Text((validators.object_name,)),
+        # Without a default: an empty list means all namespaces.
+        "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
+        # Without a default: the module does not change spec.config.
+        "subscription_config": SubscriptionConfig(),
     }
 
 

@@ -17,7 +17,7 @@ from ..common.nested import get_nested
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
-from ..kube.paths import NODE_FEATURE_DISCOVERIES
+from ..kube.paths import NODE_FEATURE_DISCOVERY
 from .stage import Removal, await_gone, deletion
 
 Object = dict[str, t.Any]
@@ -59,9 +59,8 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
 
 def discovery_removals(client: Client) -> list[Removal]:
     """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
-    return [
-        removal for item in client.list_known(NODE_FEATURE_DISCOVERIES) if (removal := _discovery_removal(client, item))
-    ]
+    found = client.list_known(NODE_FEATURE_DISCOVERY.collection())
+    return [removal for item in found if (removal := _discovery_removal(client, item))]
 
 
 def without_own_tolerations(item: Document) -> Object | None:
@@ -81,7 +80,7 @@ def without_own_tolerations(item: Document) -> Object | None:
 def _discovery_removal(client: Client, item: Object) -> Removal | None:
     metadata = item["metadata"]
     label = f"NodeFeatureDiscovery {metadata['namespace']}/{metadata['name']}"
-    path = f"/apis/nfd.openshift.io/v1/namespaces/{metadata['namespace']}/nodefeaturediscoveries/{metadata['name']}"
+    path = NODE_FEATURE_DISCOVERY.path(metadata["name"], metadata["namespace"])
     if is_created_by_collection(item):
         gone = functools.partial(await_gone, client, path, metadata["uid"], label, _finalizers)
         return deletion(client, path, item, label, wait=gone)

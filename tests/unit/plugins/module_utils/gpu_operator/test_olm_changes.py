@@ -45,6 +45,16 @@ def planned(**olm: Any) -> ComponentPlan:
             [csv()],
             [f"{TITLE}: channel stable becomes v25.10", f"{TITLE}: source certified-operators becomes mirror"],
         ),
+        (
+            {"channel": "v25.10", "source": ["mirror", "staging"], "source_namespace": "catalogs"},
+            [subscription(metadata=CREATED, spec={"channel": ""})],
+            [csv()],
+            [
+                f"{TITLE}: channel (not set) becomes v25.10",
+                f"{TITLE}: source certified-operators becomes mirror or staging",
+                f"{TITLE}: sourceNamespace openshift-marketplace becomes catalogs",
+            ],
+        ),
         ({}, [], [], []),
         ({}, [subscription("other", spec={"name": "other"})], [csv("other.v1.0.0")], []),
     ],

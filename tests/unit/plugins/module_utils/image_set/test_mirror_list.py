@@ -66,7 +66,12 @@ def test_images_by_digest_get_a_tag() -> None:
 
 
 def test_the_channel_is_the_default_of_the_mirrored_package() -> None:
-    olm = SimpleNamespace(package="gpu-operator-certified", channel="v25.10", catalog_image="", source=())
+    olm: dict[str, Any] = {
+        "package": "gpu-operator-certified",
+        "channel": "v25.10",
+        "catalog_image": None,
+        "source": [],
+    }
     release = cast("Any", SimpleNamespace(olm=olm, version="v25.10.1"))
     (catalog,) = image_set_configuration([], [release], "4.18.5")["mirror"]["operators"]
     assert catalog["catalog"] == "registry.redhat.io/redhat/certified-operator-index:v4.18"

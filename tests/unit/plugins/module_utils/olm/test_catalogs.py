@@ -51,7 +51,7 @@ def seconds_until_failure(
     client.packages.return_value = []
     choice = catalogs.CatalogChoice(
         client,
-        OlmOptions(NAMESPACE, PACKAGE, sources=(SOURCE,)),
+        OlmOptions(NAMESPACE, PACKAGE, source=(SOURCE,)),
         Progress(None),
         deadline=float("inf"),
         wait=wait,

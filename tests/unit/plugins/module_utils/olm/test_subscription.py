@@ -17,8 +17,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
     FIELD_MANAGER,
     SUBSCRIPTION_CONFIG_ANNOTATION,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
 from ansible_collections.accel.gpu.plugins.module_utils.olm.subscription import (
-    SubscriptionSpec,
     catalog_body,
     group_body,
     merge_list,
@@ -33,18 +33,10 @@ TEAM = {"key": "team", "operator": "Exists"}
 PROXY = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
 
 
-def spec(**more: Any) -> SubscriptionSpec:
-    usual = {
-        "namespace": NAMESPACE,
-        "name": PACKAGE,
-        "package": PACKAGE,
-        "channel": "stable",
-        "source": "certified-operators",
-        "source_namespace": "openshift-marketplace",
-        "approval": "Manual",
-        "starting_csv": "",
-    }
-    return SubscriptionSpec(**{**usual, **more})
+def body_of(live: dict[str, Any] | None = None, config: dict[str, Any] | None = None, **decided: str) -> dict[str, Any]:
+    """The Subscription with this spec.config and the usual decisions of a run."""
+    usual: dict[str, Any] = {"channel": "stable", "source": "certified-operators", "starting_csv": "", **decided}
+    return subscription_body(OlmOptions(NAMESPACE, PACKAGE, subscription_config=config), live, **usual)
 
 
 def applied(body: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
@@ -56,9 +48,7 @@ def applied(body: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_subscription() -> None:
-    body = subscription_body(
-        spec(starting_csv="a.v1", config={"tolerations": [INFRA], "nodeSelector": {"a": "b"}}), None
-    )
+    body = body_of(config={"tolerations": [INFRA], "nodeSelector": {"a": "b"}}, starting_csv="a.v1")
     assert body["spec"] == {
         "name": PACKAGE,
         "channel": "stable",
@@ -74,13 +64,13 @@ def test_a_new_subscription() -> None:
 
 
 def test_unknown_fields_are_left_out() -> None:
-    body = subscription_body(spec(channel="", source=""), None)
+    body = body_of(channel="", source="")
     assert not {"channel", "source", "startingCSV", "config"} & body["spec"].keys()
 
 
 def test_an_adopted_subscription_keeps_the_entries_of_others() -> None:
     live = subscription(spec={"config": {"tolerations": [TEAM], "env": [PROXY], "resources": {"limits": {"cpu": 1}}}})
-    body = subscription_body(spec(config={"tolerations": [INFRA]}), live)
+    body = body_of(live, {"tolerations": [INFRA]})
     assert body["spec"]["config"] == {"tolerations": [TEAM, INFRA]}
     assert json.loads(body["metadata"]["annotations"][SUBSCRIPTION_CONFIG_ANNOTATION]) == {"tolerations": [INFRA]}
     assert CREATED_ANNOTATION not in body["metadata"]["annotations"]
@@ -88,21 +78,19 @@ def test_an_adopted_subscription_keeps_the_entries_of_others() -> None:
 
 def test_an_equal_entry_of_another_is_not_taken() -> None:
     live = subscription(spec={"config": {"tolerations": [INFRA]}})
-    body = subscription_body(spec(config={"tolerations": [INFRA]}), live)
+    body = body_of(live, {"tolerations": [INFRA]})
     assert "config" not in body["spec"]
     assert "annotations" not in body["metadata"]
 
 
 def test_a_list_that_was_applied_is_always_applied_again() -> None:
-    first = subscription_body(
-        spec(config={"tolerations": [INFRA]}), subscription(spec={"config": {"tolerations": [TEAM]}})
-    )
+    first = body_of(subscription(spec={"config": {"tolerations": [TEAM]}}), {"tolerations": [INFRA]})
     live = applied(first, {"f:tolerations": {}})
-    removed = subscription_body(spec(config={}), live)
+    removed = body_of(live, {})
     assert removed["spec"]["config"] == {"tolerations": [TEAM]}
     assert "annotations" not in removed["metadata"]
     # Without an option, nothing of it changes.
-    kept = subscription_body(spec(config=None), live)
+    kept = body_of(live)
     assert kept["spec"]["config"] == first["spec"]["config"]
     assert kept["metadata"]["annotations"] == first["metadata"]["annotations"]
 
@@ -150,8 +138,10 @@ def test_removed_configuration() -> None:
 
 
 def test_other_objects() -> None:
-    assert group_body("g", NAMESPACE, [NAMESPACE])["spec"] == {"targetNamespaces": [NAMESPACE]}
-    assert group_body("g", NAMESPACE, [])["spec"] == {}
-    catalog = catalog_body("staging", "openshift-marketplace", "registry.example/catalog:1", None)
+    options = OlmOptions(NAMESPACE, PACKAGE, source=("staging", "b"), catalog_image="registry.example/catalog:1")
+    assert group_body(options, "g", [NAMESPACE])["spec"] == {"targetNamespaces": [NAMESPACE]}
+    assert group_body(options, "g", [])["spec"] == {}
+    catalog = catalog_body(options, None)
+    assert catalog["metadata"]["name"] == catalog["spec"]["displayName"] == "staging"
     assert catalog["spec"]["sourceType"] == "grpc"
     assert catalog["metadata"]["annotations"] == {CREATED_ANNOTATION: "true"}

@@ -16,8 +16,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import
     OCI_MANIFEST,
     InvalidManifest,
     Manifest,
+    image_platform,
     is_among,
-    platform_of,
     without_other_platforms,
 )
 
@@ -83,7 +83,7 @@ def test_other_content_is_not_a_manifest(data: bytes) -> None:
     ],
 )
 def test_platforms(found: Any, expected: str) -> None:
-    assert platform_of(found) == expected
+    assert image_platform(found) == expected
 
 
 @pytest.mark.parametrize(
