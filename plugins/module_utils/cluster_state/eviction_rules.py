@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 _UNMANAGED_REMEDY = (
     "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
 )
-_WAIT_REMEDY = "Evictions are not allowed: wait until they terminate, raise {drain_timeout}, or set {to_evict}."
+_WAIT_REMEDY = "Evictions are not allowed: wait until they terminate, raise the limit, or set {to_evict}."
 _KEPT_REMEDY = (
     f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
     "(docs/rollout.md)."

@@ -245,7 +245,7 @@ def test_a_killed_copy_leaves_the_file(site: Site) -> None:
     site.await_status("vgpu-1", "Licensed")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -270,7 +270,7 @@ def test_faults(site: Site, fault: str, reason: str) -> None:
     assert site.await_status("vgpu-1", "Licensed")["since"] >= state["since"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("config", "token", "reason"),
     [

@@ -182,6 +182,7 @@ def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
     assert done["license_rotation"]["rotated"] == ["vdi-1", "vdi-2"], done
 
 
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     licensing.run_gpu_pods()
     before, since = licensing.pods(), licensing.mark()

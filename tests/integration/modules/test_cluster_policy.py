@@ -148,6 +148,7 @@ def planned_warnings(cluster: Cluster, pools: list[dict[str, Any]], version: str
 
 
 @pytest.mark.usual(30)
+@pytest.mark.sampled(1, group="drivers of an installed operator")
 def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Cluster, tmp_path: Path) -> None:
     pools = drivers.pools(WITH_DRIVER)
     options: dict[str, Any] = {"allow_driver_rollout": True, "wait": False}
@@ -215,6 +216,7 @@ def test_a_crd_that_is_older_than_the_operator_is_refused_before_the_first_objec
 
 
 @pytest.mark.usual(40)
+@pytest.mark.sampled(1, group="drivers of an installed operator")
 def test_from_v26_7_on_a_new_taint_restarts_driver_pods_in_place(lab: Lab, installed: Cluster) -> None:
     """The driver's DaemonSet as the operator v26.7.0 writes it; the pinned operator is stopped, since it would revert that."""
     pools = installed.pools({"name": "train-h200", "taints": [NEW]})

@@ -118,6 +118,7 @@ def test_no_module_removes_anything_by_mistake(cluster: Cluster) -> None:
 
 
 @pytest.mark.usual(20)
+@pytest.mark.sampled(1, group="mistakes in gpu_pools")
 @pytest.mark.usefixtures("untouched")
 def test_no_sharing_ends_and_no_pool_loses_its_nodes_by_mistake(cluster: Cluster) -> None:
     """gpu_defaults with the sharing are missing; the match of one pool no longer matches any node."""
@@ -139,6 +140,7 @@ def test_no_sharing_ends_and_no_pool_loses_its_nodes_by_mistake(cluster: Cluster
 
 
 @pytest.mark.usual(25)
+@pytest.mark.sampled(1, group="mistakes in gpu_pools")
 @pytest.mark.usefixtures("untouched")
 def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Path) -> None:
     wrong = play(cluster, "share", inventory=misspelled(tmp_path))

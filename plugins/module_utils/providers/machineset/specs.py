@@ -168,7 +168,9 @@ def _capacity(option: Options | None) -> FutureNodeOption | None:
 
 def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator[str]:
     """Settings that the platform does not have."""
-    for name, remedy in MACHINE_SETTINGS.items() if platform else ():
+    if platform is None:
+        return
+    for name, remedy in MACHINE_SETTINGS.items():
         if fields.get(name) and name not in platform.settings:
             having = join_words([other.name for other in PLATFORMS if name in other.settings])
             yield f"{name}: {remedy.format(platform=platform.name, having=having)}"

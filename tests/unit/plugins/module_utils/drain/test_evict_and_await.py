@@ -45,6 +45,6 @@ def test_nothing_is_sent_without_pods() -> None:
 
 def test_the_timeout_names_the_pods_and_the_options() -> None:
     with pytest.raises(
-        WaitTimeout, match=r"\(rollout\.drain_timeout\).*team/train has not terminated.*\(rollout\.drain\)"
+        WaitTimeout, match=r"\(rollout\.drain_timeout\).*team/train has not terminated.*set rollout\.drain: gpu-pods"
     ):
         drain([], pods_to_await([TRAIN], WAITING), [TRAIN, WEB])
