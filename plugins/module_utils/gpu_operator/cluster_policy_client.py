@@ -371,12 +371,11 @@ def _slim(node: Object) -> Object:
     """The fields that determine where pods belong; a whole node has 20 KB or more."""
     metadata, status = node["metadata"], node.get("status") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in _ANNOTATIONS}
-    info = status.get("nodeInfo") or {}
     return {
         "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}, "annotations": annotations},
         "spec": {"taints": (node.get("spec") or {}).get("taints") or []},
         "status": {
             "conditions": [item for item in status.get("conditions") or [] if item.get("type") == "Ready"],
-            "nodeInfo": {key: info[key] for key in ("kubeletVersion", "containerRuntimeVersion") if key in info},
+            "nodeInfo": status.get("nodeInfo") or {},
         },
     }

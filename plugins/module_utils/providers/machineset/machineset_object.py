@@ -176,8 +176,10 @@ def configured(
     for field, (before, after) in differences.items():
         if field == NODE_COUNT:
             desired["spec"]["replicas"] = after
-        elif platform is not None and (setting := platform.settings.get(field)):
-            set_nested(provider_spec, setting.path, setting.encode(after))
+        elif field in MACHINE_SETTINGS:
+            # On a platform without the setting, there is nothing to change.
+            if platform is not None and (setting := platform.settings.get(field)):
+                _set_or_remove(provider_spec, setting.path, None if after is None else setting.encode(after))
         elif field == "provider_spec":
             for name in {*(before or {}), *after}:
                 _set_or_remove(provider_spec, paths[name], after.get(name))
