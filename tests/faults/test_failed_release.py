@@ -41,7 +41,7 @@ def statuses(lab: Lab) -> list[str]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, group="slow failures")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_the_next_run_upgrades_it_although_chart_and_values_are_equal(lab: Lab, tmp_path: Path) -> None:
     lab.reset()
     proxy = ApiProxy(lab.kubeconfig)

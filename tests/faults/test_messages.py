@@ -97,7 +97,7 @@ def test_a_missing_chart(empty_lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usual(45)
-@pytest.mark.sampled(1, group="slow failures")
+@pytest.mark.sampled(1, group="failures of a release")
 def test_nodes_without_nfd_labels(lab: Lab) -> None:
     lab.reset()
     lab.command("fault", "inject", "nfd-stalled", "--nodes", "a100-2,t4-1")
@@ -123,7 +123,7 @@ def broken_operator(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(1, group="slow failures")
+@pytest.mark.sampled(1, group="failures of a release")
 @pytest.mark.usefixtures("broken_operator")
 def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
     message = failing(120, environ=lab.env, variables={"gpu_operator_wait_timeout": 25})

@@ -15,7 +15,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options impo
 from tests.helpers.licensing import Licensing
 from tests.helpers.polling import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.usual(30), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.sampled(1, group="modules of licensing"),
+    pytest.mark.usual(30),
+    pytest.mark.timeout(900),
+]
 
 
 def test_a_removed_node_returns_its_license(licensing: Licensing) -> None:

@@ -11,7 +11,12 @@ import pytest
 from tests.helpers.licensing import NEW_HOST, Licensing
 from tests.helpers.polling import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.sampled(1, group="modules of licensing"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(900),
+]
 
 
 def test_driver_pods_that_are_replaced_during_a_rotation(licensing: Licensing) -> None:

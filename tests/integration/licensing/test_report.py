@@ -27,7 +27,7 @@ def table_of(run: PlaybookRun) -> list[list[str]]:
     return [line.split() for line in lines[head:]]
 
 
-@pytest.mark.sampled(1, group="reports of licenses")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     inventory = licensing.folder / "inventory.yml"
     missing = {"name": "elsewhere", "kubeconfig": str(licensing.folder / "missing")}
@@ -55,7 +55,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert f"{NODES} nodes have a token that differs from the one in their Secret." in outdated.failure()
 
 
-@pytest.mark.sampled(1, group="reports of licenses")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     env = licensing.lab.env
     key = Path(env["LAB_NLS_API_KEY_FILE"]).read_text()
@@ -79,7 +79,7 @@ def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     assert "The license servers could not be read: The license service does not accept the API key" in refused.failure()
 
 
-@pytest.mark.sampled(1, group="reports of licenses")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Licensing) -> None:
     licensing.license(licensing.token(NEW_HOST, expires=4))
     until(lambda: not licensing.info()["license_info"]["objects"][0]["valid"], limit=20)
@@ -118,7 +118,7 @@ def metrics_of(licensing: Licensing, node: str) -> str:
     return str(licensing.cluster.kubectl("get", "--raw", path))
 
 
-@pytest.mark.sampled(1, group="reports of licenses")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_report_by_the_metric_without_commands(licensing: Licensing) -> None:
     environ = licensing.lab.env_as("license_report")
     kubectl = licensing.cluster.kubectl
@@ -141,7 +141,7 @@ def test_a_report_by_the_metric_without_commands(licensing: Licensing) -> None:
     assert failed.shown("lab: Node vdi-1: Unlicensed. The metric does not show the cause.")
 
 
-@pytest.mark.sampled(1, group="reports of licenses")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_nodes_that_join_later(licensing: Licensing) -> None:
     joined = [f"vdi-{number}" for number in range(NODES + 1, NODES + 3)]
     licensing.lab.command("nodes", "scale", "vdi", str(NODES + len(joined)))

@@ -87,7 +87,7 @@ def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> N
     assert installed == reported
 
 
-@pytest.mark.sampled(1, group="slow failures")
+@pytest.mark.sampled(1, group="failures of a release")
 @pytest.mark.usual(60)
 def test_a_foreign_nfd_without_toleration_fails_at_once(cluster: Cluster, kube: Kube) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd"

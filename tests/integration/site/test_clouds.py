@@ -107,7 +107,7 @@ def created(clouds: Clouds, before: dict[str, list[str]]) -> Clouds:
     return clouds
 
 
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.soak
 @pytest.mark.usual(300)
 def test_both_clusters_converge_and_a_second_run_changes_nothing(created: Clouds) -> None:
     assert {
