@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.pages import mig_layouts, module_lists, operator_version, role_defaults, role_files, variables
+from tests.pages import mig_layouts, module_lists, operator_version, report_rules, role_defaults, role_files, variables
 
 FILES: dict[Path, Callable[[], str]] = {
     mig_layouts.PAGE: mig_layouts.page,
@@ -17,6 +17,7 @@ FILES: dict[Path, Callable[[], str]] = {
     variables.ROLE: variables.role,
     module_lists.RUNTIME: module_lists.runtime,
     **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},
+    **{path: partial(report_rules.page, path) for path in report_rules.PAGES},
     role_files.RULES: role_files.rules,
     **{path: partial(role_files.metadata, path) for path in role_files.METADATA},
     **{path: partial(operator_version.page, path) for path in operator_version.PAGES},

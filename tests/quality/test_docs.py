@@ -20,13 +20,15 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from tests.pages import module_lists, role_defaults, variables
+from lab import rbac
+from tests.pages import module_lists, report_rules, role_defaults, variables
 from tests.pages.files import FILES
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
 ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
 PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md")), *(role / "README.md" for role in ROLES)]
+WITH_REPORT = sorted(path.stem for path in (REPO / "playbooks").glob("*.yml") if "accel.gpu.report" in path.read_text())
 # A bar ends a cell also in code, unless it is escaped (GitHub Flavored Markdown, "Tables").
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
@@ -44,6 +46,14 @@ def test_generated_files_are_up_to_date(path: Path) -> None:
 
 def test_generated_action_plugins_are_up_to_date() -> None:
     assert module_lists.generated_actions() == module_lists.actions(), "run make docs"
+
+
+@pytest.mark.parametrize("openshift", [False, True], ids=["kubernetes", "openshift"])
+@pytest.mark.parametrize("playbook", WITH_REPORT)
+def test_a_playbook_with_a_report_has_its_rules(playbook: str, openshift: bool) -> None:
+    roles = rbac.objects(playbook, openshift=openshift)
+    rules = [rule for role in roles if role["kind"] == "ClusterRole" for rule in role["rules"]]
+    assert [rule for rule in report_rules.rules() if rule not in rules] == []
 
 
 @pytest.mark.parametrize("role", sorted(path.parents[1].name for path in role_defaults.PAGES))
