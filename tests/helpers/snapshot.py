@@ -14,7 +14,7 @@ from tests.programs import run
 Objects = dict[str, dict[str, Any]]
 
 # Recreated continuously by Kubernetes or by the lab itself.
-_PASSING = {"Event", "EndpointSlice", "Logs", "ControllerRevision"}
+_PASSING = {"Event", "EndpointSlice", "Exec", "Logs", "ControllerRevision"}
 _SYSTEM_LEASE = re.compile(r"^Lease (kube-node-lease/|kube-system/(kube-|apiserver-))")
 # Fields of the server, and fields that change continuously.
 _MOVING = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
