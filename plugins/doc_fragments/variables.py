@@ -1043,7 +1043,8 @@ options:
             default: gpu-pods
           force:
             description:
-              - Whether pods without a controller are also evicted. If V(false), such a pod blocks the change to its node.
+              - Whether pods without a controller are also evicted. If V(false), such a pod blocks the change to its node if
+                it uses a GPU; otherwise, it stays on the node.
             type: bool
             default: false
           grace_period:
