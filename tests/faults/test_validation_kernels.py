@@ -324,8 +324,8 @@ def test_limits_are_checked_first(kernels: Cluster) -> None:
     mark = kernels.mark()
     result = validated(kernels, kernel_timeout=0, all_reduce_nodes=1)
     assert (result["failed"], result["code"]) == (True, "invalid")
-    assert [problem.partition(":")[0] for problem in result["details"]["problems"]] == [
-        "kernel_timeout",
-        "all_reduce_nodes",
+    assert [problem.partition(" ")[0] for problem in result["details"]["problems"]] == [
+        "gpu_validation_kernel_timeout",
+        "gpu_validation_all_reduce_nodes",
     ]
     assert kernels.requests(mark, "gpu_validation") == []
