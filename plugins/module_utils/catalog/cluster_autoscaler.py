@@ -19,8 +19,7 @@ MACHINE_AUTOSCALERS_PATH = f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/machineautos
 # The ConfigMap of the Priority expander, in the namespace of the autoscaler (kubernetes/autoscaler, expander/priority/priority.go).
 PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "priorities"
 PRIORITY_EXPANDER = "Priority"
-# The expanders, each with the first release of OpenShift that accepts it; see AUTOSCALER_FIELDS_SINCE for the source.
-EXPANDERS: dict[str, Release] = {"LeastWaste": (4, 16), PRIORITY_EXPANDER: (4, 16), "Random": (4, 16)}
+EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
 
 # The releases of OpenShift that added fields to the ClusterAutoscaler, by the keys of gpu_cluster.autoscaler; earlier ones reject them as unknown
 # (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). The fields of all other keys are older

@@ -79,9 +79,10 @@ class NodeEdit:
         return dict(self.patch["metadata"].get("labels") or {})
 
     @property
-    def annotations(self) -> dict[str, str | None]:
-        """The annotations that the patch sets (None: removes), including the collection's own."""
-        return dict(self.patch["metadata"].get("annotations") or {})
+    def declared_annotations(self) -> dict[str, str | None]:
+        """The annotations that the patch sets (None: removes), without the collection's own."""
+        annotations = self.patch["metadata"].get("annotations") or {}
+        return {key: value for key, value in annotations.items() if not key.startswith(OWN_PREFIX)}
 
 
 def metadata_edit(

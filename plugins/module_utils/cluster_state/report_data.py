@@ -261,12 +261,7 @@ def changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> di
     labels = {
         (key, value is None) for edit in changes for key, value in edit.labels.items() if key not in _UNLISTED_LABELS
     }
-    annotations = {
-        (key, value is None)
-        for edit in changes
-        for key, value in edit.annotations.items()
-        if not key.startswith(names.OWN_PREFIX)
-    }
+    annotations = {(key, value is None) for edit in changes for key, value in edit.declared_annotations.items()}
     return {
         "nodes": len(changes),
         "joining": sum(names.POOL_LABEL in edit.labels for edit in changes),
@@ -323,12 +318,9 @@ def _change_texts(change: NodeEdit) -> t.Iterator[str]:
         else:
             verb = "expected" if key in (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL) else "declared"
             yield f"label {key} is {live or 'absent'}, {value} is {verb}"
-    for key, value in sorted(change.annotations.items()):
-        if not key.startswith(names.OWN_PREFIX):
-            yield f"annotation {key} will be {'removed' if value is None else 'set'}"
+    for key, value in sorted(change.declared_annotations.items()):
+        yield f"annotation {key} will be {'removed' if value is None else 'set'}"
     yield from (f"taint {taint} is missing" for taint in change.after.get("taints", ()))
     yield from (f"taint {taint} will be removed" for taint in change.before.get("taints", ()))
-    if set(change.before) | set(change.after) == {"annotations"} and all(
-        key.startswith(names.OWN_PREFIX) for key in change.annotations
-    ):
+    if set(change.before) | set(change.after) == {"annotations"} and not change.declared_annotations:
         yield "its annotations will be updated"

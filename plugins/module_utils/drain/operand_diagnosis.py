@@ -22,6 +22,9 @@ _MAX_LOG_CHARS = 400
 
 Object = t.Mapping[str, t.Any]
 
+# Seconds between two calls of failing_operands() during a wait for nodes.
+OPERANDS_INTERVAL = 5.0
+
 
 def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> list[Object]:
     """The pods of the operator's namespace on these nodes."""
@@ -29,10 +32,6 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
     if len(nodes) <= _MAX_LISTS:
         return [pod for node in sorted(nodes) for pod in client.list(path, field_selector=f"spec.nodeName={node}")]
     return [pod for pod in client.list(path) if (pod.get("spec") or {}).get("nodeName") in nodes]
-
-
-# Seconds between two calls of failing_operands() during a wait for nodes.
-OPERANDS_INTERVAL = 5.0
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:

@@ -203,10 +203,11 @@ class OperatorUpgrade:
         if rollout is None or self._allowed or rollout.in_place:
             return UpgradeDecision(step, rollout, refusals=tuple(refusals))
         paths = differing_values(installed.config, preparation.desired_values)
-        if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
+        of_driver = [path for path in paths if path.partition(".")[0] in PARTS]
+        if preview.by_values and paths and of_driver == paths:
             return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths), tuple(refusals))
-        restarting = [path for path in paths if path.partition(".")[0] in PARTS] or paths
-        message = _refusal_message(rollout, restarting if chart == installed.chart else (), installed.chart)
+        restarting = (of_driver or paths) if chart == installed.chart else ()
+        message = _refusal_message(rollout, restarting, installed.chart)
         refusals.append(UpgradeRefused("driver_rollout", message))
         return UpgradeDecision(step, rollout, refusals=tuple(refusals))
 

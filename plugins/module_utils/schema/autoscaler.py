@@ -63,7 +63,7 @@ AUTOSCALER = Section(
             "a cluster has at least one node; give the number of all nodes, also of the control plane",
             f"a cluster has at most {MAX_NODES} nodes; give a smaller number",
         ),
-        "expanders": ListOf(default=None, item=Choice(known=tuple(EXPANDERS))),
+        "expanders": ListOf(default=None, item=Choice(known=EXPANDERS)),
         "pod_priority_threshold": integer_between(
             -_INT32 - 1,
             _INT32,
@@ -146,18 +146,13 @@ def values_have_no_key(cluster: Document) -> Problems:
 
 
 def newer_keys(spec: Document, version: str) -> Problems:
-    """The problems of declared fields and expanders that this version of OpenShift does not have; an unknown version counts as the newest."""
-    added = {
-        f"{_PATH}.{'.'.join(keys)}": since
-        for keys, since in AUTOSCALER_FIELDS_SINCE.items()
-        if get_nested(spec, *SPEC_PATHS[keys]) is not None
-    }
-    if release_of(version) >= AUTOSCALER_FIELDS_SINCE["expanders",]:
-        declared = get_nested(spec, *SPEC_PATHS["expanders",]) or ()
-        added |= {f"{_PATH}.expanders: {name}": EXPANDERS[name] for name in declared if name in EXPANDERS}
-    for subject, since in added.items():
-        if release_of(version) < since:
-            yield f"{subject}: is not supported by OpenShift {version}; it was added in {since[0]}.{since[1]}; remove it, or upgrade OpenShift"
+    """The problems of declared fields that this version of OpenShift does not have; an unknown version counts as the newest."""
+    release = release_of(version)
+    for keys, since in AUTOSCALER_FIELDS_SINCE.items():
+        if release < since and get_nested(spec, *SPEC_PATHS[keys]) is not None:
+            yield (
+                f"{_PATH}.{'.'.join(keys)}: is not supported by OpenShift {version}; it was added in {since[0]}.{since[1]}; remove it, or upgrade OpenShift"
+            )
 
 
 def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:

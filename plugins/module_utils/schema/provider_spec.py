@@ -25,7 +25,7 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
             yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write fields of fields as maps"
     for field, key in _OWN_KEYS.items():
         # An unset field counts as well, because it would be removed.
-        if field[-1] in (get_nested(document, *field[:-1]) or {} if field[:-1] else document):
+        if field[-1] in (get_nested(document, *field[:-1]) or {}):
             yield f"{path}.{'.'.join(field)}: has its own key; set {key} instead"
     for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():
         if get_nested(document, *zone) is not None:
