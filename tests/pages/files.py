@@ -8,7 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.pages import mig_layouts, module_lists, operator_version, report_rules, role_defaults, role_files, variables
+from tests.pages import (
+    galaxy_requirements,
+    mig_layouts,
+    module_lists,
+    operator_version,
+    report_rules,
+    role_defaults,
+    role_files,
+    variables,
+)
 
 FILES: dict[Path, Callable[[], str]] = {
     mig_layouts.PAGE: mig_layouts.page,
@@ -16,6 +25,7 @@ FILES: dict[Path, Callable[[], str]] = {
     variables.FRAGMENT: variables.fragment,
     variables.ROLE: variables.role,
     module_lists.RUNTIME: module_lists.runtime,
+    galaxy_requirements.PAGE: galaxy_requirements.page,
     **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},
     **{path: partial(report_rules.page, path) for path in report_rules.PAGES},
     role_files.RULES: role_files.rules,

@@ -184,9 +184,3 @@ def test_modules_without_pools_do_not_need_the_derivation(module: str) -> None:
     needed = {path.relative_to(UTILS).as_posix() for path in needed_files(module)}
     assert "kube/module.py" in needed
     assert not needed & {"pools/derive.py", "kube/plan_module.py"}
-
-
-def test_galaxy_and_requirements_have_the_same_dependencies() -> None:
-    galaxy = yaml.safe_load((REPO / "galaxy.yml").read_text())
-    required = yaml.safe_load((REPO / "requirements.yml").read_text())
-    assert galaxy["dependencies"] == {entry["name"]: entry["version"] for entry in required["collections"]}

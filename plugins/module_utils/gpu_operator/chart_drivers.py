@@ -12,8 +12,9 @@ import re
 import typing as t
 
 from ..cluster_state.nvidia_driver import KIND
-from ..common.nested import apply_merge_patch, merge_patch
+from ..common.nested import apply_merge_patch
 from ..helm.chart import matching_documents
+from ..helm.object_upgrade import upgraded
 from ..helm.release import helm_release_of
 from .driver_rollout import SWITCH, Path, differing_fields, format_change
 
@@ -38,7 +39,7 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
         if name in old and name not in new:
             reasons[name] = [f"NVIDIADriver {name} is deleted"]
         elif name in new:
-            reasons[name] = _reasons(name, spec, merge_patch(old.get(name, {}), new[name]))
+            reasons[name] = _reasons(name, spec, upgraded(spec, old.get(name, {}), new[name]))
     return {name: texts for name, texts in reasons.items() if texts}
 
 
@@ -47,13 +48,12 @@ def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
     own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
-    reasons = {name: _reasons(name, spec, patch) for name, spec in own.items()}
+    reasons = {name: _reasons(name, spec, apply_merge_patch(spec, patch)) for name, spec in own.items()}
     return {name: texts for name, texts in reasons.items() if texts}
 
 
-def _reasons(name: str, spec: Document, patch: Document) -> list[str]:
-    """Each field by which a patch of the spec changes the object's DaemonSets."""
-    outcome = t.cast("Document", apply_merge_patch(spec, patch))
+def _reasons(name: str, spec: Document, outcome: Document) -> list[str]:
+    """Each field by which a change of the spec changes the object's DaemonSets."""
     return [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in template_fields(spec, outcome)]
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The fields of a ClusterPolicy that were set manually and that an upgrade of the Helm release would overwrite: pure.
 
-Helm sends the difference of two manifests as a merge patch. The patch also reaches fields that no user has set: their value is a default of the CRD, which
-the API server stores when Helm creates the object, or a value that the collection has applied.
+An upgrade also reaches fields that no user has set: their value is a default of the CRD, which the API server stores when Helm creates the object,
+or a value that the collection has applied.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER
 from ..cluster_state.object_managers import GITOPS_TOOLS
 from ..common.nested import get_nested
+from ..helm.object_upgrade import overwritten
 from ..kube.crd_defaults import defaults_at
 from ..kube.managed_fields import has_records, writers
 from .driver_rollout import Path, is_empty, may_show
@@ -63,7 +64,7 @@ class KnownSources:
     are CRDs of the ClusterPolicy: the live one, that of the new chart, and that of the installed one. The live one may already be the new one.
     """
 
-    manifests: tuple[Document, ...] = ()
+    manifests: tuple[Document, Document] = ({}, {})
     desired: Document = field(default_factory=dict)
     definitions: tuple[Document, ...] = ()
 
@@ -76,14 +77,14 @@ class KnownSources:
         )
 
 
-def manual_fields(live: Document, patch: Document, sources: KnownSources) -> list[ManualField]:
-    """The fields of the live object that the patch of its spec changes, and whose values only a manual change explains.
+def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
+    """The fields of the live object that an upgrade of its spec changes, and whose values only a manual change explains.
 
     If the object has no managedFields, its values alone decide.
     """
     found = []
-    for path, value, replacement in _changed_leaves(live.get("spec") or {}, patch, ()):
-        if not sources.explains(path, value):
+    for path, value, replacement in overwritten(live.get("spec") or {}, *sources.manifests):
+        if not is_empty(value) and not sources.explains(path, value):
             names = _foreign_writers(live, path)
             if names is None or names:
                 found.append(ManualField(path, value, replacement, tuple(names or ())))
@@ -97,21 +98,6 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
     known = {*_WRITERS, FIELD_MANAGER, LICENSING_MANAGER}
     names = writers(live, ("spec", *path))
     return [name for name in names if name not in known and not name.startswith(_TERRAFORM)]
-
-
-def _changed_leaves(live: t.Any, patch: t.Any, path: Path) -> t.Iterator[tuple[Path, t.Any, t.Any]]:
-    """Path, live value and new value of every field that the merge patch replaces or removes; None is the new value of a removed one."""
-    if is_empty(live) or live == patch:
-        return
-    if isinstance(live, dict):
-        for key, value in live.items():
-            if not isinstance(patch, dict):
-                # The patch replaces the whole map.
-                yield from _changed_leaves(value, None, (*path, key))
-            elif key in patch:
-                yield from _changed_leaves(value, patch[key], (*path, key))
-    else:
-        yield path, live, patch
 
 
 def _is_covered(values: t.Any, path: Path) -> bool:

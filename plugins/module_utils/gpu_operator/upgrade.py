@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Upgrades of the operator's Helm release: their impact, the permission for it, and a single restart of the driver instead of two.
 
-For a kind that helm does not know, such as the ClusterPolicy, helm sends the difference between the manifests of the old and the new revision as
-a JSON merge patch (helm v3 pkg/kube/client.go, createPatch). A field that was set manually therefore stays if both manifests agree on it, and is
-overwritten or removed if they differ.
-
 Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
 taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore the old operator is stopped first. Helm
 starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
@@ -21,9 +17,9 @@ from ..catalog.names import STOPPING_MANAGER
 from ..cluster_state.cluster_policy import active_policy, uses_driver_objects
 from ..cluster_state.nvidia_driver import follows_own_policies
 from ..cluster_state.own_values import endangered_own_values
-from ..common.nested import apply_merge_patch, merge_patch
 from ..common.wait import WaitOptions, wait_until
 from ..helm.chart import Chart, matching_documents
+from ..helm.object_upgrade import upgraded
 from ..helm.preparation import ReleasePreparation
 from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values, merge_values
 from ..kube.client import Client
@@ -88,8 +84,7 @@ def preview_upgrade(
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
     spec = dict(live.get("spec") or {})
-    patch = merge_patch(before, after)
-    outcome = t.cast("Object", apply_merge_patch(spec, patch))
+    outcome = upgraded(spec, before, after)
     paths = driver_fields(spec, outcome)
     replaced = old[0] != new[0]
     reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
@@ -103,7 +98,7 @@ def preview_upgrade(
     return UpgradePreview(
         spec=outcome,
         reasons=tuple(reasons) if replaced or paths or objects else (),
-        manual=tuple(manual_fields(live, patch, sources)),
+        manual=tuple(manual_fields(live, sources)),
         driver_paths=tuple(paths),
         by_values=bool(paths or objects) and not replaced,
         drivers=frozenset(objects),

@@ -230,7 +230,7 @@ class NodeRunner:
             if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:
                 restart_mig_manager(self._context, self._node)
             self._node.write(lambda actual: rollback_patch(actual, good))
-            return bool(self._node.wait(lambda actual: _works(actual, good), self._context.wait_timeout))
+            return bool(self._node.wait(lambda actual: _works(actual, good)))
         except WaitTimeout:
             return False
 

@@ -53,7 +53,7 @@ class NodeVerifier:
         reboot = pool.rollout.reboot if pool and change and change.transition.repartitions else None
         may_restart, may_reset = True, pool is not None and self._context.scope.repairs
         while True:
-            verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
+            verdict = self._node.wait(self._verdict, self._check_operands)
             node = self._node.latest
             if verdict == "" or node is None:
                 return
@@ -81,7 +81,7 @@ class NodeVerifier:
 
     def is_declared_after_wait(self) -> bool:
         """Wait for a change that is in progress, and return whether the node is as declared afterwards."""
-        return bool(self._node.wait(self._verdict, self._context.wait_timeout) == "")
+        return bool(self._node.wait(self._verdict) == "")
 
     def restart_mig_manager(self, stuck: str = "") -> None:
         """Restart the node's MIG manager; `stuck` is the problem that this repairs."""
@@ -149,7 +149,7 @@ class NodeVerifier:
         def is_rebooted(actual: Node | None) -> bool | None:
             return True if actual is not None and actual.ready and actual.boot_id != before else None
 
-        if not self._node.wait(is_rebooted, reboot.timeout):
+        if not self._node.wait(is_rebooted, timeout=reboot.timeout):
             raise NodeFailure(
                 "reboot",
                 f"{name} was not ready with another boot ID within {reboot.timeout} s after {program} (rollout.reboot.timeout): "
@@ -161,7 +161,7 @@ class NodeVerifier:
         """Remove a partly applied layout with NVIDIA's configuration for whole GPUs, and apply it again."""
         layout = node.mig_config
         self._set_mig_config(mig_parted.DISABLED)
-        self._node.wait(_layout_removed, self._context.wait_timeout)
+        self._node.wait(_layout_removed)
         self._set_mig_config(layout)
         self._result.repaired = f"its MIG layout was removed and {layout} applied again"
 

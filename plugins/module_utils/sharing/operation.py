@@ -151,7 +151,7 @@ class SharingOperation:
         """
         # A repair verifies each node that it changes, and does not require that other nodes are as declared.
         wait = self._module.params["wait"] and not self._context.scope.repairs
-        deadline = time.monotonic() + self._context.wait_timeout
+        changed_at = time.monotonic()
         rounds = 0
         with contextlib.ExitStack() as stack:
             lease: Lease | None = None
@@ -175,7 +175,7 @@ class SharingOperation:
                     self._rollout.apply(state, lease)
                     self._exclude_reported_nodes(state)
                     rounds += 1
-                    deadline = time.monotonic() + self._context.wait_timeout
+                    changed_at = time.monotonic()
                     if state.changes.rolling_changes:
                         # A rolling update takes long, so nodes may have joined, and other tools may have changed nodes.
                         state = self._context.reader.read()
@@ -184,7 +184,7 @@ class SharingOperation:
                 if not wait:
                     observed = ObservedNodes(state, self._watch.findings(state), [])
                 else:
-                    observed = self._observed = self._watch.wait(state, deadline)
+                    observed = self._observed = self._watch.wait(state, changed_at)
                     if observed.findings and lease is not None:
                         self._rollout.roll_back_failed(observed.state, observed.findings, lease)
                     self._require_verified(observed)
@@ -212,7 +212,7 @@ class SharingOperation:
         failures = f"{self._failures()}\n" if failed else ""
         raise WaitTimeout(
             f"{failures}{len(findings) + len(observed.undiscovered)} node(s) are not as their pools declare "
-            f"(wait_timeout {self._context.wait_timeout:.0f} s):\n{message}"
+            f"(wait_timeout {observed.wait_timeout:.0f} s):\n{message}"
         )
 
     def _failures(self) -> str:

@@ -26,11 +26,15 @@ _COLLECT = 3.0
 
 
 class ObservedNodes(t.NamedTuple):
-    """The cluster at the end of a wait, the nodes that are not as declared, and the GPU nodes that are not discovered."""
+    """The cluster at the end of a wait, the nodes that are not as declared, and the GPU nodes that are not discovered.
+
+    wait_timeout: the limit of the wait in seconds; 0 without a wait.
+    """
 
     state: ClusterState
     findings: dict[str, NodeDrift]
     undiscovered: list[str]
+    wait_timeout: float = 0.0
 
 
 class ReadinessWatch:
@@ -45,8 +49,12 @@ class ReadinessWatch:
         # Undiscovered nodes on which NVIDIA's pods fail, with the reason; the run does not wait for them.
         self.failing: dict[str, str] = {}
 
-    def wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
-        """Wait until each node is as its pool declares, a new node is discovered, or the deadline is reached."""
+    def wait(self, state: ClusterState, changed_at: float) -> ObservedNodes:
+        """Wait until each node is as its pool declares, a new node is discovered, or the time limit after the last change is reached.
+
+        changed_at: the time of the last change, on the clock of time.monotonic().
+        """
+        limit = self._context.wait_timeout
         nodes = dict(state.nodes)
         findings = self.findings(state)
         undiscovered = self._undiscovered(nodes, state)
@@ -55,7 +63,7 @@ class ReadinessWatch:
         discovered_at: float | None = None
         operands_checked: float | None = None
         while not all_final(findings) or undiscovered:
-            left = deadline - time.monotonic()
+            left = changed_at + limit - time.monotonic()
             if self._waiting_for_discovery(nodes, findings, undiscovered):
                 if operands_checked is None or time.monotonic() - operands_checked >= OPERANDS_INTERVAL:
                     self._find_failing(nodes, state, findings, undiscovered)
@@ -99,8 +107,9 @@ class ReadinessWatch:
                 undiscovered = self._undiscovered(nodes, state)
         if discovered_at is not None:
             fresh = self._context.reader.compare(nodes, version)
-            return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered))
-        return ObservedNodes(replace(state, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
+            return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered), limit)
+        end = replace(state, nodes=nodes, resource_version=version)
+        return ObservedNodes(end, findings, sorted(undiscovered), limit)
 
     def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
         """By node, the differences from the declaration; nodes that are not ready are reported elsewhere."""

@@ -183,9 +183,13 @@ class WatchedNode:
         return node
 
     def wait(
-        self, judge: t.Callable[[Node | None], t.Any], timeout: float, check: t.Callable[[], None] = lambda: None
+        self,
+        judge: t.Callable[[Node | None], t.Any],
+        check: t.Callable[[], None] = lambda: None,
+        *,
+        timeout: float | None = None,
     ) -> t.Any:
-        """The first result of `judge` that is not None; None after `timeout` seconds.
+        """The first result of `judge` that is not None; None after `timeout` seconds, by default the run's `wait_timeout`.
 
         `judge` is called at each change of a node and must not call the server. `check` is called about once a second; it may call the server and may raise.
         """
@@ -194,4 +198,5 @@ class WatchedNode:
             self._context.lease.check()
             check()
 
-        return self._context.nodes.wait(self.name, judge, timeout, check_all)
+        limit = self._context.wait_timeout if timeout is None else timeout
+        return self._context.nodes.wait(self.name, judge, limit, check_all)

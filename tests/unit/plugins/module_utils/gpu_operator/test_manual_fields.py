@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import merge_patch
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.manual_fields import (
     KnownSources,
     ManualField,
@@ -46,7 +45,7 @@ def policy(name: str, *managers: str) -> Object:
 
 def fields(live: Object, *definitions: Object, desired: Object | None = None) -> list[ManualField]:
     sources = KnownSources((OLD, NEW), desired or {}, definitions)
-    return manual_fields(live, merge_patch(OLD, NEW), sources)
+    return manual_fields(live, sources)
 
 
 WRITERS: list[tuple[str, Object, tuple[Object, ...], tuple[str, ...] | None]] = [
@@ -128,7 +127,7 @@ def test_below_a_map_that_the_new_chart_lacks_each_field_counts() -> None:
         }
     }
     sources = KnownSources((old, {}), {}, (crd,))
-    found = manual_fields({"metadata": {}, "spec": spec}, merge_patch(old, {}), sources)
+    found = manual_fields({"metadata": {}, "spec": spec}, sources)
     assert [(field.path, field.value, field.replacement) for field in found] == [
         (("operator", "initContainer", "version"), "mine", None)
     ]
@@ -171,11 +170,10 @@ MAPS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
 
 @given(MAPS, MAPS, MAPS)
 def test_only_leaves_that_the_patch_changes_are_manual(before: Object, after: Object, live: Object) -> None:
-    patch = merge_patch(before, after)
-    found = manual_fields({"metadata": {}, "spec": live}, patch, KnownSources((before, after)))
+    found = manual_fields({"metadata": {}, "spec": live}, KnownSources((before, after)))
     for field in found:
         assert not isinstance(field.value, dict)
     # A policy as either chart renders it has no edits.
     for spec in (before, after):
-        assert manual_fields({"metadata": {}, "spec": spec}, patch, KnownSources((before, after))) == []
-    assert manual_fields({"metadata": {}, "spec": live}, {}, KnownSources()) == []
+        assert manual_fields({"metadata": {}, "spec": spec}, KnownSources((before, after))) == []
+    assert manual_fields({"metadata": {}, "spec": live}, KnownSources()) == []
