@@ -247,7 +247,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.validation import evidence
 from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
 from ..module_utils.validation.node_program_runner import NodeProgramRunner
-from ..module_utils.validation.options import option_spec, options_of_pool, read_options
+from ..module_utils.validation.options import option_spec, read_options
 from ..module_utils.validation.pods import Workload
 from ..module_utils.validation.sites import NotTestable
 from ..module_utils.validation.validator import ValidationState, Validator, undeleted
@@ -298,7 +298,7 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
-        covered = current and evidence.covers(entry, options_of_pool(workload.options, pool.name))
+        covered = current and evidence.covers(entry, workload.options_of(pool))
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.reason_without_containers:
@@ -389,8 +389,6 @@ def _measure(
     """Run the requested programs that use whole nodes, on the pools whose kernels have passed; add their results to `results`."""
     passed = {name: (pools[name], state.members(name)) for name, result in results.items() if not result.problems}
     runner = NodeProgramRunner(validator.pods, validator.workload)
-    if not runner.programs or not passed:
-        return
     for name, measured in runner.run(passed, used, lease).items():
         programs = {**results[name].programs, **{key: dict(one.values) for key, one in measured.items()}}
         problems = tuple(problem for one in measured.values() for problem in one.problems)

@@ -15,6 +15,7 @@ from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..pools.variables import merge
 from ..schema.messages import is_whole
+from ..schema.pool import plugin_setting_field
 from ..sharing_modes.modes import MODES, find_mode
 from ..sharing_modes.plugin_settings import SETTINGS, setting_paths
 from ..sharing_modes.sharing import Sharing, sharing_of
@@ -154,12 +155,12 @@ def _export_shares(content: Document) -> tuple[str, Document]:
 def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> Document:
     """The settings of the plugin that differ from the defaults of `sharing`; a value that no pool can declare is left out."""
     exported: Document = {}
-    for key, path in setting_paths(plugin_key).items():
+    for key, path in setting_paths(mode.name, plugin_key).items():
         value, setting, plugin_default = get_nested(content, *path), SETTINGS[key], mode.plugin_default(key)
         value = plugin_default if value is None else value
         # A setting with the default None is not written, so the plugin uses its own default.
         unset = plugin_default if setting.default is None else setting.default
-        if key in mode.options and value in (setting.choices or (False, True)) and value != unset:
+        if key in mode.options and value != unset and not any(plugin_setting_field(setting).problems(value, key)):
             exported[key] = value
     return exported
 
@@ -180,7 +181,7 @@ def _normalize(content: Document, declared: Sharing) -> Document:
         flags.pop("migStrategy", None)
     mode = declared.definition
     defaults: Document = {}
-    for key, path in setting_paths(mode.plugin_key if declared.shared else "").items():
+    for key, path in setting_paths(mode.name, mode.plugin_key if declared.shared else "").items():
         set_nested(defaults, path, mode.plugin_default(key))
     explicit: Document = {
         **{key: value for key, value in content.items() if key not in ("flags", "sharing") and value},

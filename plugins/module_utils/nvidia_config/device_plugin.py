@@ -18,7 +18,7 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
     mode = sharing.definition
     flags = mode.plugin_flags(sharing)
     content: dict[str, t.Any] = {"version": "v1", **({"flags": flags} if flags else {})}
-    for key, path in setting_paths(mode.plugin_key if sharing.shared else "").items():
+    for key, path in setting_paths(mode.name, mode.plugin_key if sharing.shared else "").items():
         if (value := getattr(sharing, key)) is not None:
             set_nested(content, path, value)
     if sharing.shared:

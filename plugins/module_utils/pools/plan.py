@@ -122,7 +122,8 @@ class MigPlan:
 class ValidationPlan:
     """The keys of gpu_cluster.validation, the Secrets with which the images are pulled, and the ConfigMap with the results of the validation pods.
 
-    A new key is a field with a default. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
+    A new key is a field with a default; programs find it in their options. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest
+    that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]

@@ -82,10 +82,15 @@ _TAINT = Section(
 )
 
 
-def _plugin_setting(setting: PluginSetting) -> Field:
+# By the type of the value.
+_PLUGIN_SETTING_FIELDS: dict[type, type[Field]] = {bool: Boolean, int: Integer, str: Text, list: ListOf, dict: MapOf}
+
+
+def plugin_setting_field(setting: PluginSetting) -> Field:
+    """The values that a setting of the device plugin can have."""
     if setting.choices:
-        return Choice(known=setting.choices, default=setting.default, blank_is_unset=False)
-    return Boolean(default=setting.default, blank_is_unset=False)
+        return Choice(setting.rules, known=setting.choices, default=setting.default, blank_is_unset=False)
+    return _PLUGIN_SETTING_FIELDS[setting.kind](setting.rules, default=setting.default, blank_is_unset=False)
 
 
 _SHARING = Section(
@@ -109,7 +114,7 @@ _SHARING = Section(
             ),
         ),
         "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
-        **{key: _plugin_setting(setting) for key, setting in SETTINGS.items()},
+        **{key: plugin_setting_field(setting) for key, setting in SETTINGS.items()},
     }
 )
 

@@ -55,7 +55,7 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
             continue
         if key in mode.fixed_options:
             value, reason = mode.fixed_options[key]
-            if sharing[key] is not value:
+            if sharing[key] != value:
                 yield f"{pool.path}.sharing.{key}: {reason}; remove it"
             continue
         modes = [each.name for each in MODES.values() if key in each.options]

@@ -63,7 +63,8 @@ class SharingMode:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of `sharing` other than `mode` that have an effect in this mode."""
-        return (*self.own_options, *(key for key in setting_paths(self.plugin_key) if key not in self.fixed_options))
+        settings = setting_paths(self.name, self.plugin_key)
+        return (*self.own_options, *(key for key in settings if key not in self.fixed_options))
 
     def plugin_default(self, key: str) -> t.Any:
         """The value that the device plugin uses in this mode for a setting that its configuration does not contain."""

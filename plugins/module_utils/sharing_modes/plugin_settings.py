@@ -12,6 +12,8 @@ import typing as t
 from dataclasses import dataclass, field, fields
 
 _SECTION = "*"
+# As in schema/types.py: the problem of a value and the remedy, as the end of a sentence; None for a valid value.
+Rule = t.Callable[[t.Any], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -19,15 +21,19 @@ class PluginSetting:
     """How a setting is written.
 
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
-    A setting with `*` has an effect in the modes that share a resource, other settings in all modes; a mode that allows only one value names it in
-    `fixed_options`. `default`: the value if a pool sets none; None is not written. `plugin_default`: the value that the plugin uses for a setting
-    that is not written; with the default None, the export leaves this value out. `choices`: the valid values; empty for a boolean.
+    A setting with `*` has an effect in the modes that share a resource, other settings in all modes; `modes` are the names of the modes that have the
+    setting, if it is not all of these; a mode that allows only one value names it in `fixed_options`. `default`: the value if a pool sets none; None is
+    not written. `plugin_default`: the value that the plugin uses for a setting that is not written; with the default None, the export leaves this value
+    out. `choices`: the valid values of a text. `kind`: the type of other values (bool, int, str, or a list or dict of text). `rules`: further checks.
     """
 
     path: str
     default: t.Any
     plugin_default: t.Any = None
     choices: tuple[str, ...] = ()
+    kind: type = bool
+    rules: tuple[Rule, ...] = ()
+    modes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +54,10 @@ SETTINGS: dict[str, PluginSetting] = {
 }
 
 
-def setting_paths(plugin_key: str) -> dict[str, list[str]]:
-    """The path of each setting that has an effect if this section shares a resource (empty: if nothing is shared)."""
+def setting_paths(mode: str, plugin_key: str) -> dict[str, list[str]]:
+    """The path of each setting that has an effect in a mode if this section shares a resource (empty: if nothing is shared)."""
     return {
         key: setting.path.replace(_SECTION, plugin_key).split(".")
         for key, setting in SETTINGS.items()
-        if plugin_key or _SECTION not in setting.path
+        if (plugin_key or _SECTION not in setting.path) and (not setting.modes or mode in setting.modes)
     }

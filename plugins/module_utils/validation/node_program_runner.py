@@ -11,7 +11,6 @@ from ..schema.messages import abbreviate
 from ..validation_programs.programs import NODE_PROGRAMS
 from .evaluation import PodObservation, observe, rejections
 from .failures import group_failures
-from .options import options_of_pool
 from .pods import node_program_pod, pod_name
 from .sites import NodeProgramSite, choose_nodes
 from .validator import explain, undeleted
@@ -43,17 +42,19 @@ class NodeProgramRunner:
         """Send no request yet."""
         self._pods = pods
         self._workload = workload
-        self.programs = [program for program in NODE_PROGRAMS if program.requested(workload.options)]
 
     def run(
         self, pools: t.Mapping[str, tuple[PoolPlan, t.Sequence[Node]]], used: UsedGpus, lease: Lease
     ) -> dict[str, dict[str, NodeProgramResult]]:
         """The results by pool and program; a program that does not apply to a pool has the reason as `skipped`."""
         results: dict[str, dict[str, NodeProgramResult]] = {name: {} for name in pools}
-        for program in self.programs:
+        for program in NODE_PROGRAMS:
             sites = []
             for name, (pool, nodes) in pools.items():
-                site = choose_nodes(program, pool, nodes, used, self._workload.options)
+                options = self._workload.options_of(pool)
+                if not program.requested(options):
+                    continue
+                site = choose_nodes(program, pool, nodes, used, options)
                 if isinstance(site, str):
                     results[name][program.name] = NodeProgramResult({"skipped": site})
                 else:
@@ -68,7 +69,7 @@ class NodeProgramRunner:
         observed: dict[str, PodObservation] = {}
         addresses: dict[str, str] = {}
         rejected: dict[str, str] = {}
-        timeout = self._workload.options[program.timeout]
+        timeout = max(self._workload.options_of(site.pool)[program.timeout] for site in sites)
 
         def update(pods: dict[str, dict[str, t.Any]]) -> None:
             for site in sites:
@@ -128,7 +129,7 @@ class NodeProgramRunner:
         self, site: NodeProgramSite, observation: PodObservation, rejected: t.Mapping[str, str]
     ) -> NodeProgramResult:
         program, names = site.program, self._pod_names(site)
-        options = options_of_pool(self._workload.options, site.pool.name)
+        options = self._workload.options_of(site.pool)
         values = {"nodes": [node.name for node in site.nodes], "gpus": site.gpus * len(site.nodes)}
         own = {name: rejected[name] for name in names if name in rejected}
         if failures := (*observation.failures, *rejections(own)):

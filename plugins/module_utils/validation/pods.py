@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from ..catalog.olm import REQUIRED_SCC
 from ..cluster_state.distribution import is_openshift
 from ..cluster_state.node import Node
+from ..pools.plan import POOL_KEYS
 from ..validation_programs.programs import DEVICE_PROGRAMS, KERNEL
 from .images import choose_image
-from .options import UNPRIVILEGED_UID
+from .options import UNPRIVILEGED_UID, options_of_pool
 from .sites import PodRequest
 
 if t.TYPE_CHECKING:
@@ -34,6 +35,11 @@ class Workload:
     run_id: str
     options: Options
 
+    def options_of(self, pool: PoolPlan) -> Options:
+        """What the programs of one pool can read: the options of the run, the pool's keys and, if it does not set them, those of gpu_cluster.validation."""
+        keys = {key: value for key in POOL_KEYS if (value := getattr(pool, key)) is not None}
+        return {**vars(self.settings), **keys, **options_of_pool(self.options, pool.name)}
+
     def user_on(self, node: Node) -> int | None:
         """The user id of pods on a node; None if the platform assigns it.
 
@@ -46,17 +52,15 @@ class Workload:
         """The image of a program on a node."""
         return choose_image(self.settings.images[program.image], node)
 
-    @property
-    def device_programs(self) -> list[DeviceProgram]:
+    def device_programs(self, pool: PoolPlan) -> list[DeviceProgram]:
         """The requested programs of the pods that run together."""
-        return [program for program in DEVICE_PROGRAMS if program.requested(self.options)]
+        options = self.options_of(pool)
+        return [program for program in DEVICE_PROGRAMS if program.requested(options)]
 
-    @property
-    def timeout(self) -> int:
+    def timeout(self, pool: PoolPlan) -> int:
         """The seconds within which these pods must complete."""
-        return int(self.options["wait_timeout"]) + sum(
-            program.seconds(self.options) for program in self.device_programs
-        )
+        options = self.options_of(pool)
+        return int(options["wait_timeout"]) + sum(program.seconds(options) for program in self.device_programs(pool))
 
 
 def pod_name(pool: PoolPlan, workload: Workload, suffix: str) -> str:
@@ -70,15 +74,15 @@ def device_pod(pool: PoolPlan, site: ValidationSite, request: PodRequest, worklo
     The other programs are init containers, which end before the kernel starts. All use the same device (kubelet, device
     manager: devices of init containers are reused), so that a quota counts it once.
     """
-    options, kernel, before = workload.options, _LIST_DEVICES, []
+    options, kernel, before = workload.options_of(pool), _LIST_DEVICES, []
     if request.holds:
         kernel = f"{_LIST_DEVICES} && {KERNEL.command(options)} && sleep {options['hold_seconds']}"
-        before = [program for program in workload.device_programs if program is not KERNEL]
+        before = [program for program in workload.device_programs(pool) if program is not KERNEL]
 
     def container_of(program: DeviceProgram, script: str) -> dict[str, t.Any]:
         return _container(program, workload.image(program, site.node), script, request)
 
-    pod = _pod(pool, site.node, workload, request.name, workload.timeout + options["hold_seconds"])
+    pod = _pod(pool, site.node, workload, request.name, workload.timeout(pool) + options["hold_seconds"])
     pod["spec"]["containers"] = [container_of(KERNEL, kernel)]
     if before:
         pod["spec"]["initContainers"] = [container_of(program, program.command(options)) for program in before]
@@ -87,7 +91,7 @@ def device_pod(pool: PoolPlan, site: ValidationSite, request: PodRequest, worklo
 
 def node_program_pod(site: NodeProgramSite, rank: int, address: str, workload: Workload) -> dict[str, t.Any]:
     """The pod of one rank; `address`: that of rank 0, which the pod of rank 0 knows itself."""
-    program, node, options = site.program, site.nodes[rank], workload.options
+    program, node, options = site.program, site.nodes[rank], workload.options_of(site.pool)
     script = f"{_LIST_DEVICES} && {program.command(rank, site.gpus, options)}"
     request = PodRequest(program.name, site.pool.resource, count=site.gpus)
     main = _container(program, workload.image(program, node), script, request)

@@ -138,7 +138,7 @@ class Validator:
         self.pods.await_pods(
             update,
             lambda: all(test.finished for test in tests),
-            self.workload.timeout,
+            max(self.workload.timeout(test.pool) for test in tests),
             lambda: "; ".join(f"{test.pool.name}: {test.observation}" for test in tests if not test.finished),
         )
 
@@ -157,9 +157,9 @@ class Validator:
         logs = self.pods.logs(pods, KERNEL.container)
         result = check_devices(test.pool, node, logs)
         wrong = list(result.problems)
-        for program in self.workload.device_programs if not wrong else ():
+        for program in self.workload.device_programs(test.pool) if not wrong else ():
             own = logs if program is KERNEL else self.pods.logs(pods, program.container)
-            programs[program.name], more = program.evaluate(own, self.workload.options)
+            programs[program.name], more = program.evaluate(own, self.workload.options_of(test.pool))
             wrong += more
         return replace(result, programs=programs, problems=tuple(wrong))
 
@@ -182,7 +182,7 @@ class Validator:
         """The running pods that have listed their device, but not ended the kernel."""
         for pod in test.observation.running:
             log = logs.get(pod, "")
-            if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options)[1]:
+            if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options_of(test.pool))[1]:
                 yield ExplainedFailure(pod, "has not finished its kernel", _device(log), log, hang(test.site.node))
 
 

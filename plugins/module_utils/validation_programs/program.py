@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-# The values of the module's options, by name.
+# By name, the values of the module's options and of the keys of the pool (fields of PoolPlan) and of gpu_cluster.validation (fields of ValidationPlan).
 Options = t.Mapping[str, t.Any]
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+import typing as t
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL, plugin_setting_field
+from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Field, Section
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import sharing
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import MODES
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.plugin_settings import (
@@ -41,7 +47,7 @@ VALUES = [
 def test_a_declared_value_is_written_and_exported(name: str, key: str, value: Any) -> None:
     declared = {**DECLARED[name], key: value}
     content = device_plugin.config(sharing_of(declared))
-    assert get_nested(content, *setting_paths(MODES[name].plugin_key)[key]) == value
+    assert get_nested(content, *setting_paths(name, MODES[name].plugin_key)[key]) == value
     exported = export_sharing(content, declared.get("layout"))
     assert exported == (declared if value != SETTINGS[key].default else DECLARED[name])
 
@@ -67,9 +73,10 @@ def test_a_mode_ignores_settings_of_a_section_that_it_does_not_have() -> None:
 
 @dataclass(frozen=True)
 class _ExtendedSharing(sharing.Sharing):
-    """Sharing with a setting that is not in the section that shares a resource, and whose value is not a boolean."""
+    """Sharing with a setting that is not in the section that shares a resource, and one of a single mode; their values are not booleans."""
 
     device_id_strategy: str | None = None
+    pinned_memory: str | None = None
 
 
 @pytest.fixture
@@ -106,3 +113,55 @@ def test_an_invalid_value_of_a_setting_is_inexpressible(device_id_strategy: str)
     for plugin in ("text", {"deviceIDStrategy": "serial"}):
         with pytest.raises(Inexpressible, match=r"\(flags.plugin\)"):
             export_sharing({"version": "v1", "flags": {"plugin": plugin}})
+
+
+QUANTITY = re.compile(r"\d+[KMG]i")
+
+
+def not_a_quantity(value: str) -> str | None:
+    return None if QUANTITY.fullmatch(value) else "is not a quantity; write one such as 4Gi"
+
+
+@pytest.fixture
+def pinned_memory(monkeypatch: pytest.MonkeyPatch) -> str:
+    key = "pinned_memory"
+    setting = PluginSetting("sharing.*.pinnedMemory", None, kind=str, rules=(not_a_quantity,), modes=("mps",))
+    monkeypatch.setitem(SETTINGS, key, setting)
+    for section in (POOL, DEFAULTS):
+        own = section.fields["sharing"]
+        assert isinstance(own, Section)
+        monkeypatch.setitem(t.cast("dict[str, Field]", own.fields), key, plugin_setting_field(setting))
+    monkeypatch.setattr(sharing, "Sharing", _ExtendedSharing)
+    return key
+
+
+def pools_with(declared: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": "train", "match": {"model": "A100-SXM4-40GB"}, "sharing": declared}]
+
+
+def problems_of(declared: dict[str, Any]) -> list[str]:
+    with pytest.raises(InvalidVariables) as refused:
+        derive({"name": "prod"}, {}, pools_with(declared))
+    return refused.value.problems
+
+
+def test_a_text_of_one_mode_is_checked_written_and_exported(pinned_memory: str) -> None:
+    declared = {**DECLARED["mps"], pinned_memory: "4Gi"}
+    [pool] = derive({"name": "prod"}, {}, pools_with(declared)).pools
+    content = device_plugin.config(pool.sharing)
+    assert content["sharing"]["mps"]["pinnedMemory"] == "4Gi"
+    assert export_sharing(content, None) == declared
+    with pytest.raises(Inexpressible):
+        export_sharing({**content, "sharing": {"mps": {**content["sharing"]["mps"], "pinnedMemory": "much"}}}, None)
+    assert problems_of({**declared, pinned_memory: "much"}) == [
+        'gpu_pools[0].sharing.pinned_memory: "much" is not a quantity; write one such as 4Gi'
+    ]
+
+
+@pytest.mark.parametrize("name", ["none", "time-slicing", "mig"])
+def test_other_modes_do_not_have_it(name: str, pinned_memory: str) -> None:
+    assert problems_of({**DECLARED[name], pinned_memory: "4Gi"}) == [
+        f"gpu_pools[0].sharing.pinned_memory: has no effect with mode: {name}; remove it, or set mode: mps"
+    ]
+    [pool] = derive({"name": "prod"}, {"sharing": {pinned_memory: "4Gi"}}, pools_with(DECLARED[name])).pools
+    assert device_plugin.config(pool.sharing) == device_plugin.config(sharing_of(DECLARED[name]))

@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import POOL_KEYS, PoolPlan, ValidationPlan
+from ansible_collections.accel.gpu.plugins.module_utils.validation import pods
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import device_pod, node_program_pod
 from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import NodeProgramSite, ValidationSite
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
 from tests.helpers.restricted import violations
-from tests.helpers.validation import workload
+from tests.helpers.validation import DEFAULTS, workload
 
 WORKLOAD = workload()
 
@@ -94,3 +96,22 @@ def test_manifests_of_a_program_on_two_nodes() -> None:
     assert first["spec"]["activeDeadlineSeconds"] == 900
     assert containers[0]["name"] == "network-all-reduce"
     assert first["spec"]["volumes"][0]["emptyDir"] == {"medium": "Memory"}
+
+
+@dataclass(frozen=True)
+class _ExtendedPlan(ValidationPlan):
+    min_p2p_gbps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ExtendedPool(PoolPlan):
+    min_p2p_gbps: int | None = None
+
+
+def test_programs_read_the_keys_of_the_cluster_and_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "POOL_KEYS", (*POOL_KEYS, "min_p2p_gbps"))
+    work = replace(WORKLOAD, settings=_ExtendedPlan(**vars(WORKLOAD.settings), min_p2p_gbps=200))
+    for declared, expected in ((None, 200), (300, 300)):
+        options = work.options_of(_ExtendedPool(**vars(pool()), min_p2p_gbps=declared))
+        assert options["min_p2p_gbps"] == expected
+        assert {name: options[name] for name in DEFAULTS} == DEFAULTS
