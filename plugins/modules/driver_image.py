@@ -82,7 +82,7 @@ options:
     type: dict
     default: {}
   isolation:
-    description: How buildah isolates the commands of the build. V(oci) requires a container runtime, and V(rootless) requires user namespaces.
+    description: Isolation that buildah uses for the commands of the build. V(oci) requires a container runtime, and V(rootless) requires user namespaces.
     type: str
     choices: [chroot, oci, rootless]
     default: chroot
