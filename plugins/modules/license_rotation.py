@@ -299,7 +299,9 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
     """The current state of the Secret and the nodes; raises TokenHeldBack, and the errors of read_survey()."""
     provided = module.params["provided"]
     if provided and not {"objects", "policy", "held_back"} <= provided.keys():
-        raise InvalidOptions(["provided: is not the value of license in a result of accel.gpu.license; set it to that value"])
+        raise InvalidOptions(
+            ["provided: is not the value of license in a result of accel.gpu.license; set it to that value"]
+        )
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
     nodes = cluster.selected_nodes(module.params["node_names"])

@@ -216,7 +216,10 @@ def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
 )
 def test_another_result_than_that_of_the_module_license_is_refused(given: dict[str, object]) -> None:
     found = module(params={"provided": given})
-    with pytest.raises(InvalidOptions, match=r"provided: is not the value of license in a result of accel.gpu.license; set it to that value"):
+    with pytest.raises(
+        InvalidOptions,
+        match=r"provided: is not the value of license in a result of accel.gpu.license; set it to that value",
+    ):
         found.work()
     assert found.containers.commands == []
 
