@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale), with the MachineSet's share of the pool's range if the pool has several
-    zones.
+  - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale). If a pool has several zones, each of its MachineSets gets a share of the
+    pool's range.
   - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing
     ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU types of
     the pools. All other fields and entries are left unchanged.
   - The limit for a GPU type is the number of GPUs that the pools of this type have in total if each of them reaches its maximum number of nodes. If more GPUs
-    are already in use, their number is the limit. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
+    are already in use, the limit is the number of GPUs in use. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
   - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
   - MachineAutoscalers that this module manages have the label C(accel.gpu/nodegroup). A managed MachineAutoscaler that no pool declares any longer is
     reported and kept.
@@ -40,7 +40,7 @@ options:
     choices: [present, absent]
     default: present
   pool_names:
-    description: Names of the pools whose MachineAutoscalers are changed. By default, all pools. The limits always contain all pools.
+    description: Names of the pools whose MachineAutoscalers are changed. By default, all pools. The limits always take all pools into account.
     type: list
     elements: str
     default: []
@@ -58,8 +58,8 @@ options:
     default: false
   adopt:
     description:
-      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool. It then gets the range of the pool. By default, it is not changed,
-        and a warning names it.
+      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool, and to set its range to that of the pool. By default, a foreign
+        MachineAutoscaler is not changed, and a warning names it.
     type: bool
     default: false
   wait_timeout:
@@ -99,7 +99,7 @@ autoscaling:
   type: dict
   contains:
     objects:
-      description: What was done with each object, by its kind, namespace and name. V(unchanged), V(created), V(updated) or V(deleted).
+      description: The action for each object, by its kind, namespace and name. V(unchanged), V(created), V(updated) or V(deleted).
       type: dict
       returned: always
       sample: {"ClusterAutoscaler default": updated, "MachineAutoscaler openshift-machine-api/notebooks": created}
@@ -125,7 +125,7 @@ autoscaling:
       returned: always
       sample: {Tesla-T4-SHARED: 24}
     left:
-      description: MachineAutoscalers of this collection that no pool declares any longer, and that are kept.
+      description: MachineAutoscalers of this collection that no pool declares any longer. They are kept.
       type: list
       elements: str
       returned: always
@@ -137,16 +137,16 @@ autoscaling:
       returned: always
       sample: [openshift-machine-api/by-hand]
     note:
-      description: The reason why the server has not checked the changes.
+      description: The reason why the server did not validate the changes.
       type: str
-      returned: in check mode, if the server has not checked a change
+      returned: in check mode, if the server did not validate a change
       sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - the Cluster Autoscaler Operator has not written the ranges after O(wait_timeout).
-    - V(invalid) - errors in the options or variables, a missing MachineSet, or the cluster has no Machine API. V(wrong_cluster) - the connection leads to a
-      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP
-      status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure. V(timeout) - the Cluster Autoscaler Operator did not write the ranges within O(wait_timeout).
+    - V(invalid) - errors in the options or variables, a missing MachineSet, or a cluster without the Machine API. V(wrong_cluster) - the connection leads to a
+      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another
+      run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout

@@ -15,16 +15,17 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
-  - If OLM manages the operator, a missing ClusterPolicy is created from the operator's example with the fields of C(gpu_cluster.operator), and keeps them.
+  - If OLM manages the operator, a missing ClusterPolicy is created from the operator's example. In a ClusterPolicy that was created this way, the module also
+    manages the fields of C(gpu_cluster.operator).
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
-  - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
-    entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, because no plugin could start in that case.
+  - If the policy names another ConfigMap for the device plugin, its name and the default configuration are kept, and M(accel.gpu.gpu_sharing) adds the pools'
+    entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, because the device plugin could not start in that case.
   - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the previous value is recorded in the
     annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
-  - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool, with the name
-    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. The module first sets this label on nodes that lack it. Keys that a pool does not
+  - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool. The NVIDIADriver has the name
+    C(accel-gpu-<pool>), and its selector is the label C(accel.gpu/pool). The module first sets this label on nodes that lack it. Keys that a pool does not
     declare use the values of C(spec.driver) of the ClusterPolicy. In operator v26.7 and later, the NVIDIADriver C(accel-gpu) is the default for all other
     nodes. Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The
     module fails if one of them has the name of a required object, or selects nodes of a pool, because the operator accepts neither.
@@ -34,20 +35,19 @@ description:
   - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a toleration, is not held back. The operator
     restarts the driver pods on cordoned nodes without evicting any GPU pod.
 notes:
-  - "The operator is ready when all of these are met: its condition Ready has reason Reconciled (or NoGPUNodes while NFD has found no GPU
-    node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
-    template, the device plugin's DaemonSet mounts the ConfigMap, its status is for its current generation, and the numbers of its desired, updated and
-    available pods equal the number of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone
-    is not sufficient: it is C(ready) before the operator has processed a change, and while DaemonSets have no desired count yet."
-  - If an NVIDIA pod on a node keeps failing (at least three restarts, or an image that still cannot be pulled after a minute), and the node belongs to no
-    pool or gpu-feature-discovery has not labelled it, the module does not wait for the node, as long as other GPU nodes work. Such nodes are returned in
-    C(unusual_nodes).
-  - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods
-    with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
+  - "The operator is ready when all of the following conditions are met. Its condition Ready has the reason Reconciled (or NoGPUNodes while NFD has found no GPU
+    node). It has labelled every GPU node that NFD has labelled. The device plugin's DaemonSet mounts the ConfigMap. Every DaemonSet of the policy has the
+    policy's tolerations in its template, and its status is for its current generation. The numbers of its desired, updated and available pods equal the number
+    of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone is not sufficient: it is C(ready) before the
+    operator has processed a change, and while DaemonSets have no desired count yet."
+  - If an NVIDIA pod keeps failing on a node that belongs to no pool, or that gpu-feature-discovery has not labelled, the module does not wait for this node as
+    long as other GPU nodes work. A pod counts as failing after at least three restarts, or if its image still cannot be pulled after a minute. Such nodes are
+    returned in C(unusual_nodes).
+  - Pods on such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods with an
+    older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
   - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
-  - In check mode on a cluster without a ClusterPolicy (its kind is in O(expected)), C(before) is empty and C(after) contains all derived
-    fields. The real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields;
-    C(after) and C(changed) are the same.
+  - In check mode on a cluster without a ClusterPolicy (if its kind is listed in O(expected)), C(before) is empty and C(after) contains all derived fields. The
+    real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields; C(after) and C(changed) are the same.
 options:
   allow_driver_rollout:
     description: Whether a change may restart the driver on nodes that have a driver pod.
@@ -104,7 +104,7 @@ cluster_policy:
       returned: always
       sample: ready
     reason:
-      description: Reason of the operator's condition.
+      description: The reason for the operator's condition.
       type: str
       returned: always
       sample: Reconciled
@@ -142,14 +142,14 @@ cluster_policy:
     unusual_nodes:
       description:
         - GPU nodes (up to 100) for which the module did not wait because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
-        - They belong to no pool, or gpu-feature-discovery has not labelled them; a pool with such a node fails in M(accel.gpu.gpu_sharing).
+        - They belong to no pool, or gpu-feature-discovery has not labelled them; for a pool with such a node, M(accel.gpu.gpu_sharing) fails.
       type: list
       elements: dict
       returned: always
       sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     driver_nodes:
       description: Number of nodes on which this change restarts the driver.
@@ -216,10 +216,10 @@ cluster_policy:
       sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
+      lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
@@ -271,7 +271,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {"allow_driver_rollout": {"type": "bool",
 
 
 class _PolicyDiff(t.NamedTuple):
-    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver rollout that they cause, and what is held back."""
+    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver rollout that they cause, and the parts that are held back."""
 
     live: Object | None
     change: PolicyChange
@@ -372,7 +372,7 @@ def _compare(
     if nodes:
         change = plan_change(live, desired, seeded=seeded, hold_driver=True)
     tolerations = objects.held_tolerations
-    # Objects are used only after the switch.
+    # The operator uses NVIDIADriver objects only after the switch.
     objects = DriverObjects(notes=objects.notes) if nodes and switches else objects.without_rolled()
     return _PolicyDiff(live, change, rollout, held_back, objects, tolerations)
 

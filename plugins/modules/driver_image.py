@@ -14,8 +14,8 @@ author:
 description:
   - For each pool with C(driver.type=vgpu), provides the driver image that C(driver.repository), C(driver.image) and C(driver.version) declare.
   - The GPU operator appends the operating system of a node to the version. The format depends on the operator release (C(rhel9.6) before v26.7, C(rhel9) in
-    v26.7 and later). The image gets the tags for the operating systems of the pool's nodes, in the format of the declared release and of the installed
-    release of the operator, so that the image is available after an operator upgrade.
+    v26.7 and later). The image gets the tags for the operating systems of the pool's nodes, in the format of both the declared and the installed release of the
+    operator. The image is therefore still available after an operator upgrade.
   - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
   - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Each additional tag costs one
     request.
@@ -64,25 +64,25 @@ options:
     elements: str
     default: []
   manager_version:
-    description: Version of the vGPU manager on the hypervisors, such as V(550.163.02). Without it, the compatibility is not checked.
+    description: Version of the vGPU manager on the hypervisors, such as V(550.163.02). If it is not set, the compatibility is not checked.
     type: str
   catalog_file:
     description:
       - Path to NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
     type: path
   version_check:
-    description: Whether the driver container checks, when it starts, that the vGPU manager supports the driver version. This needs O(catalog_file).
+    description: Whether the driver container checks, when it starts, that the vGPU manager supports the driver version. This requires O(catalog_file).
     type: bool
     default: false
   build_args:
     description:
       - Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
-      - Everyone who can pull the image can read them, and so can the users of this machine during the build. An argument is rejected if its
-        name indicates a secret, such as a password or a token.
+      - Everyone who can pull the image can read the arguments, and so can the users of this machine during the build. An argument is rejected if its name
+        indicates a secret, such as a password or a token.
     type: dict
     default: {}
   isolation:
-    description: How buildah isolates the commands of the build. V(oci) needs a container runtime, V(rootless) needs user namespaces.
+    description: Isolation that buildah uses for the commands of the build. V(oci) requires a container runtime, and V(rootless) requires user namespaces.
     type: str
     choices: [chroot, oci, rootless]
     default: chroot
@@ -123,7 +123,7 @@ EXAMPLES = r"""
     registries:
       - {registry: registry.example.com, username: gpu, password: "{{ registry_password }}"}
 
-- name: Copy them from NVIDIA's registry, with an API key in NGC_API_KEY
+- name: Copy the images from NVIDIA's registry, with the API key in the environment variable NGC_API_KEY
   accel.gpu.driver_image:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -160,9 +160,9 @@ driver_images:
       action: unchanged
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(tool) - buildah or skopeo has failed. V(unreachable) - the cluster
-      or a registry does not respond. Otherwise, the HTTP status of the error.
+    - The reason for the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(tool) - buildah or skopeo failed. V(unreachable) - the cluster or a
+      registry does not respond. Otherwise, the HTTP status of the error.
   returned: failure
   type: raw
   sample: invalid
@@ -213,11 +213,11 @@ _SPEC: ArgumentSpec = {
 
 
 class DriverImageModule(RegistryAccessMixin, PlanModule):
-    """A module with the options of the cluster, of the pools and of registries."""
+    """A module with the options for the cluster, the pools and the registries."""
 
 
 def work(module: DriverImageModule) -> dict[str, t.Any]:
-    """Find the images that the pools need, and build or copy what the registry does not have."""
+    """Find the images that the pools need, and build or copy those that the registry does not have."""
     images = _images(module)
     _check_compatibility(module, images)
     return _copied(module, images) if module.params["source"] else _built(module, images)
@@ -242,7 +242,7 @@ def _images(module: DriverImageModule) -> list[DriverImage]:
 
 
 def _operator_versions(module: DriverImageModule) -> set[str]:
-    """The declared release, and the installed one; with given operating systems, the cluster is not read."""
+    """The declared and the installed release; the cluster is not read if operating systems are set."""
     versions = {module.plan.operator.version}
     if not module.params["operating_systems"]:
         installation = find_operator(module.client, module.plan).installation

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a cluster from one list of its nodes."""
+"""Returns the GPUs of a cluster from one list of its nodes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Returns the model, driver, sharing mode, replicas and allocatable resources of each GPU node, from one paged list.
-  - With O(gpu_pools), it also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and
-    whether the pool was validated by workloads since its last change. This reads two more small objects.
+  - With O(gpu_pools), it also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and whether the pool has
+    been validated by workloads since its last change. This reads two additional small objects.
   - With O(include_workloads), it also returns the pods that request GPUs, from one paged list of the pods that have not terminated.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -41,7 +41,7 @@ options:
     default: false
   allow_driver_rollout:
     description:
-      - Whether a run may restart the driver, as in the same option of M(accel.gpu.helm_release).
+      - Whether a run may restart the driver; see the same option of M(accel.gpu.helm_release).
       - With O(include_impact), RV(gpu_info.impact) shows which changes would be rejected or held back.
     type: bool
     default: false
@@ -49,7 +49,7 @@ options:
     description: Path to helm, which O(include_impact) needs if a run would upgrade the GPU operator. By default, the first C(helm) on PATH.
     type: path
   allow_release:
-    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with it would fail.
+    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with this value would fail.
     type: list
     elements: str
     default: []
@@ -104,12 +104,12 @@ gpu_info:
       sample: {uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11, recorded_name: lab, name_to_record: null, server: "https://10.0.0.10:6443",
         origin: "kubeconfig ~/.kube/config, context lab"}
       contains:
-        uid: {description: UID of the namespace kube-system; null if this user may not read it., type: str, returned: always,
+        uid: {description: UID of the namespace kube-system; null if this user is not allowed to read it., type: str, returned: always,
           sample: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11}
         recorded_name: {description: The name that a run has recorded in the cluster; null if there is none., type: str, returned: always, sample: lab}
         name_to_record: {description: The name that a run would record; null if it is recorded already., type: str, returned: always, sample: null}
         server: {description: URL of the API server., type: str, returned: always, sample: 'https://10.0.0.10:6443'}
-        origin: {description: Where the connection settings come from., type: str, returned: always, sample: 'kubeconfig ~/.kube/config, context lab'}
+        origin: {description: Source of the connection settings., type: str, returned: always, sample: 'kubeconfig ~/.kube/config, context lab'}
     totals:
       description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
@@ -138,8 +138,8 @@ gpu_info:
     nodes:
       description:
         - Up to O(limit) GPU nodes.
-        - C(mig) is null if the GPU does not support MIG. Otherwise it has the desired C(config), the MIG manager's C(state) and the MIG C(devices)
-          by profile. C(driver_upgrade) is the state of the driver upgrade or null.
+        - C(mig) is null if the GPU does not support MIG. Otherwise, it contains the desired C(config), the MIG manager's C(state) and the MIG C(devices) by
+          profile. C(driver_upgrade) is the state of the driver upgrade or null.
         - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
         - With O(include_workloads), C(workloads) lists the pods that request GPUs.
       type: list
@@ -225,14 +225,15 @@ gpu_info:
     nodes_not_shown: {description: The number of GPU nodes that exceed O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
     pools:
       description:
-        - By name, each pool's declaration, including its C(nodegroup) (or null).
-        - C(gpu_layouts) are the MIG layouts of its GPUs with the placement of the devices on the memory slices. Their C(gpus) are null while no node
+        - The declaration of each pool, by name, including its C(nodegroup) (or null).
+        - C(gpu_layouts) are the MIG layouts of its GPUs with the placement of the devices on the memory slices. In these layouts, C(gpus) is null while no node
           is known.
-        - If the cluster was read, each pool also has the actual state (C(nodes), C(models), C(gpus)), the C(expected) and C(allocatable) amounts in total and
-          for each of its C(resources), the C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared), the C(changes) that a run would
-          make, and the last C(validation) by workloads with its C(status) (V(verified), or V(failed) with C(problems) and C(time)); it is C(current)
-          if the pool has not changed since.
-        - With O(include_impact), C(impact) has the effects of a run on the pool, as numbers of nodes and pods.
+        - If the cluster was read, each pool also contains its actual state (C(nodes), C(models), C(gpus)), and the C(expected) and C(allocatable) amounts in
+          total and for each of its C(resources). The C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared) and the C(changes) that a run
+          would make show how the pool differs from its declaration.
+        - C(validation) is the last validation by workloads with its C(status) (V(verified), or V(failed) with C(problems) and C(time)). It is C(current) if
+          the pool has not changed since.
+        - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
       type: dict
       returned: when O(gpu_pools) is set
       sample:
@@ -302,7 +303,7 @@ gpu_info:
                     start: {description: 'First memory slice, counted from 0.', type: int, returned: always, sample: 0}
                     size: {description: Number of memory slices., type: int, returned: always, sample: 8}
                 unused:
-                  description: What no device uses; empty if the devices do not fit.
+                  description: The slices and media engines that no device uses; empty if the devices do not fit.
                   type: dict
                   returned: always
                   sample: {compute: 0, memory: 0, media: false}
@@ -348,7 +349,7 @@ gpu_info:
                 labels: {description: Labels to set., type: list, elements: str, returned: always, sample: []}
                 removed_labels: {description: Labels to remove., type: list, elements: str, returned: always, sample: []}
                 annotations:
-                  description: Annotations to set, without those of this collection.
+                  description: Annotations to set, except those of this collection.
                   type: list
                   elements: str
                   returned: always
@@ -363,7 +364,7 @@ gpu_info:
             validation:
               description: The last validation by workloads.
               type: dict
-              returned: if there was one
+              returned: if the pool was validated
               sample: {status: verified, node: t4-1, devices: {}, current: true}
               contains:
                 status: {description: V(verified) or V(failed)., type: str, returned: always, sample: verified}
@@ -374,7 +375,7 @@ gpu_info:
                 current: {description: Whether the pool has not changed since., type: bool, returned: always, sample: true}
                 image: {description: Image of the validation pods., type: str, returned: if pods have run,
                   sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
-                kernel: {description: 'V(passed), or V(failed).', type: str, returned: if it has run, sample: passed}
+                kernel: {description: V(passed) or V(failed)., type: str, returned: if it has run, sample: passed}
                 one_more: {description: V(waited) is the expected result if there is one more pod than shares., type: str,
                   returned: if it was tested, sample: waited}
                 two_shares: {description: V(refused) is the expected result for a request for two shares., type: str, returned: if
@@ -403,11 +404,11 @@ gpu_info:
         - C(reasons) are the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
           their pods are deleted).
         - C(at_once) is true if the operator deletes all driver pods at the same time.
-        - C(release) is the operator's installed and desired version, or null. C(held_back) is true if only the driver restarts wait
-          for O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(allowed) is O(allow_driver_rollout).
+        - C(release) contains the operator's installed and desired versions, or is null. C(held_back) is true if only the driver restarts are held back until
+          O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set. C(allowed) is the value of O(allow_driver_rollout).
         - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
-        - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) are the failures of that run with the
-          C(code) and C(message) of M(accel.gpu.helm_release), and C(problem) is why they are unknown, for example because the chart cannot be fetched.
+        - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) are the failures of that run with the C(code) and
+          C(message) of M(accel.gpu.helm_release), and C(problem) is the reason why the refusals are unknown, such as a chart that cannot be fetched.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
@@ -433,7 +434,7 @@ gpu_info:
           contains:
             installed: {description: The installed version., type: str, returned: always, sample: v25.3.2}
             desired: {description: The desired version., type: str, returned: always, sample: v25.10.1}
-        held_back: {description: 'Whether only the driver restarts wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).',
+        held_back: {description: 'Whether only the driver restarts are held back until O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set.',
           type: bool, returned: always, sample: false}
         allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
         upgrade:
@@ -454,13 +455,13 @@ gpu_info:
             problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
     autoscaling:
       description:
-        - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set). C(not_read) lists the objects that could not
-          be read.
-        - C(scales) is null if it is not known. C(scales_after_run) is the predicted value after a run of C(site). C(exists) is whether the MachineSet exists,
-          and C(declared) whether the pool has C(autoscale). The other values are the values that the autoscaler reads.
-        - Each of the C(findings) has a C(code), a C(message), a C(remedy), and the C(effect) V(no_pod) (no node is added for any pod), V(some_pods) (no node
-          is added for pods that select nodes by this C(label) or request this resource) or V(note). C(now) and C(after_run) are whether it applies now and
-          after a run of C(site).
+        - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the version of OpenShift, and
+          C(not_read) lists the objects that could not be read.
+        - C(scales) is null if it is not known. C(scales_after_run) is the predicted value after a run of the playbook C(site). C(exists) indicates whether the
+          MachineSet exists, and C(declared) whether the pool has C(autoscale). The other values are those that the autoscaler reads.
+        - Each of the C(findings) has a C(code), a C(message), a C(remedy) and an C(effect). The effect is V(no_pod) (no node is added for any pod),
+          V(some_pods) (no node is added for pods that select nodes by this C(label) or request this resource) or V(note). C(now) and C(after_run) indicate
+          whether the finding applies now and after a run of the playbook C(site).
       type: dict
       returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates its nodes
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
@@ -484,14 +485,14 @@ gpu_info:
             exists: {description: Whether it exists., type: bool, returned: always, sample: true}
             declared: {description: Whether the pool has C(autoscale)., type: bool, returned: always, sample: true}
             scales: {description: Whether a pending pod causes a node to be added; null if it is not known., type: bool, returned: always, sample: false}
-            scales_after_run: {description: The same after a run of site., type: bool, returned: always, sample: true}
+            scales_after_run: {description: The predicted value after a run of the playbook site., type: bool, returned: always, sample: true}
             min: {description: Minimum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 0}
             max: {description: Maximum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 4}
             resources: {description: Resources of the node that the autoscaler expects., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
             taints: {description: Taints of that node., type: list, elements: str, returned: always, sample: []}
             accelerator: {description: Its label C(cluster-api/accelerator)., type: str, returned: always, sample: Tesla-T4-SHARED}
             gpu_limit:
-              description: The limit of the ClusterAutoscaler for this type; null if there is none.
+              description: The limit of the ClusterAutoscaler for this GPU type; null if there is none.
               type: dict
               returned: always
               sample: {used: 0, max: 16}
@@ -506,13 +507,13 @@ gpu_info:
               sample: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it,
                 label: '', now: true, after_run: false}]
               contains:
-                code: {description: Kind of the cause., type: str, returned: always, sample: maximum}
+                code: {description: Kind of cause., type: str, returned: always, sample: maximum}
                 effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
                 message: {description: 'The cause, in one sentence.', type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
-                remedy: {description: What to do., type: str, returned: always, sample: raise it}
-                label: {description: The label or resource that the affected pods name., type: str, returned: always, sample: ''}
+                remedy: {description: The action that resolves it., type: str, returned: always, sample: raise it}
+                label: {description: The label that the affected pods select or the resource that they request., type: str, returned: always, sample: ''}
                 now: {description: Whether it applies now., type: bool, returned: always, sample: true}
-                after_run: {description: Whether it applies after a run of site., type: bool, returned: always, sample: false}
+                after_run: {description: Whether it applies after a run of the playbook site., type: bool, returned: always, sample: false}
     warnings:
       description:
         - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.
@@ -531,8 +532,10 @@ gpu_info:
         message: {description: The difference., type: str, returned: always, sample: 1 node(s) have labels or taints that differ from the declaration}
     releases:
       description:
-        - C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(installer), C(namespace), C(release); with OLM also the Subscription.
-        - The operator also has the C(distribution), declared or detected, and C(toolkit_env), the variables of the container toolkit for it.
+        - C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(installer), C(namespace) and C(release). With OLM, they also contain the
+          Subscription.
+        - The operator also contains the declared or detected C(distribution), and C(toolkit_env), the environment variables of the container toolkit for this
+          distribution.
       type: dict
       returned: when O(gpu_pools) is set
       sample:
@@ -567,10 +570,10 @@ gpu_info:
             package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
             channel: {description: The declared channel; empty if there is none., type: str, returned: with OLM, sample: v25.10}
             source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
-            distribution: {description: 'The distribution, declared or detected; empty if it is not known.', type: str,
+            distribution: {description: The declared or detected distribution; empty if it is not known., type: str,
               returned: always, sample: kubeadm}
             toolkit_env:
-              description: Variables of the container toolkit for it.
+              description: Environment variables of the container toolkit for this distribution.
               type: list
               elements: dict
               returned: always
@@ -579,7 +582,7 @@ gpu_info:
                 name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
                 value: {description: Its value., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
     tolerations:
-      description: The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).
+      description: The tolerations that a run C(adds) to or C(removes) from an C(object), and the pods that this change C(restarts).
       type: list
       elements: dict
       returned: when the cluster is reachable
@@ -588,14 +591,14 @@ gpu_info:
         object: {description: The changed object., type: str, returned: always, sample: ClusterPolicy x}
         adds: {description: Tolerations that a run adds., type: list, elements: str, returned: always, sample: ['a:NoSchedule']}
         removes: {description: Tolerations that a run removes., type: list, elements: str, returned: always, sample: []}
-        restarts: {description: The pods that this restarts., type: str, returned: always, sample: NFD}
+        restarts: {description: The pods that this change restarts., type: str, returned: always, sample: NFD}
     installed:
-      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info), and C(changes) of OLM's objects.
+      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info), and the C(changes) to OLM objects.
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
     nvidia_drivers:
-      description: The NVIDIADriver objects, if they describe the driver, with their number of nodes. Those of pools are C(managed).
+      description: The NVIDIADriver objects, if they describe the driver, each with its number of nodes. Objects that belong to pools are C(managed).
       type: list
       elements: dict
       returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
@@ -624,12 +627,12 @@ gpu_info:
             pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
             change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
               returned: always, sample: plugin}
-            evicts: {description: The pods that it evicts., type: list, elements: str, returned: always, sample: []}
+            evicts: {description: The pods that the change evicts., type: list, elements: str, returned: always, sample: []}
             reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
             released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
             blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
               returned: if there are any, sample: [team/job-1]}
-            stops: {description: NVIDIA's pods that are stopped during the change., type: list, elements: str, returned: if
+            stops: {description: NVIDIA pods that are stopped during the change., type: list, elements: str, returned: if
               there are any, sample: [gpu-operator/nvidia-dcgm-x7k2p]}
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
@@ -641,7 +644,7 @@ gpu_info:
       sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     undiscovered:
       description: Up to 100 GPU nodes without labels from gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
@@ -666,14 +669,14 @@ gpu_info:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
         pods: {description: Pods that are evicted (with O(include_impact))., type: list, elements: str, returned: always, sample: []}
-        unshared: {description: Number of nodes by pool that would stop sharing although no variable sets C(sharing.mode).,
+        unshared: {description: Number of nodes by pool that would stop sharing even though no variable sets C(sharing.mode).,
           type: dict, returned: always, sample: {}}
         refusal: {description: The reason why a run would fail; empty if it would not., type: str, returned: always, sample: ''}
     unclaimed:
       {description: Up to 100 nodes in no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable, sample: [a10-1]}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
@@ -727,7 +730,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         # Invalid variables fail before the cluster is contacted.
         info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
         info["releases"] = report_data.declared_releases(module.plan)
-        # An operator that is adopted may have a different release than the default.
+        # An adopted operator may have a different release than the default.
         version_known = not is_blank(get_nested(module.params["gpu_cluster"], "operator", "version"))
         info["warnings"] = plan_warnings(module.plan, version_known=version_known)
     try:
@@ -759,7 +762,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 def _compare(
     module: PlanModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]
 ) -> tuple[Overview, dict[str, NodeDrift]]:
-    """Add the comparison with the pools to the result, and the impact of changes if requested; also returns the differences by node."""
+    """Add the comparison with the pools and, if requested, the impact of changes to the result; return the overview and the differences by node."""
     client, detection = module.client, detect(module.client, module.plan)
     operator, settings = adapt_finding(client, module.plan, detection.findings["operator"], detection.policy, nodes)
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]

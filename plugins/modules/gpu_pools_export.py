@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that describes a live cluster as it is, in a file."""
+"""Exports the configuration that describes the actual state of a live cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of
-    the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
+  - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of the operator and of NFD, and
+    converts them to C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
   - If this collection has configured the cluster, a plan with these variables shows no change. For any
     other cluster, the plan shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
-  - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release that C(gpu_cluster) names, to the
-    declared version.
+  - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
+    version.
   - Settings that C(gpu_pools) cannot express are left out, and a remark lists them. No setting is guessed. The source of a chart and the connection are
     taken from O(gpu_cluster), because the cluster does not contain them.
   - Helm values may contain secrets. They are written only to the file O(path), never to the result or the diff. Values that look
@@ -72,7 +72,7 @@ remarks:
   returned: success
   sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as declared."]
 with_values:
-  description: Releases with their own Helm values, which only the file O(path) contains.
+  description: Components whose Helm releases have their own values. Only the file O(path) contains these values.
   type: list
   elements: str
   returned: success
@@ -90,11 +90,11 @@ yaml:
 path:
   description: The file with the configuration.
   type: str
-  returned: when O(path) is given
+  returned: when O(path) is set
   sample: /home/me/host_vars/prod.yml
 code:
-  description: Reason of the failure. V(invalid) options, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of
-    the API server's error.
+  description: The reason for the failure. V(invalid) - errors in the options. V(wrong_cluster) - the connection leads to a different cluster than declared.
+    V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: wrong_cluster
@@ -189,7 +189,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _declared_cluster(module: GpuModule) -> Object:
-    """The option gpu_cluster with the cluster's UID, but without a rename, or a kubeconfig that is a dictionary with credentials."""
+    """The option gpu_cluster with the cluster's UID, but without renamed_from, and without a kubeconfig that is a dictionary with credentials."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
     name = (
         declared.get("name")
@@ -221,7 +221,7 @@ def _nfd_release(module: GpuModule) -> InstalledRelease | None:
 def _managed_release(
     module: GpuModule, component: str, release: InstalledRelease | None, declared: Object
 ) -> InstalledRelease | None:
-    """A Helm release that this collection installed, with its values if they may be read; others are not exported, since site upgrades exported ones."""
+    """A Helm release that this collection installed, with its values if they are readable. Others are omitted, because site upgrades exported releases."""
     if release is None or not is_managed_release(
         module.client, (release.name, release.namespace), getattr(derive(declared, {}, []), component)
     ):

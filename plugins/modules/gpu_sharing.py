@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configures how the GPUs of a cluster's nodes are shared, and their labels and taints, as the pools declare."""
+"""Configures GPU sharing, labels and taints of a cluster's nodes as the pools declare."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ description:
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes
     that another tool or user cordoned stay cordoned.
   - Records the progress on each node, so that the next run can continue if a run is killed.
-  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the nodes to be changed, so that the kubelet refreshes their copies
-    of the ConfigMap promptly instead of after a minute or more.
+  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the nodes to be changed. The kubelet then refreshes their copies of the
+    ConfigMap promptly instead of after a minute or more.
   - Waits until every node of every pool advertises exactly the resources that the pool declares (and no resources of another mode), and
     gpu-feature-discovery has set the matching labels.
   - Holds back taints that the ClusterPolicy does not tolerate, and shows a warning, because NVIDIA pods could not restart on such nodes. If a node already
     has such a taint, the taint is kept.
   - Sends no changing request if nothing differs, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
-  - Keeps labels and taints that a node had before. The labels and taints that the module sets are recorded in annotations, and removed
-    when the pool no longer declares them or the node is released. Other nodes are not changed.
+  - Keeps labels and taints that already existed on a node. The labels and taints that the module sets are recorded in annotations, and removed when the pool no
+    longer declares them or the node is released. Other nodes are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -46,8 +46,8 @@ options:
     description:
       - V(present) configures the nodes as the pools declare.
       - V(reset) configures whole GPUs without sharing. The labels and taints of the pools are kept.
-      - V(repaired) only repairs nodes that are stuck, because operands were left paused, a MIG manager has failed or is stuck in C(pending),
-        a layout is only partly applied, or the MIG manager wrongly reports C(success).
+      - V(repaired) only repairs nodes that are stuck because operands were left paused, a MIG manager has failed or is stuck in C(pending), a layout is only
+        partly applied, or the MIG manager wrongly reports C(success).
       - V(new_nodes) works like V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
     type: str
     choices: [present, reset, repaired, new_nodes]
@@ -65,8 +65,8 @@ options:
     default: []
   allow_release:
     description:
-      - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all
-        nodes that the collection manages. Otherwise, such a run fails before the first change, also in check mode.
+      - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all nodes that the
+        collection manages. Without this option, such a run fails before the first change, including in check mode.
       - A node is released if it has the labels of a pool but belongs to no pool in O(gpu_pools). Releasing the nodes of one of several pools
         only causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
@@ -80,8 +80,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Timeout in seconds for a node to be as declared after its labels were changed. After this time, the module fails and reports the differences of
-        each node, how long they have existed, and the remedy.
+      - Seconds to wait until a node is as declared after its labels have changed. After this time, the module fails and reports the differences of each node,
+        how long they have existed, and the remedy.
     type: int
     default: 600
   expected_policy:
@@ -153,7 +153,7 @@ gpu_sharing:
       description:
         - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its most frequent C(resource), the numbers of C(expected) and C(allocatable)
           devices, and the same counts for each of its C(resources).
-        - C(missing) are the devices of each profile of a C(sharing.demand) that do not fit the nodes.
+        - C(missing) contains, by profile, the devices of a C(sharing.demand) that do not fit on the nodes.
       type: dict
       returned: always
       sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}}
@@ -184,7 +184,7 @@ gpu_sharing:
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
                     allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
-            missing: {description: 'Devices of a C(sharing.demand) that do not fit the nodes, by profile.', type: dict,
+            missing: {description: 'Devices of a C(sharing.demand) that do not fit on the nodes, by profile.', type: dict,
               returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
       description: Names of up to 100 changed nodes.
@@ -211,8 +211,8 @@ gpu_sharing:
       description:
         - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node may C(reboot) (V(no)
           or V(may)). For a released node, C(released_from) contains the name of its former pool.
-        - C(blocked_by) lists pods that prevent the change and that no drain evicts, C(stops) lists pods of DaemonSets that are stopped through the label
-          C(nvidia.com/gpu.deploy.client), and C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
+        - C(blocked_by) lists pods that prevent the change and that no drain evicts. C(stops) lists pods of DaemonSets that are stopped through the label
+          C(nvidia.com/gpu.deploy.client). C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
@@ -226,7 +226,7 @@ gpu_sharing:
             pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
             change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
               returned: always, sample: plugin}
-            evicts: {description: The pods that it evicts., type: list, elements: str, returned: always, sample: []}
+            evicts: {description: The pods that the change evicts., type: list, elements: str, returned: always, sample: []}
             reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
             released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
             blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
@@ -236,7 +236,7 @@ gpu_sharing:
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
     failed:
-      description: By node, the message of a change that failed.
+      description: By node, the error message of the failed change.
       type: dict
       returned: always
       sample: {a100-2: "a100-2 is not ready, so its pods cannot terminate and NVIDIA's operands do not run"}
@@ -261,7 +261,7 @@ gpu_sharing:
     not_started:
       description:
         - Nodes that are left for another run because of C(rollout.limit), or after a failure (C(rollout.pause_on_failure)).
-        - Also the nodes that C(rollout.max_unavailable) holds back, because it counts the nodes that are left cordoned.
+        - This includes nodes that C(rollout.max_unavailable) holds back because nodes that are left cordoned count against it.
       type: list
       elements: str
       returned: always
@@ -269,7 +269,7 @@ gpu_sharing:
     repaired:
       description:
         - By node, the problem that was repaired.
-        - If only the labels of gpu-feature-discovery are wrong for 90 s, its pod is restarted; check mode does not predict that.
+        - If only the labels of gpu-feature-discovery have been wrong for 90 seconds, its pod is restarted; check mode does not predict that.
       type: dict
       returned: always
       sample: {a100-4: rebooted}
@@ -287,10 +287,9 @@ gpu_sharing:
       sample: []
     unusual_nodes:
       description:
-        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because an NVIDIA pod fails there, each with
-          C(name) and C(reason).
-        - The run does not wait for such a node if it has no pool. If such a node is pinned to a pool, or belongs to its node group, the run fails after all
-          other nodes are done.
+        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because an NVIDIA pod fails on them, each with C(name) and C(reason).
+        - The run does not wait for such a node if it belongs to no pool. If such a node is pinned to a pool, or belongs to the pool's node group, the run fails
+          after all other nodes are done.
       type: list
       elements: dict
       returned: always
@@ -299,7 +298,7 @@ gpu_sharing:
           reason: label nvidia.com/gpu.workload.config=vm-passthrough gives its GPUs to virtual machines
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     held_back:
       description: By pool, the taints that were held back (C(key=value:Effect)).
@@ -331,7 +330,7 @@ gpu_sharing:
       returned: always
       sample: []
     undeclared_pins:
-      description: Nodes whose label C(accel.gpu/pool) names an undeclared pool, by that name.
+      description: Nodes whose label C(accel.gpu/pool) names an undeclared pool, by the name of that pool.
       type: dict
       returned: always
       sample: {}
@@ -361,12 +360,12 @@ gpu_sharing:
       sample: /home/admin/gpu_sharing.json
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
-      has lost it.
+      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API server's
+      error.
   returned: failure
   type: raw
   sample: partial

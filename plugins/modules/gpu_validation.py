@@ -7,17 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_validation
-short_description: Verify with workloads that pools compute and share their GPUs as declared
+short_description: Run workloads to verify that GPUs compute correctly and are shared as their pools declare
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list their device with C(nvidia-smi -L), run a
     CUDA kernel on it, compare the result with the CPU's, and hold the device.
-  - A pool is verified when the cluster's scheduler has scheduled its pods, all pods have run at the same time and completed, the kernel has passed in each,
-    and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no more pods than shares.
-  - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports (C(gpu_cluster.validation)). The result of
-    a failure contains the node, the end of the log, an explanation and the remedy.
+  - A pool is verified when the cluster's scheduler has scheduled its pods, all pods have run at the same time and completed, and the kernel has passed in each
+    of them. In addition, the logs of the pods must show the devices of the sharing mode. Exclusive GPUs have one pod each, and shared GPUs have no more pods
+    than shares.
+  - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports (C(gpu_cluster.validation)). If a validation
+    fails, the result contains the node, the end of the log, an explanation and the remedy.
   - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load test and measurements with NCCL. None of them runs
     unless it is requested.
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one additional pod must wait. If GPUs or
@@ -29,7 +30,7 @@ description:
     not change, and no additional program is requested, the pool is skipped and no request is sent.
   - A failed validation is also stored there, and M(accel.gpu.gpu_info) shows it until the pool is verified. If no pod could use a device, for example
     because of a quota or because all nodes have maintenance taints, the failure does not replace current evidence.
-  - A node with taints that the pool does not declare is not used. A pod that the API server rejects is a failure of its pool only.
+  - A node with taints that the pool does not declare is not used. If the API server rejects a pod, only the validation of its pool fails.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -45,8 +46,8 @@ options:
     default: false
   max_pods:
     description:
-      - Maximum number of pods for each pool, V(1) to V(1000). For a pool that shares GPUs, at least one more pod than its node has
-        GPUs is started, because fewer pods could not verify sharing.
+      - Maximum number of pods for each pool, V(1) to V(1000). For a pool that shares GPUs, the number of pods always exceeds the number of GPUs of its node,
+        because fewer pods could not verify sharing.
     type: int
     default: 8
   hold_seconds:
@@ -61,8 +62,8 @@ options:
     default: 60
   load_seconds:
     description:
-      - How long each pod puts load on its device before it runs the kernel, in seconds, from V(0) (no load) to V(86400). The load is NVIDIA's CUDA sample
-        nbody, in an init container of the same pod.
+      - Number of seconds, V(0) (no load) to V(86400), for which each pod puts load on its device before it runs the kernel. The load is NVIDIA's CUDA sample
+        nbody in an init container of the same pod.
     type: int
     default: 0
   all_reduce:
@@ -94,20 +95,20 @@ options:
     default: 900
   image_pull_secrets:
     description:
-      - Names of Secrets in the pods' namespace for pulling the image. With an empty list, those of C(gpu_cluster.operator.image_pull_secrets) are used.
+      - Names of Secrets in the pods' namespace for pulling the image. If the list is empty, those of C(gpu_cluster.operator.image_pull_secrets) are used.
     type: list
     elements: str
     default: []
   run_as_user:
     description:
-      - User id of the pods, at most 2147483647. With V(0), the platform assigns it.
-      - On OpenShift, the default also counts as V(0), because the pods require the security context constraint C(restricted-v2), which does not allow
-        a fixed user id.
+      - User ID of the pods, at most 2147483647. With V(0), the platform assigns it.
+      - On OpenShift, the default is also treated as V(0), because the pods require the security context constraint C(restricted-v2), which does not allow a
+        fixed user ID.
     type: int
     default: 65534
   wait_timeout:
     description:
-      - Timeout in seconds for the pods of all pools to complete, V(1) to V(86400), in addition to O(load_seconds).
+      - Seconds to wait until the pods of all pools have completed, V(1) to V(86400), in addition to O(load_seconds).
     type: int
     default: 300
   wait_sleep:
@@ -134,7 +135,7 @@ EXAMPLES = r"""
     force: true
     max_pods: 32
 
-- name: Load the GPUs for ten minutes, and measure NVLink and the network
+- name: Put load on the GPUs for ten minutes, and measure NVLink and the network
   accel.gpu.gpu_validation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -154,11 +155,12 @@ gpu_validation:
       description:
         - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the pool's labels make its GPUs unavailable to
           containers, or V(would_run) in check mode.
-        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel) (V(passed), or V(failed) if it has run),
-          C(one_more) (V(waited) is the expected result if there is one more pod than shares), C(two_shares) (V(refused) is the expected result for a
-          request for two shares), C(reason), and C(problems) with one entry for each failed pod.
+        - If applicable, each pool also contains C(node), C(pods), C(devices) (number of pods by device UUID), C(image), C(reason), and C(problems) with one
+          entry for each failed pod.
+        - C(kernel) is V(passed) or V(failed), and is only returned if the kernel has run. For C(one_more), V(waited) is the expected result if there is one
+          more pod than shares. For C(two_shares), V(refused) is the expected result for a request for two shares.
         - C(load) contains the C(seconds) of the load, and the pods' C(min_gflops) and C(max_gflops).
-        - C(all_reduce) and C(network_all_reduce) contain C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or the reason in C(skipped).
+        - C(all_reduce) and C(network_all_reduce) contain C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or C(skipped) with the reason.
       type: dict
       returned: always
       sample:
@@ -190,7 +192,7 @@ gpu_validation:
             problems: {description: One entry for each problem., type: list, elements: str, returned: if pods have run, sample: []}
             image: {description: Image of the validation pods., type: str, returned: if pods have run,
               sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
-            kernel: {description: 'V(passed), or V(failed).', type: str, returned: if it has run, sample: passed}
+            kernel: {description: V(passed) or V(failed)., type: str, returned: if it has run, sample: passed}
             one_more: {description: V(waited) is the expected result if there is one more pod than shares., type: str,
               returned: if it was tested, sample: waited}
             two_shares: {description: V(refused) is the expected result for a request for two shares., type: str, returned: if
@@ -202,12 +204,12 @@ gpu_validation:
             network_all_reduce: {description: The result of NCCL on several nodes., type: dict, returned: if it was requested,
               sample: {nodes: 2, gpus: 16, bus_bandwidth: 180.2}}
     leftovers:
-      description: Number of pods of killed runs that were deleted.
+      description: Number of deleted pods that killed runs had left.
       type: int
       returned: always
       sample: 0
     seconds:
-      description: Duration.
+      description: Duration of the validation in seconds.
       type: float
       returned: always
       sample: 34.2
@@ -220,10 +222,10 @@ gpu_validation:
         pools: {description: The pools., type: list, elements: str, returned: always, sample: [train]}
 code:
   description:
-    - Reason of the failure; without a code, RV(gpu_validation.pools) contains the problems of the pools.
+    - The reason for the failure. If there is no code, RV(gpu_validation.pools) contains the problems of the pools.
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
+      V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: lease_held
@@ -261,7 +263,7 @@ PoolResult = dict[str, t.Any]
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Skip pools with current evidence, validate the others."""
+    """Skip pools with current evidence, and validate the others."""
     started = time.monotonic()
     options = read_options(module.params, [pool.name for pool in module.plan.pools])
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)

@@ -14,27 +14,27 @@ description:
   - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
     unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
   - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and describes the remedy.
-  - Repairs a Helm release that a killed helm process has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which Helm
-    itself does not change ("another operation is in progress").
-  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. The module sends one read
-    request for a CRD that does not differ, and deletes no CRD.
+  - Repairs a Helm release that a killed helm process has left in the status C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling).
+    Helm itself does not recover from these statuses; it fails with "another operation is in progress".
+  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. For a CRD that does not differ, the
+    module sends one read request. It deletes no CRD.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
-  - For a Helm release of the GPU operator, returns in advance the number of nodes on which an upgrade restarts the driver, how many at a time, and the
-    reasons. Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With it, the old operator is stopped
-    first, because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
+  - For a Helm release of the GPU operator, returns in advance the number of nodes on which an upgrade restarts the driver, the number of nodes at a time, and
+    the reasons. Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With this option, the old operator
+    is stopped first, because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
   - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field as long as both charts have
     the same value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
     C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
-  - In operator v26.7.0 and later, a change to values that does not change the driver configuration digest does not need O(allow_driver_rollout). It restarts
+  - In operator v26.7.0 and later, a change to values that does not change the driver configuration digest does not require O(allow_driver_rollout). It restarts
     the driver pods on cordoned nodes without evicting any GPU pod.
   - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this
     name.
 notes:
-  - "The module does not interrupt a running helm process. These rules, in this order, decide whether an unfinished revision is abandoned: if a helm process
-    on this machine works on the Helm release, the revision is still in progress; a revision that this collection wrote through helm on this machine (recorded
-    beforehand in the Lease C(accel-gpu-helm-<release>) in the namespace of the Helm release) is abandoned if no such process exists; any other revision is
-    abandoned if it is older than O(pending_timeout); until then, the module waits for it."
+  - The module does not interrupt a running helm process. The following rules, in this order, determine whether an unfinished revision is abandoned. If a helm
+    process on this machine is working on the Helm release, the revision is still in progress. If no such process exists, a revision that this collection wrote
+    through helm on this machine is abandoned; such a revision is recorded beforehand in the Lease C(accel-gpu-helm-<release>) in the namespace of the Helm
+    release. Any other revision is abandoned if it is older than O(pending_timeout); until then, the module waits for it.
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
     Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
@@ -90,7 +90,7 @@ options:
   node_annotation:
     description:
       - An annotation that the Helm release sets on every node with a pod of one of its DaemonSets.
-      - If set, the Helm release counts as rolled out only when as many nodes have the annotation as have such a pod.
+      - If set, the Helm release counts as rolled out only when the number of nodes with the annotation equals the number of nodes with such a pod.
     type: str
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -151,7 +151,7 @@ helm_release:
   type: dict
   contains:
     helm_environment:
-      description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
+      description: Environment variables for M(kubernetes.core.helm) to connect to the verified cluster. None of them is secret.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
@@ -215,7 +215,7 @@ helm_release:
           returned: success
           sample: 20
         max_parallel:
-          description: Number of nodes at a time; 0 if the ClusterPolicy requires that driver pods are deleted manually.
+          description: Number of nodes at a time; 0 if the ClusterPolicy requires driver pods to be deleted manually.
           type: int
           returned: success
           sample: 1
@@ -243,11 +243,11 @@ helm_release:
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
-    - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(manual_fields) if Helm would overwrite fields,
-      V(driver_rollout) if a driver rollout is not allowed, V(timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure. V(helm_missing) - helm is not installed. V(chart) - the chart cannot be used. V(manual_fields) - Helm would overwrite fields
+      that were set manually. V(driver_rollout) - a driver rollout is not allowed. V(timeout) - the workloads are not ready after O(wait_timeout).
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
+      lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: driver_rollout

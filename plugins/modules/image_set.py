@@ -29,7 +29,7 @@ options:
     description:
       - Registry, optionally with a path, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
-      - If this is not C(gpu_cluster.operator.registry), the images are those for a mirror that the cluster does not use yet.
+      - To list the images for a mirror that the cluster does not use yet, set a registry other than C(gpu_cluster.operator.registry).
     type: str
   upstreams:
     description:
@@ -67,12 +67,13 @@ options:
     default: [kernel]
   dest:
     description:
-      - Directory on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
-        C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with an annotation that describes the impact on nodes). The
-        directory is created if necessary. Images are not copied into it.
+      - Directory on this machine for the files C(images.txt), C(imageset-config.yaml) and C(mirror-sets.yaml). The directory is created if necessary. Images
+        are not copied into it.
+      - Each line of C(images.txt) contains a source and a destination for C(skopeo copy). C(imageset-config.yaml) is for C(oc-mirror) v2. C(mirror-sets.yaml)
+        contains an ImageDigestMirrorSet and an ImageTagMirrorSet, with an annotation that describes the impact on nodes.
     type: path
   verify:
-    description: Whether the mirror is verified. The module fails if an image is missing in the mirror or has a different digest.
+    description: Whether the mirror is verified. The module fails if an image is missing from the mirror or has a different digest.
     type: bool
     default: false
   digests_file:
@@ -99,11 +100,11 @@ EXAMPLES = r"""
     dest: /srv/mirror
   register: needed
 
-- name: Copy them
+- name: Copy the images
   accel.gpu.registry_image:
     images: "{{ needed.image_set.copies }}"
 
-- name: Verify the mirror on a site without internet access
+- name: Verify the mirror at a site without internet access
   accel.gpu.image_set:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -152,7 +153,8 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images whose digest is unknown, because O(digests_file) or, without it, the registry from which they are copied does not have it.
+      description: Images whose expected digest is unknown, because neither O(digests_file) nor (without O(digests_file)) the registry from which they are
+        copied contains it.
       type: list
       elements: str
       returned: with O(verify=true)
@@ -164,8 +166,8 @@ image_set:
         destination: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options or the variables. V(mirror) - the mirror is not complete. V(chart) - a chart cannot be used.
-      V(helm_missing) - helm is not installed. V(connection) - no usable credentials. V(wrong_cluster) - the connection leads to a different cluster than
+    - The reason for the failure. V(invalid) - errors in the options or the variables. V(mirror) - the mirror is not complete. V(chart) - a chart cannot be
+      used. V(helm_missing) - helm is not installed. V(connection) - no usable credentials. V(wrong_cluster) - the connection leads to a different cluster than
       declared. V(unreachable) - the cluster or a registry does not respond. Otherwise, the HTTP status of the error.
   returned: failure
   type: raw
@@ -223,17 +225,17 @@ _SPEC: ArgumentSpec = {
 }
 
 _UNKNOWN_SYSTEMS = (
-    "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. "
-    "Set gpu_mirror_operating_systems (option operating_systems of the module), such as [rhel9.6]"
+    "operating_systems: the operating systems of the nodes are not known, because NFD has not labelled any node. "
+    "Set gpu_mirror_operating_systems (option operating_systems of the module), for example to [rhel9.6]"
 )
 _UNKNOWN_KERNELS = (
-    "kernels: the tags of precompiled drivers have the kernel, and the kernels of the GPU nodes are not known, because NFD has labelled none of them. Set "
-    "them, such as [5.15.0-91-generic]"
+    "kernels: the tags of precompiled drivers contain the kernel version, and the kernel versions of the GPU nodes are not known, because NFD has not "
+    "labelled any of these nodes. Set gpu_mirror_kernels (option kernels of the module), for example to [5.15.0-91-generic]"
 )
 
 
 class ImageSetModule(RegistryAccessMixin, PlanModule):
-    """A module with the options of the cluster, of the pools and of registries."""
+    """A module with the options for the cluster, the pools and the registries."""
 
 
 def work(module: ImageSetModule) -> dict[str, t.Any]:
@@ -259,11 +261,11 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
 
 
 def _check_registries(params: t.Mapping[str, t.Any]) -> None:
-    """Raise InvalidOptions for registries in options that are none."""
+    """Raise InvalidOptions if an option contains something that is not a registry."""
     given = {} if params["mirror"] is None else {"mirror": params["mirror"]}
     given.update({f"upstreams.{host}": text for host, text in params["upstreams"].items()})
     problems = [
-        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and path, as in nvcr.io"
+        f"upstreams: {quote(host)} is not the host of a registry; write it without a scheme and a path, as in nvcr.io"
         for host in params["upstreams"]
         if "/" in host
     ]

@@ -14,11 +14,11 @@ author:
 description:
   - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a
     server-side apply only if they differ. For each object without a difference, it sends only one read request.
-  - Fields of other managers are left unchanged. A field that was in an earlier definition, and is missing in the current one, is removed.
+  - Fields of other managers are left unchanged. A field that was in an earlier definition but is missing from the current one is removed.
   - Different notations of quantities and numbers, and defaults that the API server adds, do not count as differences.
   - In check mode, the API server validates the change (a dry run), so C(changed) and the diff are the same as in the
     real run.
-  - Objects whose kind or namespace does not exist yet can be previewed on a first run; see O(expected).
+  - Objects whose kind or namespace does not exist yet can be previewed even on a first run; see O(expected).
   - The kinds and namespaces of all definitions are checked before any request is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -79,7 +79,7 @@ EXAMPLES = r"""
         data:
           greeting: hello
 
-- name: Apply an object whose kind the operator's chart creates, also on a first run with --check
+- name: Apply an object whose kind the operator's chart creates, even on a first run with --check
   accel.gpu.kube_object:
     definitions: "{{ lookup('file', 'policy.yml') | from_yaml_all }}"
     expected:
@@ -96,7 +96,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: The changes to the objects, or in check mode the predicted changes. If a change fails, the changes before it.
+  description: The changes to the objects, or in check mode the predicted changes. If a change fails, only the changes before it.
   returned: always
   type: dict
   contains:
@@ -140,10 +140,11 @@ kube_object:
         - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}
 code:
   description:
-    - Reason of the failure. V(invalid) objects are not sent, because all objects are checked first.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure.
+    - V(invalid) - errors in the options, the configuration or the objects. In this case, no object is sent, because all objects are checked first.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API
+      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API server's
+      error.
   returned: failure
   type: raw
   sample: invalid

@@ -14,9 +14,9 @@ author:
 description:
   - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
     operator reads.
-  - For pools with C(driver.type=vgpu), these are the Secrets in C(driver.licensing_secret). A pool without it uses the Secret that the ClusterPolicy names.
-    M(accel.gpu.cluster_policy) sets the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the ClusterPolicy names
-    a Secret, or if the pool uses the one in the ClusterPolicy, but C(nlsEnabled) is not set there.
+  - For pools with C(driver.type=vgpu), these are the Secrets in C(driver.licensing_secret). A pool without this key uses the Secret that the ClusterPolicy
+    names. M(accel.gpu.cluster_policy) sets the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the ClusterPolicy
+    names a Secret, or if the pool uses the Secret in the ClusterPolicy, but C(nlsEnabled) is not set there.
   - If the cluster has no vGPU, nothing is written, and a warning is shown. This is the case if no pool has C(driver.type=vgpu), neither the ClusterPolicy nor
     an NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
   - If no pool has C(driver), the module sets the name of the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted. If
@@ -70,11 +70,12 @@ options:
     default: []
   proxy_address:
     description:
-      - Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port). By default, the proxy from an earlier run is kept.
+      - Name or address of an HTTP proxy through which nodes reach the license server. Requires O(proxy_port). By default, the proxy from an earlier run is
+        kept.
       - To remove the proxy, delete the key C(gridd.conf) from the Secret, and run the module with a token.
     type: str
   proxy_port:
-    description: Port of the proxy, a number.
+    description: Port number of the proxy.
     type: raw
   min_days:
     description: The module warns about a token that expires in fewer than this number of days.
@@ -86,8 +87,8 @@ options:
     default: false
   allow_configmap:
     description:
-      - Whether the token may be written into a ConfigMap, if the GPU operator is older than v25.10. Every user who may read ConfigMaps in the operator's
-        namespace can then read the token.
+      - Whether the token may be written into a ConfigMap if the GPU operator is older than v25.10. Every user who is allowed to read ConfigMaps in the
+        operator's namespace can then read the token.
     type: bool
     default: false
   node_names:
@@ -153,7 +154,7 @@ license:
           sample: ''
         migrated_from: {description: The ConfigMap from which its content was copied; empty if it was not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
-        expires: {description: When the token expires; null if it does not expire., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+        expires: {description: Time at which the token expires; null if it does not expire., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
@@ -181,10 +182,10 @@ license:
     driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from getting a
-      license. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) -
-      the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
-      API server's error.
+    - The reason for the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from
+      getting a license. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP
+      status of the API server's error.
   returned: failure
   type: raw
   sample: invalid
@@ -249,8 +250,8 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 
 _NO_VGPU = (
-    "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
-    f"node has a vGPU. Nothing is written. If vGPU nodes will follow, set {VGPU_TYPES_OPTION}."
+    "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver specifies the vGPU driver, and "
+    f"no node has a vGPU. Nothing is written. If you plan to add vGPU nodes, set {VGPU_TYPES_OPTION}."
 )
 
 _SPEC: ArgumentSpec = {
@@ -268,16 +269,16 @@ _SPEC: ArgumentSpec = {
 
 
 class LicenseModule(LicenseTokenModule, PlanModule):
-    """A module with the options of the cluster, of the pools and of a token."""
+    """A module with the options for the cluster, the pools and the token."""
 
     def secrets(self) -> set[str]:
-        """Names of nodes may have three long parts like a token, but no capitals."""
+        """Node names can consist of three long parts like a token, but contain no capital letters."""
         return super().secrets() - {name for name in self.params["node_names"] if not object_name(name)}
 
 
 @dataclasses.dataclass(frozen=True)
 class LicensingConfigChange:
-    """The change of the ClusterPolicy; `config` is None if it does not describe the driver, `rollout` None if no driver restarts."""
+    """The change to the ClusterPolicy. `config` is None if the policy does not describe the driver; `rollout` is None if no driver restarts."""
 
     name: str
     config: LicensingConfigDiff | None
@@ -297,7 +298,7 @@ class LicensingConfigChange:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The objects and the ClusterPolicy, as they are and as they must be."""
+    """The actual and the desired state of the objects and the ClusterPolicy."""
 
     cluster: LicenseCluster
     objects: LicenseObjects
@@ -312,7 +313,7 @@ class Comparison:
 
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    # The name of a node may look like a token; a token in its place is not the name of a node.
+    # A node name may look like a token. A token in place of a node name is rejected, because no node has this name.
     options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
@@ -329,7 +330,7 @@ def work(module: LicenseModule) -> Object:
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
-    """Read the cluster; raises InvalidOptions if nodes would get no license."""
+    """Read the cluster; raise InvalidOptions if nodes would get no license."""
     policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, policy)
@@ -349,11 +350,11 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
 
 
 def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None:
-    """Send the changes; returns why check mode did not check one of them."""
+    """Send the changes; return the reason why the server did not validate one of them in check mode."""
     note = None
     for change in found.changes:
         lease.check()
-        # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
+        # In check mode on a first run, the server cannot validate an object in a namespace that does not exist yet.
         if not (module.check_mode and found.cluster.namespace in module.expected.namespaces):
             note = found.objects.write(change, check=module.check_mode) or note
     if found.policy.applied:
@@ -363,7 +364,7 @@ def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None
 
 
 def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
-    """The release of the operator that reads the objects; that of the variables if it is not installed yet."""
+    """The release of the operator that reads the objects; the declared release if it is not installed yet."""
     if policy is None:
         return plan.operator.version
     if version := policy_version(policy):
@@ -375,7 +376,7 @@ def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) 
 def _config_change(
     module: LicenseModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
 ) -> LicensingConfigChange:
-    """The change of the ClusterPolicy, and the driver restarts that it causes."""
+    """The change to the ClusterPolicy, and the driver restarts that it causes."""
     config = plan_licensing_config(plan, cluster.policy, target)
     if config is None or cluster.policy is None:
         return LicensingConfigChange("", None, None)
@@ -422,7 +423,7 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         module.warn(policy.rollout.announcement)
     if policy.applied and cluster.policy and (owner := gitops_owner(cluster.policy, "ClusterPolicy")):
         module.warn(
-            f"{owner} reconciles ClusterPolicy {policy.name} from its source. Set spec.driver.licensingConfig there, too."
+            f"{owner} reconciles ClusterPolicy {policy.name} from its source. Also set spec.driver.licensingConfig there."
         )
 
 

@@ -26,13 +26,14 @@ extends_documentation_fragment:
 options:
   source:
     description:
-      - What shows the license state.
-      - V(nvidia_smi) is C(nvidia-smi -q), a command in the driver pod of each node. The user needs the right to run commands in these pods (C(pods/exec)).
-      - V(dcgm_exporter) is the metric C(DCGM_FI_DEV_VGPU_LICENSE_STATUS) of the C(dcgm-exporter) pod of each node, read through the API server. The user needs
-        the right C(get) for C(pods/proxy) instead. The metric shows only whether a node has a license. It does not show the product, the expiry, the files, the
-        clock and the cause, and O(compare_files) and O(check_services) have no effect.
-      - With V(dcgm_exporter), a node without this metric has the state V(unknown). C(dcgm-exporter) exports it by default, but not with a list of metrics in
-        C(dcgmExporter.config) of the ClusterPolicy that lacks it. The exporter reads the state every 30 seconds by default.
+      - Source of the license state.
+      - With V(nvidia_smi), the module runs C(nvidia-smi -q) in the driver pod of each node. The user needs permission to run commands in these pods
+        (C(pods/exec)).
+      - With V(dcgm_exporter), the module reads the metric C(DCGM_FI_DEV_VGPU_LICENSE_STATUS) from the C(dcgm-exporter) pod of each node through the API server.
+        The user needs permission to C(get) C(pods/proxy) instead. The metric shows only whether a node has a license. It does not show the product, the expiry,
+        the files, the clock or the cause, so O(compare_files) and O(check_services) have no effect.
+      - With V(dcgm_exporter), a node without this metric has the state V(unknown). C(dcgm-exporter) exports the metric by default. If C(dcgmExporter.config) of
+        the ClusterPolicy names a custom list of metrics, that list must contain it. The exporter reads the state every 30 seconds by default.
     type: str
     choices: [nvidia_smi, dcgm_exporter]
     default: nvidia_smi
@@ -88,7 +89,7 @@ EXAMPLES = r"""
     require_licensed: true
     wait_timeout: 600
 
-- name: Read the license state without the right to run commands in driver pods
+- name: Read the license state without permission to run commands in driver pods
   accel.gpu.license_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -121,14 +122,15 @@ license_info:
     days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
     problems:
       description:
-        - Why the licensing needs attention, as sentences. Nodes have no verified license or another token, their driver pods do not mount the Secret that
-          their pool declares, or an object has no valid token or one that expires within O(min_days).
+        - Problems that need attention, one sentence each.
+        - These problems are nodes without a verified license, nodes whose token differs from the one in their Secret, driver pods that do not mount the Secret
+          that their pool declares, and objects with no valid token or with a token that expires within O(min_days).
       type: list
       elements: str
       returned: always
       sample: ["1 of 20 nodes have no verified license."]
     warnings:
-      description: Problems of nodes and objects, as sentences with their remedies.
+      description: Problems of nodes and objects, with their remedies.
       type: list
       elements: str
       returned: always
@@ -148,9 +150,9 @@ license_info:
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
         complete: {description: Whether it has a token and C(gridd.conf)., type: bool, returned: always, sample: true}
-        readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
+        readable: {description: Whether the user is allowed to read it., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
-        expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+        expires: {description: Time at which the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until the token expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
@@ -166,7 +168,7 @@ license_info:
             service: {description: Name of the service., type: str, returned: always, sample: lease}
         valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
         problem:
-          description: Why driver pods cannot get a license with it, and the remedy; empty if they can.
+          description: The reason why driver pods cannot get a license with this object, and the remedy; empty if they can.
           type: str
           returned: always
           sample: ''
@@ -191,19 +193,19 @@ license_info:
         status: {description: The status as reported by O(source)., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
         product: {description: The licensed product; empty with O(source=dcgm_exporter)., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         expires:
-          description: When the license must be renewed; null for a permanent one, and with O(source=dcgm_exporter).
+          description: Time by which the license must be renewed; null for a permanent license, and with O(source=dcgm_exporter).
           type: str
           returned: always
           sample: '2026-03-02T12:00:00Z'
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
-        driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
-        token_matches: {description: Whether it has the token in the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        driver_started: {description: Start time of its driver container., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
+        token_matches: {description: Whether its token is the one in the Secret; null if this is not known., type: bool, returned: always, sample: true}
         token_days_left:
           description: Whole days until the node's token expires. Null if it is not the token in the Secret.
           type: int
           returned: always
           sample: 364
-        config_matches: {description: Whether it has the C(gridd.conf) in the Secret., type: bool, returned: always, sample: true}
+        config_matches: {description: Whether its C(gridd.conf) is the one in the Secret., type: bool, returned: always, sample: true}
         clock_skew:
           description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.
           type: float
@@ -218,13 +220,14 @@ license_info:
           contains:
             address: {description: Host and port., type: str, returned: always, sample: 'dls.example.com:443'}
             reachable: {description: Whether TLS works; null if the node cannot check it., type: bool, returned: always, sample: true}
-            layer: {description: 'What failed: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if nothing did.', type: str, returned: always, sample: null}
+            layer: {description: 'The layer that failed: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if none failed.', type: str, returned: always,
+              sample: null}
             message: {description: The failure and the remedy., type: str, returned: always, sample: ''}
-        problem: {description: The problem and the remedy; empty without a problem., type: str, returned: always, sample: ''}
+        problem: {description: The problem and the remedy; empty if there is none., type: str, returned: always, sample: ''}
 code:
   description:
-    - Reason of the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout). V(invalid) - errors in the options or
-      the variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+    - The reason for the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout). V(invalid) - errors in the
+      options or the variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
@@ -276,7 +279,7 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Read all nodes once; with `require_licensed`, until each one that needs a license has one."""
+    """Read all nodes once, or with `require_licensed` until each node that needs a license has one."""
     params = module.params
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)

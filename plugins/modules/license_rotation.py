@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives running vGPU drivers the token of their Secret."""
+"""Loads the token in the Secret into running vGPU drivers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    has no effect on running drivers. This module loads the new token, node by node, by default without restarting a pod.
-  - On each node whose files differ from the Secret, it writes the new files next to the old ones, stops the license client (C(nvidia-gridd)) with SIGTERM, so
-    that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
+    has no effect on running drivers. This module loads the new token, one node at a time, by default without restarting a pod.
+  - On each node whose files differ from the Secret, the module writes the new files next to the old ones, and stops the license client (C(nvidia-gridd)) with
+    SIGTERM, so that the client returns its license. It then renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without
+    a license.
   - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes this license because it
     appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the
     module fails; the remaining nodes keep their license.
   - With O(preflight=true), the module first checks whether every node that needs a new token can reach one of the token's license servers (name, connection
     and TLS). The check runs in the driver pods. If a node cannot reach any of the servers, the module fails, and no node is changed.
-  - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
+  - On a node whose files match the Secret but that has no license, only the client is restarted. These nodes are changed last.
   - After waiting for another run, the module reads the Secret and the nodes again before the first change.
-  - With O(restart_drivers=true), the drivers are restarted instead, one node after the other, each drained first.
+  - With O(restart_drivers=true), the drivers are restarted instead. Nodes are processed one at a time, and each node is drained first.
   - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. If a node leaves
     the cluster, the rotation continues.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
@@ -45,25 +46,25 @@ options:
         of the pool does not name the object yet.
     type: dict
   node_names:
-    description: Rotate only these nodes. By default, all vGPU nodes.
+    description: Names of the nodes to rotate. By default, all vGPU nodes.
     type: list
     elements: str
     default: []
   preflight:
     description:
       - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - In check mode with O(provided), those of the token that M(accel.gpu.license) would write are checked.
+      - In check mode with O(provided), the license servers of the token that M(accel.gpu.license) would write are checked.
     type: bool
     default: true
   restart_drivers:
     description:
-      - Whether the driver of each node that needs a change is restarted, instead of loading the token in the running driver. The node is cordoned, the pods
+      - Whether to restart the driver of each node that needs a change, instead of loading the token into the running driver. The node is cordoned, the pods
         that use its GPUs are evicted within their disruption budgets, and its driver pod is deleted. When the new driver has a license, the node is uncordoned.
       - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
         pods block the drain of a node, the module fails, and no node is changed.
-      - If pods come to the node during its drain because they tolerate its cordon, its driver is not restarted, and the module fails and names them.
-      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod. With it, pods that have come meanwhile to a node whose
-        driver does not run are evicted.
+      - If pods tolerate the cordon and are scheduled to the node during the drain, the driver is not restarted, and the module fails and names these pods.
+      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod. With this option, the run also evicts pods that were
+        scheduled in the meantime to a node whose driver is not running.
     type: bool
     default: false
   restart_timeout:
@@ -136,21 +137,21 @@ license_rotation:
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending:
       description:
-        - Up to 100 nodes that were not started because of a failure. After a node failed (V(partial)), these are the nodes after it. If no node was changed
-          because of unreachable license servers (V(preflight)) or blocked drains (V(blocked)), these are all nodes to rotate; because of O(provided)
-          (V(held_back)), these are all selected nodes, including those that may need no change.
+        - Up to 100 nodes whose rotation was not started because of a failure. If a node failed (V(partial)), these are the nodes after it. If no node was
+          changed because of unreachable license servers (V(preflight)) or blocked drains (V(blocked)), these are all nodes to rotate. If no node was changed
+          because of O(provided) (V(held_back)), these are all selected nodes, including those that may need no change.
       type: list
       elements: str
       returned: always
       sample: []
-    failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
+    failed: {description: The node that failed; null if no node failed., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step on the node that failed, V(draining) or V(unfinished); null if none failed. V(unchanged) - none. V(written) - its new files
-          are next to the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have
-          replaced the old ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its
-          driver was in progress; it was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is
-          still cordoned. V(unfinished) - the restart of its driver that an earlier run has begun was being completed, and the node is still cordoned.
+        - How far the failed node progressed; null if no node failed. V(unchanged) - no step was completed. V(written) - its new files are next to the old ones,
+          and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones.
+          V(started) - its license client was started with the new files. V(draining) - it was being drained before the restart of its driver. It was uncordoned
+          again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned. V(unfinished) - the run
+          was completing a driver restart that an earlier run had started, and the node is still cordoned.
       type: str
       returned: always
       sample: null
@@ -161,7 +162,7 @@ license_rotation:
       returned: success
       sample: []
     failing:
-      description: Those of RV(license_rotation.skipped) whose driver has failed, not those whose driver is still starting; up to 100.
+      description: Up to 100 nodes of RV(license_rotation.skipped) whose driver has failed. Nodes whose driver is still starting are not included.
       type: list
       elements: str
       returned: success
@@ -180,13 +181,12 @@ license_rotation:
     failing: []
 code:
   description:
-    - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
-      server of the new token, and no node was changed. V(blocked) - nodes cannot be drained for O(restart_drivers), and no node was changed.
-      V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed.
-      V(invalid) - errors in the options or the variables, or an object without a valid token.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
-      HTTP status of the API server's error.
+    - The reason for the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
+      server of the new token, and no node was changed. V(blocked) - nodes cannot be drained for O(restart_drivers), and no node was changed. V(held_back) - the
+      driver pods do not mount the files of O(provided), and no node was changed. V(invalid) - errors in the options or the variables, or an object without a
+      valid token. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) -
+      the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API
+      server's error.
   returned: failure
   type: raw
   sample: partial
@@ -236,7 +236,7 @@ _SPEC: ArgumentSpec = {
 
 
 class TokenHeldBack(ModuleFailure):
-    """The driver pods do not mount the object with the token, because this change was held back."""
+    """The driver pods do not mount the object with the token, because the required change was held back."""
 
     code = "held_back"
 
@@ -245,7 +245,7 @@ class LicenseRotationModule(PlanModule):
     """A module with names of nodes."""
 
     def secrets(self) -> set[str]:
-        """A token that was given in place of a node, too. Names of nodes may have three long parts, but no capitals."""
+        """Include a token in place of a node name. Node names can consist of three long parts, but contain no capital letters."""
         return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
@@ -281,7 +281,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                         f"Not rotated: {abbreviate_nodes(result.removed)} left the cluster during the rotation."
                     )
     except LeaseLost as error:
-        # Possibly noticed only at the end, after the last node.
+        # The loss may be noticed only at the end, after the last node.
         error.partial = error.partial or {"license_rotation": result.as_dict()}
         raise
     return {
@@ -296,10 +296,12 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Survey:
-    """The state of the Secret and the nodes now; raises TokenHeldBack, and the errors of read_survey()."""
+    """The current state of the Secret and the nodes; raises TokenHeldBack, and the errors of read_survey()."""
     provided = module.params["provided"]
     if provided and not {"objects", "policy", "held_back"} <= provided.keys():
-        raise InvalidOptions(["provided: is not the value license of a result of the module license"])
+        raise InvalidOptions(
+            ["provided: is not the value of license in a result of accel.gpu.license; set it to that value"]
+        )
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
     nodes = cluster.selected_nodes(module.params["node_names"])
@@ -311,7 +313,7 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
 
 
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
-    """Raise TokenHeldBack if the files of the module license reach no node. The object that is mounted may have the same content."""
+    """Raise TokenHeldBack if the files of the module license reach no node. A different mounted object with the same content is accepted."""
     held_back = provided["held_back"]
     pending = {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()}
     mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]
@@ -319,9 +321,8 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
     if held_back and missing:
         labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
         raise TokenHeldBack(
-            f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
-            f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
-            "window. The drivers then start with the token.",
+            f"No node was rotated: the driver pods do not mount {labels}. The change to {join_words(held_back)} of the ClusterPolicy was held "
+            f"back, because it restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance window. The drivers then start with the token.",
             pending,
         )
     for item in provided["objects"]:

@@ -89,7 +89,7 @@ license_servers:
     leases: {description: The number of leases., type: int, returned: always, sample: 20}
   sample: {servers: [datacenter-1], products: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}], total: 100, in_use: 20, leases: 20}
 code:
-  description: Reason of the failure. V(invalid) - no API key is given. V(connection) - urllib3 is missing, or the key cannot be sent. V(unreachable) - the
+  description: The reason for the failure. V(invalid) - no API key is set. V(connection) - urllib3 is missing, or the key cannot be sent. V(unreachable) - the
     service does not respond. Otherwise, the HTTP status of its error.
   returned: failure
   type: raw
@@ -133,11 +133,11 @@ class LicenseServerModule(BaseModule):
 
     @property
     def api_key(self) -> str:
-        """The key of the option, or of the environment; empty without one."""
+        """The API key from the option or the environment variable; empty if neither is set."""
         return (self.params["api_key"] or os.environ.get(_KEY_ENV, "")).strip()
 
     def secrets(self) -> set[str]:
-        """The key of the environment, too."""
+        """Include the key from the environment variable."""
         return super().secrets() | ({self.api_key} if self.api_key else set())
 
     def explain_error(self, error: ServiceError) -> str:
@@ -149,7 +149,7 @@ def work(module: LicenseServerModule) -> dict[str, t.Any]:
     """Read the license servers."""
     params = module.params
     if not module.api_key:
-        raise InvalidOptions([f"{API_KEY_OPTION}: is missing; give it, or the environment variable {_KEY_ENV}"])
+        raise InvalidOptions([f"{API_KEY_OPTION}: is missing; set it, or set the environment variable {_KEY_ENV}"])
     if not params["api_url"].startswith("https://"):
         raise InvalidOptions([f"{API_URL_OPTION}: must begin with https://, because requests contain the API key"])
     access = Access(

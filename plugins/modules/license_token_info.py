@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads a client configuration token without network access - when it expires, which license server it names, and whether it was changed.
-  - NVIDIA does not document the claims of these tokens. The value of a missing claim is null in the result. If the claim matters, there is also a warning.
+  - Reads from a client configuration token, without network access, when it expires, which license server it names, and whether it was changed.
+  - NVIDIA does not document the claims of these tokens. The value of a missing claim is null in the result. If a missing claim is important,
+    RV(license_token.warnings) also reports it.
   - The module fails if the text is not a token, for example because the file is truncated.
   - An expired token is not an error. Check RV(license_token.valid).
 extends_documentation_fragment:
@@ -52,12 +53,12 @@ license_token:
   contains:
     fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
     algorithm: {description: Algorithm of its signature., type: str, returned: always, sample: RS256}
-    expires: {description: When it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+    expires: {description: Time at which it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
     not_before: {description: Start of its validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
-    issued: {description: When it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    issued: {description: Time at which it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
     days_left: {description: Whole days until it expires; negative if it has expired., type: int, returned: always, sample: 364}
     valid: {description: Whether it is valid now., type: bool, returned: always, sample: true}
-    problem: {description: Why it is not valid now; empty if it is., type: str, returned: always, sample: ''}
+    problem: {description: The reason why it is not valid now; empty if it is valid., type: str, returned: always, sample: ''}
     server_type:
       description: V(cls) for NVIDIA's Cloud License Service, V(dls) for your own Delegated License Service.
       type: str
@@ -103,7 +104,7 @@ license_token:
     signature: consistent
     warnings: []
 code:
-  description: Reason of the failure. V(invalid) - no token is given, its file cannot be read, or it is not a token.
+  description: The reason for the failure. V(invalid) - no token is set, its file cannot be read, or it is not a token.
   returned: failure
   type: raw
   sample: invalid
@@ -126,7 +127,7 @@ def work(module: LicenseTokenModule) -> dict[str, t.Any]:
     """Read the token."""
     info = module.license_token_info
     if info is None:
-        raise InvalidOptions([f"token: is missing; give token, token_path, or the environment variable {TOKEN_ENV}"])
+        raise InvalidOptions([f"token: is missing; set token, token_path, or the environment variable {TOKEN_ENV}"])
     now = utc_now()
     problem = info.problem(now)
     return {

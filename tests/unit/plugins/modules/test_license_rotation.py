@@ -180,8 +180,8 @@ def test_a_new_token_that_no_driver_mounts(check_mode: bool) -> None:
     with pytest.raises(TokenHeldBack) as error:
         found.work()
     assert str(error.value) == (
-        "No node was rotated: the driver pods do not mount Secret gpu-operator/by-hand. spec.driver.licensingConfig.configMapName and "
-        "spec.driver.licensingConfig.secretName of the ClusterPolicy were held back, because the change restarts the driver. Set "
+        "No node was rotated: the driver pods do not mount Secret gpu-operator/by-hand. The change to spec.driver.licensingConfig.configMapName and "
+        "spec.driver.licensingConfig.secretName of the ClusterPolicy was held back, because it restarts the driver. Set "
         "gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) in a maintenance window. The drivers then start with the token."
     )
     assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
@@ -216,7 +216,10 @@ def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
 )
 def test_another_result_than_that_of_the_module_license_is_refused(given: dict[str, object]) -> None:
     found = module(params={"provided": given})
-    with pytest.raises(InvalidOptions, match=r"provided: is not the value license of a result of the module license"):
+    with pytest.raises(
+        InvalidOptions,
+        match=r"provided: is not the value of license in a result of accel.gpu.license; set it to that value",
+    ):
         found.work()
     assert found.containers.commands == []
 

@@ -143,7 +143,7 @@ def test_answers_that_are_no_objects(server: Server, body: bytes) -> None:
         (
             {},
             "",
-            "gpu_licensing_api_key (option api_key of the module): is missing; give it, or the environment variable NLS_API_KEY",
+            "gpu_licensing_api_key (option api_key of the module): is missing; set it, or set the environment variable NLS_API_KEY",
         ),
         (
             {"api_key": KEY, "api_url": "http://x"},
