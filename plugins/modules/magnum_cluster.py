@@ -205,7 +205,9 @@ def work(module: MagnumModule) -> Object:
 def _await_deletion_before_creation(module: MagnumModule, cluster: Object) -> None:
     if not module.params["wait"]:
         name = module.params["name"]
-        raise InvalidOptions([f"Cluster {name} is being deleted. Run the module again after the deletion, or set wait: true."])
+        raise InvalidOptions(
+            [f"Cluster {name} is being deleted. Run the module again after the deletion, or set wait: true."]
+        )
     if not module.check_mode:
         _await_deletion(module, cluster["uuid"])
 
