@@ -62,7 +62,7 @@ kubeconfig:
       returned: always
       sample: ACTIVE
     expires_at:
-      description: When the kubeconfig expires, as VKS returns it. Null if VKS returns nothing.
+      description: Time at which the kubeconfig expires, as VKS returns it. Null if VKS does not return it.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
