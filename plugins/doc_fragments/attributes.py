@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The behaviour of modules in check mode, in diff mode and in a second run."""
+"""The behavior of modules in check mode, in diff mode and in a second run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ attributes:
   diff_mode:
     description: Shows the differences between the states before and after the run.
   idempotent:
-    description: A second run with the same options changes nothing and sends no changing request.
+    description: A second run with the same options changes nothing and sends no mutating request.
   action_group:
     description: Use C(group/accel.gpu.kube) in C(module_defaults) to set the connection options once.
     support: full

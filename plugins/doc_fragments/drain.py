@@ -19,20 +19,20 @@ options:
         Pods of DaemonSets and static pods are not evicted.
       - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the error message names the blocking pods and the reason.
         Nodes that another tool or user cordoned stay cordoned.
-      - As in every run that changes the cluster, the Lease of the cluster is held until the machines are gone.
+      - As in every run that changes the cluster, the Lease of the cluster is held until the machines have been deleted.
     type: dict
     suboptions:
       gpu_cluster:
         description:
-          - The variable C(gpu_cluster), of which the name, the UID, the connection and the settings of the Lease are used.
+          - The variable C(gpu_cluster). Only the name, the UID, the connection settings and the Lease settings are used.
           - The module fails before the first request to the cloud if the name or UID of the cluster differs.
         type: dict
       kubeconfig:
         description:
           - Path to a kubeconfig, or its content as a dictionary.
-          - The first source that is set provides both the cluster and the user. The sources are, in this order, these options, C(gpu_cluster), the
-            environment variables K8S_AUTH_*, and E(KUBECONFIG) or C(~/.kube/config). The module fails if a variable K8S_AUTH_* contradicts one of the
-            first two sources.
+          - The first source that is set provides both the cluster and the user. In order of precedence, the sources are these options, C(gpu_cluster), the
+            environment variables K8S_AUTH_*, and E(KUBECONFIG) or C(~/.kube/config). The module fails if a variable K8S_AUTH_* contradicts one of the first two
+            sources.
         type: raw
       context:
         description: Context of the kubeconfig. The default is its current context.
@@ -41,7 +41,7 @@ options:
         description: URL of the API server. Without C(kubeconfig), no kubeconfig is read.
         type: str
       api_key:
-        description: Bearer token. Needs C(host) or C(kubeconfig).
+        description: Bearer token. Requires C(host) or C(kubeconfig).
         type: str
       validate_certs:
         description: Whether the API server's certificate is verified.
@@ -52,11 +52,11 @@ options:
         type: path
         aliases: [ssl_ca_cert]
       client_cert:
-        description: Path to a client certificate. Needs C(host) or C(kubeconfig).
+        description: Path to a client certificate. Requires C(host) or C(kubeconfig).
         type: path
         aliases: [cert_file]
       client_key:
-        description: Path to the client certificate's key. Needs C(host) or C(kubeconfig).
+        description: Path to the client certificate's key. Requires C(host) or C(kubeconfig).
         type: path
         aliases: [key_file]
       proxy:
@@ -69,7 +69,7 @@ options:
         description: User to impersonate.
         type: str
       impersonate_groups:
-        description: Groups to impersonate. Needs C(impersonate_user).
+        description: Groups to impersonate. Requires C(impersonate_user).
         type: list
         elements: str
       request_timeout:
@@ -86,8 +86,8 @@ options:
       drain:
         description:
           - How nodes are drained. The names are the same as in C(rollout) of a pool.
-          - Drained vGPU nodes return their licenses. This needs the permission to run commands in driver pods (C(pods/exec)). Without this permission, a
-            warning is shown.
+          - Drained vGPU nodes return their licenses. This requires permission to run commands in driver pods (C(pods/exec)). Without this permission, a warning
+            is shown.
         type: dict
         default: {}
         suboptions:
@@ -107,7 +107,7 @@ options:
             type: int
           drain_timeout:
             description:
-              - Timeout in seconds for draining one node. An evicted pod can always use its whole grace period, even if this exceeds the timeout.
+              - Timeout in seconds for draining one node. An evicted pod can always use its full grace period, even if this exceeds the timeout.
             type: int
             default: 600
           parallel:

@@ -15,7 +15,7 @@ options:
       - Used by the roles of this collection; not a stable interface.
       - Namespaces and kinds that earlier steps of a real run create, and that do not exist yet in
         check mode on a first run. Objects that depend on them are previewed as new.
-      - If a kind or namespace neither exists nor is expected, the module also fails in check mode.
+      - If a kind or namespace neither exists nor is expected, the module fails, even in check mode.
     type: dict
     suboptions:
       namespaces:
@@ -24,7 +24,7 @@ options:
         elements: str
         default: []
       kinds:
-        description: Kinds that a CustomResourceDefinition of an earlier step creates.
+        description: Kinds whose CustomResourceDefinitions are created by an earlier step.
         type: list
         elements: dict
         default: []

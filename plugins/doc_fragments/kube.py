@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of the connection to a cluster, of all Kubernetes modules of this collection."""
+"""Connection options of all Kubernetes modules in this collection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ options:
   gpu_cluster:
     description:
       - The variable C(gpu_cluster).
-      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user) and
-        C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
+      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its C(impersonate_user) and C(impersonate_groups) are
+        used unless O(impersonate_user) or O(impersonate_groups) is set.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
         The first run that changes the cluster records it. If the names differ, the module fails before it changes anything.
@@ -40,7 +40,7 @@ options:
     type: str
   api_key:
     description:
-      - Bearer token. Needs O(host) or O(kubeconfig).
+      - Bearer token. Requires O(host) or O(kubeconfig).
     type: str
   validate_certs:
     description:
@@ -56,17 +56,17 @@ options:
     aliases: [ssl_ca_cert]
   client_cert:
     description:
-      - Path to a client certificate. Needs O(host) or O(kubeconfig).
+      - Path to a client certificate. Requires O(host) or O(kubeconfig).
     type: path
     aliases: [cert_file]
   client_key:
     description:
-      - Path to the key of the client certificate. Needs O(host) or O(kubeconfig).
+      - Path to the key of the client certificate. Requires O(host) or O(kubeconfig).
     type: path
     aliases: [key_file]
   proxy:
     description:
-      - URL of an HTTP or SOCKS proxy for the API server. It may contain a user and a password, which are only encrypted if it starts with V(https://).
+      - URL of an HTTP or SOCKS proxy for the API server. It may contain a user and a password, which are encrypted only if the URL starts with V(https://).
       - The environment variable E(K8S_AUTH_PROXY) is used if the environment names the cluster.
     type: str
   no_proxy:
@@ -82,7 +82,7 @@ options:
     type: str
   impersonate_groups:
     description:
-      - Groups to impersonate. Needs O(impersonate_user).
+      - Groups to impersonate. Requires O(impersonate_user).
       - If neither option is set, the default is C(gpu_cluster.impersonate_groups), or E(K8S_AUTH_IMPERSONATE_GROUPS) (separated by commas) if
         the environment names the cluster.
     type: list

@@ -34,27 +34,27 @@ options:
       node_count: &node_count
         description:
           - Number of nodes. By default, a group is created with one node.
-          - With O(min_node_count) and O(max_node_count), it is only used when the group is created. The number is also not changed while a
-            MachineAutoscaler refers to the MachineSet.
+          - If O(min_node_count) and O(max_node_count) are set, this option is used only when the group is created. The number of nodes is also not changed
+            while a MachineAutoscaler refers to the MachineSet.
         type: int
         aliases: [replicas]
       min_node_count: &min_node_count
         description:
-          - Minimum number of nodes for the autoscaler. Needs O(max_node_count). M(accel.gpu.autoscaling) creates the MachineAutoscaler.
+          - Minimum number of nodes for the autoscaler. Requires O(max_node_count). M(accel.gpu.autoscaling) creates the MachineAutoscaler.
         type: int
       max_node_count: &max_node_count
         description:
-          - Maximum number of nodes for the autoscaler. Needs O(min_node_count).
+          - Maximum number of nodes for the autoscaler. Requires O(min_node_count).
         type: int
       like: &like
         description:
-          - Name of the MachineSet from which a new group is copied. It is only used when the group is created.
-          - By default, a worker MachineSet that this collection does not manage, in O(zone) if this option is set. If there are several, the first by name
-            is used, and a warning names the others. If they are for different platforms, this option is required.
+          - Name of the MachineSet from which a new group is copied. It is used only when the group is created.
+          - By default, a worker MachineSet that this collection does not manage, in O(zone) if O(zone) is set. If there are several, the first by name is used,
+            and a warning names the others. If they are for different platforms, O(like) is required.
         type: str
       zone: &zone
         description:
-          - Zone of a new group. If O(like) is in a different zone, the source must be a MachineSet in this zone, because subnets and images differ between
+          - Zone of a new group. If O(like) is in a different zone, a MachineSet in this zone is copied instead, because subnets and images differ between
             zones. The module copies the MachineSet whose name differs from O(like) only in the zone or, if there is none, the only MachineSet in this zone.
           - On vSphere, the name or the zone of a failure domain of the Infrastructure object.
         type: str
@@ -91,7 +91,7 @@ options:
         type: dict
         suboptions:
           resources:
-            description: The amount of each extended resource of a node, such as 4 of C(nvidia.com/gpu). By default, the amounts are unknown.
+            description: The amount of each extended resource of a node, such as V(4) for C(nvidia.com/gpu). By default, the amounts are unknown.
             type: dict
           labels:
             description: Labels that a node will get from NFD and gpu-feature-discovery, so that node selectors match.
@@ -132,7 +132,7 @@ options:
         type: bool
   wait:
     description:
-      - Whether to wait until all Machines of a changed group are running and all Machines to be removed are gone.
+      - Whether to wait until all Machines of a changed group are running and all Machines that the change removes have been deleted.
     type: bool
     default: true
   wait_timeout:
@@ -157,16 +157,16 @@ options:
     default: true
   declared_names:
     description:
-      - Names of all node groups that the pools of the present groups declare, including groups that this call does not change. If this option is set, the
-        module fails before any change if a managed MachineSet with the label C(accel.gpu/pool) of such a pool belongs to another node group, such as one in
-        a zone that the pool no longer declares.
+      - Names of all node groups that are declared by the pools of the groups with O(state=present), including groups that this call does not change. If this
+        option is set, every managed MachineSet with the label C(accel.gpu/pool) of such a pool must belong to a group in this list. Otherwise, for example if
+        the pool no longer declares the MachineSet's zone, the module fails before any change.
     type: list
     elements: str
   drain:
     description:
       - How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
-      - Drained vGPU nodes return their licenses. This needs the permission to run commands in driver pods (C(pods/exec)). Without this permission, a warning
-        is shown.
+      - Drained vGPU nodes return their licenses. This requires permission to run commands in driver pods (C(pods/exec)). Without this permission, a warning is
+        shown.
     type: dict
     default: {}
     suboptions:
@@ -186,7 +186,7 @@ options:
         type: int
       drain_timeout:
         description:
-          - Timeout in seconds for draining one node. An evicted pod can always use its whole grace period, even if this exceeds the timeout.
+          - Timeout in seconds for draining one node. An evicted pod can always use its full grace period, even if this exceeds the timeout.
         type: int
         default: 600
       parallel:
@@ -196,7 +196,7 @@ options:
   name:
     description:
       - Name of the group and of its MachineSet, at most 57 characters of C(a-z), C(0-9) and C(-).
-      - Either this or O(nodegroups) is required.
+      - Either this option or O(nodegroups) is required.
     type: str
   state:
     description:

@@ -12,15 +12,15 @@ class ModuleDocFragment:
 options:
   cloud:
     description:
-      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default, the C(OS_*) environment variables are used.
+      - Name of a cloud in C(clouds.yaml), or a map with the configuration of a cloud. By default, the C(OS_*) environment variables are used.
     type: raw
   auth:
     description:
-      - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not needed with a named cloud or with
+      - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not required with a named cloud or with
         the C(OS_*) environment variables.
     type: dict
   auth_type:
-    description: Name of the authentication plugin. By default V(password).
+    description: Name of the authentication plugin. By default, V(password).
     type: str
   region_name:
     description: Name of the region.

@@ -33,7 +33,7 @@ options:
       node_count: &node_count
         description:
           - Number of nodes. By default, Magnum creates a group with one node.
-          - With O(autoscaling), it is only used when the group is created.
+          - With O(autoscaling), it is used only when the group is created.
         type: int
       min_node_count: &min_node_count
         description: Minimum number of nodes. By default, Magnum sets 0.
@@ -43,27 +43,27 @@ options:
         type: int
       autoscaling: &autoscaling
         description:
-          - Whether an autoscaler chooses the number of nodes. V(true) needs both bounds.
-          - By default V(true) if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
+          - Whether an autoscaler chooses the number of nodes. V(true) requires both bounds.
+          - By default, V(true) if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
         type: bool
       flavor: &flavor
-        description: Name or id of the flavor. By default, the flavor of the cluster. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
+        description: Name or ID of the flavor. By default, the flavor of the cluster. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
         type: str
       image: &image
         description:
-          - Name or id of the image. By default, the image of the cluster's template, which some drivers always use.
+          - Name or ID of the image. By default, the image of the cluster's template, which some drivers always use.
           - An image whose operating system differs from the cluster's is rejected. For a flavor with GPUs, an image with an operating system for
             which NVIDIA publishes no driver image is also rejected, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a
             driver.
         type: str
       role: &role
-        description: Role of the nodes, any word except V(master). By default V(worker).
+        description: Role of the nodes, any word except V(master). By default, V(worker).
         type: str
       labels: &labels
         description:
           - Magnum's labels, such as C(boot_volume_type), which configure drivers (these are not node labels). Values are compared as text. A boolean is
             sent as V(true) or V(false).
-          - They are immutable. A value that differs from that of an existing group is rejected, or with O(recreate) replaces the group.
+          - They are immutable. If a value differs from that of an existing group, it is rejected or, with O(recreate), the group is replaced.
         type: dict
       docker_volume_size: &docker_volume_size
         description: Size in GiB of a volume for containers.
@@ -106,12 +106,12 @@ options:
     default: present
   recreate:
     description:
-      - Whether the group may be replaced to change an immutable setting. Needs O(kubernetes).
+      - Whether the group may be replaced to change an immutable setting. Requires O(kubernetes).
       - During the replacement, the nodes of both groups exist at the same time, so the quota must allow both.
     type: bool
     default: false
   merge_labels:
-    description: Whether O(labels) are merged over the cluster's labels when the group is created, instead of replacing them.
+    description: Whether O(labels) are merged with the cluster's labels (and take precedence over them) when the group is created, instead of replacing them.
     type: bool
     default: true
   node_count: *node_count

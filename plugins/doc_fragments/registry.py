@@ -13,7 +13,8 @@ options:
   registries:
     description:
       - Credentials and TLS settings of registries. No entry is required for a registry that needs neither.
-      - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither has a login.
+      - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither contains a
+        login.
     type: list
     elements: dict
     default: []
@@ -33,27 +34,28 @@ options:
       ca_cert:
         description:
           - Path to the CA certificate of the registry. By default, the certificates of the system.
-          - A token service, or storage to which the registry redirects, may also have a certificate that the system trusts.
+          - The system's certificates are also trusted for a token service, and for storage to which the registry redirects.
         type: path
       validate_certs:
         description: Whether the registry's certificate is verified.
         type: bool
         default: true
       plain_http:
-        description: Whether the registry has no TLS.
+        description: Whether to connect over HTTP, without TLS.
         type: bool
         default: false
   auth_file:
     description:
-      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called
-        for the registries that are used.
-      - By default, the file in the environment variable E(REGISTRY_AUTH_FILE), or else the file of podman or docker in the home directory, if it exists.
+      - File with logins, in the format that C(podman login) and C(docker login) write. If the file specifies credential helpers, they are called for the
+        registries in use.
+      - By default, the file that the environment variable E(REGISTRY_AUTH_FILE) names, or else the file of podman or docker in the home directory, if it
+        exists.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - After a transient error, a request is retried for up to twice this time. A request is stopped after three times this time, even if the response is
-        still being received.
+      - After a transient error, a request is retried for up to twice this time. A request is stopped after at most three times this number of seconds, even if
+        the response is still being received.
       - A credential helper must also return within this time.
     type: int
     default: 30
@@ -80,7 +82,8 @@ options:
     default: 7200
 """
 
-    # For modules that also connect to a cluster; must precede the standard part. Ansible looks for the part in a file of its name first, so it is not KUBE.
+    # For modules that also connect to a cluster; must precede the standard part. Ansible first looks for a file with the name of the part,
+    # so this part must not be named KUBE.
     WITH_CLUSTER = r"""
 options: {}
 attributes:

@@ -39,8 +39,8 @@ options:
   gpu_cluster:
     description:
       - The variable C(gpu_cluster).
-      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user)
-        and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
+      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its C(impersonate_user)
+        and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is set.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
         The first run that changes the cluster records it. If the names differ, the module fails before it changes anything.
@@ -220,7 +220,8 @@ options:
           expanders:
             description:
               - The expanders, in order of precedence. They determine which MachineSet is scaled up if a pod fits on the nodes
-                of several MachineSets. If no expander is set, the autoscaler chooses at random. Needs OpenShift 4.16 or later.
+                of several MachineSets. If no expander is set, the autoscaler chooses at random. Requires OpenShift 4.16 or
+                later.
             type: list
             elements: str
           pod_priority_threshold:
@@ -308,9 +309,9 @@ options:
             default: https://helm.ngc.nvidia.com/nvidia
           values:
             description:
-              - Your Helm values, merged over all derived values. If C(installer) is V(olm), they are fields in C(spec) of the
-                ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD) are not
-                allowed, because the collection manages them. Secrets are not allowed either.
+              - Your Helm values, which are merged with all derived values and take precedence over them. If C(installer) is
+                V(olm), they are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
+                and C(operator.cleanupCRD) are not allowed, because the collection manages them. Secrets are not allowed either.
             type: dict
           installer:
             description:
@@ -420,8 +421,8 @@ options:
                 type: str
               kernel_module_type:
                 description:
-                  - The type of kernel modules to build. By default, the operator chooses the type. Needs operator v25.3 or
-                    later.
+                  - The type of kernel modules to build. By default, the operator chooses the type. Requires operator v25.3
+                    or later.
                 type: str
                 choices:
                   - auto
@@ -436,12 +437,12 @@ options:
               secret_env:
                 description:
                   - Name of the Secret whose keys become environment variables of the driver container, for example to set a
-                    proxy with a password. Needs operator v25.10 or later.
+                    proxy with a password. Requires operator v25.10 or later.
                 type: str
               rdma:
                 description:
                   - GPUDirect RDMA with the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead. If the Network
-                    Operator installs the network drivers, DMA-BUF needs neither C(enabled) nor C(use_host_mofed).
+                    Operator installs the network drivers, DMA-BUF requires neither C(enabled) nor C(use_host_mofed).
                 type: dict
                 suboptions:
                   enabled:
@@ -464,7 +465,7 @@ options:
                   mode:
                     description:
                       - The mode of Fabric Manager. V(shared-nvswitch) divides the NVSwitch fabric into partitions, which the
-                        DRA driver activates for virtual machines. By default, the driver image sets V(full-passthrough). Needs
+                        DRA driver activates for virtual machines. By default, the driver image sets V(full-passthrough). Requires
                         operator v26.7 or later.
                     type: str
                     choices:
@@ -499,7 +500,7 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. It needs the open kernel modules, which do not support GPUs older than Turing, and a driver
+              - GPUDirect Storage. It requires the open kernel modules, which do not support GPUs older than Turing, and a driver
                 that is compiled on the nodes.
             type: dict
             suboptions:
@@ -514,7 +515,7 @@ options:
                 type: str
           gdrcopy:
             description:
-              - GDRCopy. It needs a driver that is compiled on the nodes.
+              - GDRCopy. It requires a driver that is compiled on the nodes.
             type: dict
             suboptions:
               enabled:
@@ -560,9 +561,9 @@ options:
             type: str
           values:
             description:
-              - Your Helm values, merged over the derived values. If C(installer) is V(olm), they are fields in C(spec) of the
-                NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations) are added to the tolerations of the
-                pools. Secrets are not allowed.
+              - Your Helm values, which are merged with the derived values and take precedence over them. If C(installer) is
+                V(olm), they are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
+                are added to the tolerations of the pools. Secrets are not allowed.
             type: dict
           installer:
             description:
@@ -680,48 +681,48 @@ options:
     suboptions:
       match:
         description:
-          - As C(gpu_pools[].match).
+          - Same as C(gpu_pools[].match).
         type: dict
       model:
         description:
-          - As C(gpu_pools[].model).
+          - Same as C(gpu_pools[].model).
         type: str
       nodes:
         description:
-          - As C(gpu_pools[].nodes).
+          - Same as C(gpu_pools[].nodes).
         type: dict
       autoscale:
         description:
-          - As C(gpu_pools[].autoscale).
+          - Same as C(gpu_pools[].autoscale).
         type: dict
       gpus_per_node:
         description:
-          - As C(gpu_pools[].gpus_per_node).
+          - Same as C(gpu_pools[].gpus_per_node).
         type: int
       labels:
         description:
-          - As C(gpu_pools[].labels).
+          - Same as C(gpu_pools[].labels).
         type: dict
       taints:
         description:
-          - As C(gpu_pools[].taints).
+          - Same as C(gpu_pools[].taints).
         type: list
         elements: dict
       sharing:
         description:
-          - As C(gpu_pools[].sharing).
+          - Same as C(gpu_pools[].sharing).
         type: dict
       rollout:
         description:
-          - As C(gpu_pools[].rollout).
+          - Same as C(gpu_pools[].rollout).
         type: dict
       driver:
         description:
-          - As C(gpu_pools[].driver).
+          - Same as C(gpu_pools[].driver).
         type: dict
       startup_taint:
         description:
-          - As C(gpu_pools[].startup_taint).
+          - Same as C(gpu_pools[].startup_taint).
         type: bool
   gpu_pools:
     description:
@@ -796,13 +797,13 @@ options:
           labels:
             description:
               - (Magnum) Labels that Magnum uses to configure the group, such as C(boot_volume_type). These are not node labels.
-                Magnum cannot change the labels of an existing group, so a different value is rejected, or with C(recreate)
-                replaces the group.
+                Magnum cannot change the labels of an existing group, so a different value is rejected or, with C(recreate),
+                the group is replaced.
             type: dict
           merge_labels:
             description:
-              - (Magnum) Whether C(labels) are merged over the labels of the cluster. If V(false), they replace the labels of
-                the cluster. By default, V(true).
+              - (Magnum) Whether C(labels) are merged with the labels of the cluster and take precedence over them. If V(false),
+                they replace the labels of the cluster. By default, V(true).
             type: bool
           docker_volume_size:
             description:
@@ -928,7 +929,7 @@ options:
           priority:
             description:
               - (MachineSets) Priority of the pool for the expander V(Priority). If a pod fits on the nodes of several pools,
-                the autoscaler adds nodes to the pool with the highest priority. Needs the expander V(Priority), in C(gpu_cluster.autoscaler.expanders)
+                the autoscaler adds nodes to the pool with the highest priority. Requires the expander V(Priority), in C(gpu_cluster.autoscaler.expanders)
                 or in an existing ClusterAutoscaler.
             type: int
       gpus_per_node:
@@ -991,14 +992,14 @@ options:
           layout:
             description:
               - 'The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2})) or a list of profiles. V(mig)
-                needs either this key or C(demand). To partition the GPUs of a node differently, set a map or list for each
+                requires either this key or C(demand). To partition the GPUs of a node differently, set a map or list for each
                 GPU index (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed
                 in C(gpu_defaults).'
             type: raw
           demand:
             description:
-              - The number of MIG devices of each profile that all nodes of the pool provide together. V(mig) needs either this
-                key or C(layout). Not allowed in C(gpu_defaults).
+              - The number of MIG devices of each profile that all nodes of the pool provide together. V(mig) requires either
+                this key or C(layout). Not allowed in C(gpu_defaults).
             type: dict
           strategy:
             description:
@@ -1027,7 +1028,7 @@ options:
           max_unavailable:
             description:
               - Number of nodes that are changed at the same time, or a percentage such as V("25%"), rounded up. Nodes that
-                are new to the pool and have no pods to evict do not count towards this number.
+                are new to the pool and have no pods to evict do not count toward this number.
             type: raw
             default: 1
           drain:
@@ -1134,8 +1135,8 @@ options:
             type: str
           kernel_module_type:
             description:
-              - The type of kernel modules to build. It must support the GPU model that the pool declares. Needs operator v25.3
-                or later.
+              - The type of kernel modules to build. It must support the GPU model that the pool declares. Requires operator
+                v25.3 or later.
             type: str
             choices:
               - auto
@@ -1153,8 +1154,8 @@ options:
             elements: str
           secret_env:
             description:
-              - Name of the Secret whose keys become environment variables of the driver container. Needs operator v25.10 or
-                later.
+              - Name of the Secret whose keys become environment variables of the driver container. Requires operator v25.10
+                or later.
             type: str
           repo_config:
             description:
@@ -1171,13 +1172,13 @@ options:
           licensing_secret:
             description:
               - Name of the Secret with the configuration and the token of the NVIDIA License System. Only allowed if C(type)
-                is V(vgpu). Needs operator v25.10 or later. Without this key, a pool uses the Secret that is named in the ClusterPolicy,
-                which must also set C(nlsEnabled) to V(true).
+                is V(vgpu). Requires operator v25.10 or later. Without this key, a pool uses the Secret that is named in the
+                ClusterPolicy, which must also set C(nlsEnabled) to V(true).
             type: str
           upgrade:
             description:
-              - How the operator replaces the driver on the nodes of the pool. Needs operator v26.7 or later; in earlier releases,
-                C(driver.upgradePolicy) of the ClusterPolicy applies to all nodes.
+              - How the operator replaces the driver on the nodes of the pool. Requires operator v26.7 or later; in earlier
+                releases, C(driver.upgradePolicy) of the ClusterPolicy applies to all nodes.
             type: dict
             suboptions:
               automatic:

@@ -12,18 +12,18 @@ class ModuleDocFragment:
 options:
   client_id:
     description:
-      - Id of a service account of VNG Cloud's IAM.
-      - The environment variables E(GRN_CLIENT_ID) and E(GRN_ACCESS_KEY_ID) are used if it is not set.
+      - ID of a service account of VNG Cloud's IAM.
+      - The environment variables E(GRN_CLIENT_ID) and E(GRN_ACCESS_KEY_ID) are used if this option is not set.
     type: str
   client_secret:
     description:
       - The service account's secret. A rejected login is not retried, because failed logins lock the account.
-      - The environment variables E(GRN_CLIENT_SECRET) and E(GRN_SECRET_ACCESS_KEY) are used if it is not set.
+      - The environment variables E(GRN_CLIENT_SECRET) and E(GRN_SECRET_ACCESS_KEY) are used if this option is not set.
     type: str
   region:
     description:
       - V(HCM-3), V(HAN), or another region together with O(vks_url) and O(vserver_url).
-      - The environment variable E(GRN_DEFAULT_REGION) is used if it is not set.
+      - The environment variable E(GRN_DEFAULT_REGION) is used if this option is not set.
     type: str
     default: HCM-3
   iam_url:
@@ -39,17 +39,17 @@ options:
   vks_url:
     description:
       - URL of VKS. By default, the URL of the region. Plain HTTP is only allowed if the URL refers to this machine.
-      - The environment variable E(VKS_URL) is used if it is not set.
+      - The environment variable E(VKS_URL) is used if this option is not set.
     type: str
   vserver_url:
     description:
-      - URL of vServer's gateway, where flavors, networks and keys are looked up. By default, the URL of the region.
-      - The environment variable E(VKS_VSERVER_URL) is used if it is not set.
+      - URL of vServer's gateway, which is used to look up flavors, networks and keys. By default, the URL of the region.
+      - The environment variable E(VKS_VSERVER_URL) is used if this option is not set.
     type: str
   project_id:
     description:
       - Project of the account in the region. By default, the project of the account's VKS workspace, or the only project.
-      - The environment variables E(GRN_PROJECT_ID) and E(GRN_DEFAULT_PROJECT_ID) are used if it is not set.
+      - The environment variables E(GRN_PROJECT_ID) and E(GRN_DEFAULT_PROJECT_ID) are used if this option is not set.
     type: str
   validate_certs:
     description: Whether the services' certificates are verified.

@@ -31,43 +31,43 @@ options:
         description:
           - Number of nodes. Without O(min_node_count) and O(max_node_count), autoscaling is disabled. By default, a group is created with
             one node.
-          - With these bounds, it is only used when the group is created. Afterwards, the autoscaler chooses the number.
+          - With these bounds, it is used only when the group is created. Afterwards, the autoscaler chooses the number.
         type: int
         aliases: [num_nodes]
       min_node_count: &min_node_count
         description:
-          - Minimum number of nodes for the autoscaler. Needs O(max_node_count).
+          - Minimum number of nodes for the autoscaler. Requires O(max_node_count).
         type: int
         aliases: [min_size]
       max_node_count: &max_node_count
         description:
-          - Maximum number of nodes for the autoscaler. Needs O(min_node_count).
+          - Maximum number of nodes for the autoscaler. Requires O(min_node_count).
         type: int
         aliases: [max_size]
       flavor: &flavor
         description:
-          - Name or id of a flavor from M(accel.gpu.vks_catalog_info). Required for a new group. It cannot be changed.
+          - Name or ID of a flavor from M(accel.gpu.vks_catalog_info). Required for a new group. It cannot be changed.
         type: str
       os: &os
         description:
-          - Operating system, V(ubuntu), V(linux) or V(rocky). By default V(ubuntu). It cannot be changed.
+          - Operating system, V(ubuntu), V(linux) or V(rocky). By default, V(ubuntu). It cannot be changed.
         type: str
       disk_size: &disk_size
         description:
-          - Size in GiB of each node's disk, 20 to 5000. By default 100. It cannot be changed.
+          - Size in GiB of each node's disk, 20 to 5000. By default, V(100). It cannot be changed.
         type: int
       disk_type: &disk_type
         description:
-          - Volume type of the disk, given by name, by id, or by kind (C(SSD), C(NVME)) if there is only one of that kind. Required for a new group.
-            It cannot be changed.
+          - Volume type of the disk, specified by name, ID or kind (C(SSD), C(NVME)) if there is only one of that kind. Required for a new group. It cannot be
+            changed.
         type: str
       ssh_key: &ssh_key
         description:
-          - Name or id of the SSH key. Required for a new group. It cannot be changed.
+          - Name or ID of the SSH key. Required for a new group. It cannot be changed.
         type: str
       subnet: &subnet
         description:
-          - Name or id of a subnet of the cluster's VPC. By default, the subnet of the cluster, if it has only one. It cannot be changed.
+          - Name or ID of a subnet of the cluster's VPC. By default, the subnet of the cluster, if it has only one. It cannot be changed.
         type: str
       secondary_subnets: &secondary_subnets
         description:
@@ -76,7 +76,7 @@ options:
         elements: str
       security_groups: &security_groups
         description:
-          - Names or ids of all security groups of the nodes. Groups that the service adds are left unchanged.
+          - Names or IDs of all security groups of the nodes. Groups that the service adds are left unchanged.
         type: list
         elements: str
       private_nodes: &private_nodes
@@ -154,7 +154,7 @@ options:
   name:
     description:
       - Name of the group, 5 to 15 characters of C(a-z), C(0-9) and C(-). It cannot be changed.
-      - Either this or O(nodegroups) is required.
+      - Either this option or O(nodegroups) is required.
     type: str
   state:
     description:
@@ -166,7 +166,7 @@ options:
   recreate:
     description:
       - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created first.
-        Then the old nodes are drained and the old group is deleted. Needs O(kubernetes).
+        Then the old nodes are drained and the old group is deleted. Requires O(kubernetes).
     type: bool
     default: false
   node_count: *node_count

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of waiting for the effect of a change."""
+"""Options for waiting until a change has taken effect."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Makes one MachineSet, or several in parallel, match the declaration. A new MachineSet is a copy of an existing one with the declared changes. Undeclared
-    fields are not changed, and neither are MachineSets that this module has not created or adopted.
+  - Reconciles one MachineSet, or several in parallel, with their declaration. A new MachineSet is a copy of an existing one with the declared changes.
+    Undeclared fields are not changed, and neither are MachineSets that this module has not created or adopted.
   - A managed MachineSet has the label C(accel.gpu/nodegroup), and the annotation C(accel.gpu/registration) with the labels, taints and annotations that
     this module has set, so that only these entries are removed later.
   - The labels and taints of a pool are set in the template, so that nodes register with them. The annotations that the autoscaler needs to scale the
     MachineSet from zero nodes are written for all releases of OpenShift.
-  - Everything is validated before the first change, including by the API server (dry run). In check mode, the module does nothing else.
+  - Everything is validated before the first change, including by the API server (dry run). In check mode, the module stops after this validation.
   - A change to the machines' settings affects only new Machines. If existing Machines have different settings, the module shows a warning or, with
     O(recreate), replaces the group.
 extends_documentation_fragment:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Two nodes with a T4 each on AWS, copied from the workers of a zone
+- name: Create two nodes with one T4 each on AWS, from a copy of a zone's worker MachineSet
   accel.gpu.machineset:
     name: inference
     like: prod-7x2kd-worker-us-east-2a
@@ -47,7 +47,7 @@ EXAMPLES = r"""
     node_taints:
       - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
 
-- name: Nodes with a vGPU on vSphere, which the autoscaler may scale from zero
+- name: Create vGPU nodes on vSphere that the autoscaler can scale from zero
   accel.gpu.machineset:
     name: desktops
     template: rhcos-a100-10c
@@ -57,7 +57,7 @@ EXAMPLES = r"""
     node_labels: {cluster-api/accelerator: A100-10C}
     capacity: {resources: {nvidia.com/gpu: 1}}
 
-- name: All MachineSets of the pools in one call
+- name: Reconcile all MachineSets of the pools in one call
   accel.gpu.machineset:
     gpu_cluster: "{{ gpu_cluster }}"
     nodegroups: "{{ gpu_plan.nodegroups }}"
@@ -67,9 +67,9 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - Each declared group by its declared name, in its current state, or in check mode its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet from which a new group is copied. C(annotations) are the
-      annotations that describe its future nodes to the autoscaler. C(outdated) are nodes whose settings differ from the group's. C(failure) is the reason
+    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
+      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet from which a new group is copied. C(annotations) contains the
+      annotations that describe its future nodes to the autoscaler. C(outdated) lists the nodes whose settings differ from the group's. C(failure) is the reason
       why a group failed.
   returned: always
   type: dict
@@ -99,17 +99,17 @@ nodegroups:
         flavor: g4dn.xlarge, template: null, accelerators: null, provider_spec: {}, managed: true, annotations: {machine.openshift.io/GPU: '4'},
         node_labels: {accel.gpu/pool: train}, node_taints: []}
       contains:
-        action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
+        action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
-        id: {description: Id of the group., type: str, returned: if the group exists, sample: train}
+        id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
         name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
-        accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+        accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
@@ -130,22 +130,22 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group of O(name), as in RV(nodegroups).
+  description: The group in O(name), with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
   contains:
-    action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
+    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
-    id: {description: Id of the group., type: str, returned: if the group exists, sample: train}
+    id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
     name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
+    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
     flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
     template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
-    accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+    accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
       returned: always, sample: null}
     provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
     managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
@@ -167,12 +167,12 @@ nodegroup:
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
       O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
-      V(lease_lost) if this run has lost it.
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the Lease. Otherwise, the
+      HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
@@ -212,7 +212,7 @@ _SPEC: ArgumentSpec = {
 
 
 class MachineSetModule(GpuModule, NodeDrainingModule):
-    """A module for a cluster that drains its nodes."""
+    """A Kubernetes module that drains nodes."""
 
     def node_removal(self, client: Client) -> NodeRemoval:
         """Drained vGPU nodes return their licenses."""

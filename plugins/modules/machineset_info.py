@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads all MachineSets of a namespace, with the options of M(accel.gpu.machineset), and the Machines that each MachineSet has created.
+  - Returns the MachineSets of a namespace, with the same fields as the options of M(accel.gpu.machineset), and the Machines that each MachineSet has created.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
@@ -44,9 +44,10 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The MachineSets by name, with the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this collection manages the
-      MachineSet, otherwise null. C(pool) is the pool in the label C(accel.gpu/pool) that its nodes register with. C(machines) are its Machines with their
-      phase and node. C(problems) describe the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler that scales it.
+    - The MachineSets by name. The fields correspond to the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this
+      collection manages the MachineSet, otherwise null. C(pool) is the pool in the label C(accel.gpu/pool) that its nodes register with. C(machines) lists its
+      Machines with their phases and nodes. C(problems) describes the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler
+      that scales it.
   returned: always
   type: dict
   sample:
@@ -94,11 +95,11 @@ nodegroups:
         problems: {description: 'Problems of its Machines, one sentence each.', type: list, elements: str, returned: always,
           sample: ['Machine train-x7k2p has failed (InsufficientResources: quota exceeded).']}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
-        accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+        accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
@@ -119,7 +120,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - the cluster has no Machine API. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure

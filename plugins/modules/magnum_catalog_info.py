@@ -12,17 +12,17 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the flavors and the GPUs that their extra specs name, the images, key pairs and cluster templates, and the project's quota.
-  - Cloud operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
-    the catalog, or a common term for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, the GPUs
-    are unknown.
+  - Returns the flavors with the GPUs that their extra specs name, the images, key pairs and cluster templates, and the project's quota.
+  - Cloud operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a GPU model from this
+    collection's catalog, or a common term for a GPU. Declare other names in O(gpu_aliases). If the user is not allowed to read extra specs, the GPUs are
+    unknown.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   gpu_aliases:
-    description: The catalog's GPU models by the cloud operator's names for cards (PCI aliases, custom resource classes and traits).
+    description: A map from the cloud operator's names for GPUs (PCI aliases, custom resource classes and traits) to GPU models from this collection's catalog.
     type: dict
     default: {}
 seealso:
@@ -49,7 +49,7 @@ catalog:
   contains:
     flavors:
       description:
-        - The flavors. C(gpus) is null if no extra spec names GPUs. Its C(count) is null if only a hint names GPUs. C(kind) is V(gpu), V(vgpu) or
+        - The flavors. C(gpus) is null if no extra spec names GPUs. Its C(count) is null if an extra spec only hints at GPUs. C(kind) is V(gpu), V(vgpu) or
           V(hint), C(model) is the only possible model, C(models) are all possible models, and C(source) is the extra spec.
       returned: always
       type: list
@@ -63,7 +63,7 @@ catalog:
           gpus: {count: 1, kind: gpu, model: T4, models: [T4], source: "pci_passthrough:alias=t4:1"}
       contains:
         name: {description: Name of the flavor., type: str, returned: always, sample: g2.5xlarge}
-        id: {description: Id of the flavor., type: str, returned: always, sample: 18e297bf-9774-460d-a567-e8a1a2519931}
+        id: {description: ID of the flavor., type: str, returned: always, sample: 18e297bf-9774-460d-a567-e8a1a2519931}
         vcpus: {description: Number of virtual CPUs., type: int, returned: always, sample: 28}
         ram: {description: Memory in MiB., type: int, returned: always, sample: 172032}
         disk: {description: Size of the root disk in GiB., type: int, returned: always, sample: 160}
@@ -73,13 +73,13 @@ catalog:
           returned: always
           sample: {count: 1, kind: gpu, model: T4, models: [T4], source: 'pci_passthrough:alias=t4:1'}
           contains:
-            count: {description: Number of GPUs; null if only a hint names them., type: int, returned: always, sample: 1}
+            count: {description: Number of GPUs; null if an extra spec only hints at GPUs., type: int, returned: always, sample: 1}
             kind: {description: 'V(gpu), V(vgpu) or V(hint).', type: str, returned: always, sample: gpu}
             model: {description: The only possible model; null if several are possible., type: str, returned: always, sample: T4}
             models: {description: All possible models., type: list, elements: str, returned: always, sample: [T4]}
             source: {description: The extra spec that names the GPUs., type: str, returned: always, sample: 'pci_passthrough:alias=t4:1'}
     extra_specs_readable:
-      description: Whether this user may read extra specs.
+      description: Whether this user is allowed to read extra specs.
       returned: always
       type: bool
       sample: true
@@ -91,13 +91,13 @@ catalog:
       sample: [{name: ubuntu-k8s, id: ee836c4f-2484-4b8c-a1dd-f58821762798, status: active, os_distro: ubuntu, kube_version: v1.30.2}]
       contains:
         name: {description: Name of the image., type: str, returned: always, sample: ubuntu-k8s}
-        id: {description: Id of the image., type: str, returned: always, sample: ee836c4f-2484-4b8c-a1dd-f58821762798}
+        id: {description: ID of the image., type: str, returned: always, sample: ee836c4f-2484-4b8c-a1dd-f58821762798}
         status: {description: Status of the image., type: str, returned: always, sample: active}
-        os_distro: {description: 'Property C(os_distro), by which Magnum finds its driver.', type: str, returned: always, sample: ubuntu}
+        os_distro: {description: 'Property C(os_distro), by which Magnum selects its driver.', type: str, returned: always, sample: ubuntu}
         os_version: {description: Property C(os_version)., type: str, returned: always, sample: '22.04'}
         kube_version: {description: Property C(kube_version)., type: str, returned: always, sample: v1.30.2}
-        min_disk: {description: Smallest root disk in GiB., type: int, returned: always, sample: 10}
-        min_ram: {description: Smallest memory in MiB., type: int, returned: always, sample: 1024}
+        min_disk: {description: Minimum size of the root disk in GiB., type: int, returned: always, sample: 10}
+        min_ram: {description: Minimum memory in MiB., type: int, returned: always, sample: 1024}
     keypairs:
       description: Names of the user's key pairs.
       returned: always
@@ -120,17 +120,17 @@ catalog:
           labels: {kube_tag: v1.30.2}
       contains:
         name: {description: Name of the template., type: str, returned: always, sample: k8s-1.30}
-        id: {description: Id of the template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
-        driver: {description: Magnum's driver; null before its API returns it., type: str, returned: always, sample: k8s_capi_helm_v1}
+        id: {description: ID of the template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
+        driver: {description: Magnum's driver; null if Magnum's API does not return it., type: str, returned: always, sample: k8s_capi_helm_v1}
         cluster_distro: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
-        coe: {description: The orchestrator., type: str, returned: always, sample: kubernetes}
+        coe: {description: The container orchestration engine., type: str, returned: always, sample: kubernetes}
         network_driver: {description: The network plugin., type: str, returned: always, sample: calico}
         flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
         master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
         image: {description: Image of the nodes., type: str, returned: always, sample: ubuntu-k8s}
         labels: {description: Magnum's labels of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     quota:
-      description: Limit (V(-1) for no limit) and use of each resource. Empty if the cloud does not return them.
+      description: Limit (V(-1) means no limit) and usage of each resource. Empty if the cloud does not return them.
       returned: always
       type: dict
       sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
@@ -141,19 +141,19 @@ catalog:
           returned: always
           sample: {limit: 20, used: 1}
           contains:
-            limit: {description: The limit; V(-1) for no limit., type: int, returned: always, sample: 20}
+            limit: {description: The limit; V(-1) means no limit., type: int, returned: always, sample: 20}
             used: {description: The amount in use., type: int, returned: always, sample: 1}
     microversion:
-      description: The microversion of Magnum's API in use, and the newest microversion of the cloud.
+      description: The microversion of Magnum's API that is in use, and the newest microversion that the cloud supports.
       returned: always
       type: dict
       sample: {used: "1.14", newest: "1.14"}
       contains:
         used: {description: The microversion in use., type: str, returned: always, sample: '1.14'}
-        newest: {description: The newest one of the cloud; null if the cloud does not return it., type: str, returned: always, sample: '1.14'}
+        newest: {description: The newest supported microversion; null if the cloud does not return it., type: str, returned: always, sample: '1.14'}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

@@ -13,11 +13,11 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
-  - Magnum cannot change an existing cluster, in particular not its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own GPU
-    support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. Node groups are changed
-    with M(accel.gpu.magnum_nodegroup).
-  - Magnum creates a second cluster with the same name without an error. The module fails if two clusters have the name, and reports their IDs. It lists
-    the clusters before it retries a request whose response was lost.
+  - Magnum cannot change the settings of an existing cluster, in particular its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own
+    GPU support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. To change node groups,
+    use M(accel.gpu.magnum_nodegroup).
+  - Magnum does not reject a second cluster with the same name. If two clusters have the name, the module fails and reports their IDs. If the response to a
+    request is lost, the module lists the clusters before it retries the request.
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
@@ -26,7 +26,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.progress
 options:
   name:
-    description: Name of the cluster. It has up to 242 letters, digits, C(-), C(_) and C(.), and begins with a letter.
+    description: Name of the cluster. It must consist of at most 242 letters, digits, C(-), C(_) and C(.), and begin with a letter.
     type: str
     required: true
   state:
@@ -35,49 +35,49 @@ options:
     choices: [present, absent]
     default: present
   cluster_template:
-    description: Name or id of the cluster template. Required to create a cluster.
+    description: Name or ID of the cluster template. Required to create a cluster.
     type: str
   labels:
     description:
-      - Magnum's labels, which configure the cluster. Only declared labels are compared with an existing cluster, as text. A boolean is sent as
-        V(true) or V(false).
+      - Magnum's labels, which configure the cluster. Only declared labels are compared with those of an existing cluster. Values are compared as text. A
+        boolean is sent as V(true) or V(false).
     type: dict
   merge_labels:
-    description: Whether O(labels) are merged over the template's labels instead of replacing them.
+    description: Whether O(labels) are merged with the template's labels (and take precedence over them) instead of replacing them.
     type: bool
     default: true
   node_count:
-    description: Number of nodes of the default group when the cluster is created. It is not compared later.
+    description: Number of nodes of the default group when the cluster is created. It is not compared with an existing cluster.
     type: int
   master_count:
-    description: Number of masters, which must be odd.
+    description: Number of control plane nodes, which must be odd.
     type: int
   flavor:
-    description: Name or id of the flavor of the default group. By default, the flavor of the template.
+    description: Name or ID of the flavor of the default group. By default, the flavor of the template.
     type: str
   master_flavor:
-    description: Name or id of the masters' flavor. By default, the flavor of the template.
+    description: Name or ID of the flavor of the control plane nodes. By default, the flavor of the template.
     type: str
   keypair:
     description: Name of the SSH key pair. By default, the key pair of the template.
     type: str
   docker_volume_size:
-    description: Size in GiB of a volume for containers on each node.
+    description: Size in GiB of the volume for containers on each node.
     type: int
   fixed_network:
-    description: Name or id of the network of the nodes.
+    description: Name or ID of the network of the nodes.
     type: str
   fixed_subnet:
-    description: Name or id of the subnet of the nodes.
+    description: Name or ID of the subnet of the nodes.
     type: str
   floating_ip_enabled:
     description: Whether the nodes get floating IP addresses.
     type: bool
   master_lb_enabled:
-    description: Whether the masters get a load balancer.
+    description: Whether the control plane gets a load balancer.
     type: bool
   create_timeout:
-    description: Number of minutes after which Magnum stops creating the cluster. It is not compared later.
+    description: Number of minutes after which Magnum stops creating the cluster. It is not compared with an existing cluster.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -86,7 +86,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A cluster in which the cloud installs the GPU operator
+- name: Create a cluster in which the cloud installs the GPU operator
   accel.gpu.magnum_cluster:
     cloud: mycloud
     name: prod
@@ -103,7 +103,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The current cluster, or in check mode the predicted cluster as far as it is known. Empty if there is no cluster.
+  description: The current cluster or, in check mode, the known values of the predicted cluster. Empty if there is no cluster.
   returned: always
   type: dict
   sample:
@@ -115,17 +115,17 @@ magnum_cluster:
     labels: {kube_tag: v1.30.2, nvidia_gpu_enabled: "true"}
   contains:
     name: {description: Name of the cluster., type: str, returned: always, sample: prod}
-    id: {description: Id of the cluster., type: str, returned: if the cluster exists, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}
+    id: {description: ID of the cluster., type: str, returned: if the cluster exists, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}
     status: {description: Status of the cluster., type: str, returned: if the cluster exists, sample: CREATE_COMPLETE}
     status_reason: {description: Magnum's reason for the status., type: str, returned: if the cluster exists, sample: null}
     health_status: {description: 'Health of the cluster, as Magnum returns it.', type: str, returned: if the cluster exists, sample: HEALTHY}
     server: {description: URL of the API server., type: str, returned: if the cluster exists, sample: 'https://10.1.10.10:6443'}
     version: {description: Version of Kubernetes., type: str, returned: if the cluster exists, sample: v1.30.2}
-    project_id: {description: Id of the project., type: str, returned: if the cluster exists, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
+    project_id: {description: ID of the project., type: str, returned: if the cluster exists, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
     node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: if the cluster exists, sample: [10.1.22.10]}
     master_addresses: {description: Addresses of the control plane nodes., type: list, elements: str, returned: if the
       cluster exists, sample: [10.1.22.4]}
-    cluster_template: {description: Id of the cluster template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
+    cluster_template: {description: ID of the cluster template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
     keypair: {description: Name of the key pair., type: str, returned: always, sample: ops}
     flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
     master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
@@ -140,7 +140,7 @@ magnum_cluster:
     labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2, nvidia_gpu_enabled: 'true'}}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(partial) - the cluster could not be created. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
@@ -205,7 +205,9 @@ def work(module: MagnumModule) -> Object:
 def _await_deletion_before_creation(module: MagnumModule, cluster: Object) -> None:
     if not module.params["wait"]:
         name = module.params["name"]
-        raise InvalidOptions([f"Cluster {name} is being deleted. Run again when it is gone, or with wait: true."])
+        raise InvalidOptions(
+            [f"Cluster {name} is being deleted. Run the module again after the deletion, or set wait: true."]
+        )
     if not module.check_mode:
         _await_deletion(module, cluster["uuid"])
 
@@ -236,10 +238,10 @@ def _create(module: MagnumModule) -> Object:
 
 
 def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
-    """Problems with declared resources that the cloud does not have, and with a quota that is used up."""
+    """Problems with declared resources that do not exist in the cloud, and with an exhausted quota."""
     params, magnum, nova = module.params, module.magnum, module.nova
     if not params["cluster_template"]:
-        yield "cluster_template is missing: a cluster is created from a template."
+        yield "cluster_template is not set: set it to the template from which to create the cluster."
     elif magnum.template(params["cluster_template"]) is None:
         names = _names(magnum.templates())
         yield f"cluster_template: Magnum has no template {params['cluster_template']}; available: {names}."
@@ -253,7 +255,7 @@ def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
     quota, used = magnum.quota(), len(magnum.clusters())
     if quota is not None and 0 <= quota <= used:
         yield (
-            f"The project's quota is {quota} clusters, and it has {used}. Delete one, or ask the cloud's operator for a larger quota."
+            f"The project's quota is {quota} clusters, and it has {used} already. Delete one, or ask the cloud operator for a larger quota."
         )
 
 
@@ -280,7 +282,7 @@ def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
 
 
 def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
-    """The cluster once no operation is in progress; for a moment after its creation, it may not exist yet."""
+    """The cluster after its operation has ended. Immediately after the request, it may not exist yet."""
     cluster = t.cast(
         "Object",
         _wait(
@@ -321,7 +323,7 @@ def _wait(module: MagnumModule, cluster_id: str, done: t.Callable[[Object | None
 def _status_message(module: MagnumModule, cluster: Object | None) -> str:
     name = module.params["name"]
     if cluster is None:
-        return f"Cluster {name} was requested but does not appear."
+        return f"Cluster {name} was requested, but does not exist yet."
     faults = [f"{fault}: {text}" for fault, text in sorted((cluster.get("faults") or {}).items())]
     reasons = [cluster.get("status_reason") or "", *faults]
     return " ".join([f"Cluster {name} is {cluster['status']}.", *(f"{text}." for text in reasons if text)])

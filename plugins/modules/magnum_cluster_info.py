@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or id of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
+    description: Name or ID of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.magnum_cluster
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: The clusters, sorted by name and id.
+  description: The clusters, sorted by name and ID.
   returned: always
   type: list
   elements: dict
@@ -50,16 +50,16 @@ clusters:
       labels: {kube_tag: v1.30.2}
   contains:
     name: {description: Name of the cluster., type: str, returned: always, sample: prod}
-    id: {description: Id of the cluster., type: str, returned: always, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}
+    id: {description: ID of the cluster., type: str, returned: always, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}
     status: {description: Status of the cluster., type: str, returned: always, sample: CREATE_COMPLETE}
     status_reason: {description: Magnum's reason for the status., type: str, returned: always, sample: null}
     health_status: {description: 'Health of the cluster, as Magnum returns it.', type: str, returned: always, sample: HEALTHY}
     server: {description: URL of the API server., type: str, returned: always, sample: 'https://10.1.10.10:6443'}
     version: {description: Version of Kubernetes., type: str, returned: always, sample: v1.30.2}
-    project_id: {description: Id of the project., type: str, returned: always, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
+    project_id: {description: ID of the project., type: str, returned: always, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
     node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: always, sample: [10.1.22.10]}
     master_addresses: {description: Addresses of the control plane nodes., type: list, elements: str, returned: always, sample: [10.1.22.4]}
-    cluster_template: {description: Id of the cluster template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
+    cluster_template: {description: ID of the cluster template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
     keypair: {description: Name of the key pair., type: str, returned: always, sample: ops}
     flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
     master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
@@ -73,7 +73,7 @@ clusters:
     labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure
@@ -97,7 +97,7 @@ from ..module_utils.providers.magnum.module import MagnumModule
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List the clusters, and read the details of each cluster, because the list leaves them out."""
+    """List the clusters, and read the details of each cluster, because the list omits them."""
     name = module.params["name"]
     ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]

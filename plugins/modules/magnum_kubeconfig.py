@@ -14,19 +14,19 @@ author:
 description:
   - Creates a private key, has the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - A file that belongs to this cluster and is valid for long enough is kept, and no certificate is requested.
-  - An existing kubeconfig for a single, different cluster is replaced. The module fails if the file is a kubeconfig with several contexts, or any other
-    file.
-  - The certificate is for the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
-    members of the project if its policy allows this.
-  - Context, cluster and user in the kubeconfig have the cluster's name.
+  - If the existing file belongs to this cluster and its certificate is valid for longer than O(renew_before), the file is kept and no certificate is requested.
+  - An existing kubeconfig for a single, different cluster is replaced. The module fails if the existing file is a kubeconfig with several contexts, or is not a
+    kubeconfig.
+  - The certificate is for the cluster's administrator (group C(system:masters)), as with C(openstack coe cluster config). Magnum signs it for members of the
+    project if its policy allows this.
+  - The context, cluster and user in the kubeconfig are named after the cluster.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
   dest:
@@ -34,7 +34,7 @@ options:
     type: path
     required: true
   renew_before:
-    description: The certificate is replaced this number of days before it expires.
+    description: Number of days before its expiration at which the certificate is replaced.
     type: int
     default: 30
 requirements:
@@ -69,7 +69,7 @@ kubeconfig:
       returned: always
       sample: prod
     cluster_id:
-      description: Id of the cluster.
+      description: ID of the cluster.
       type: str
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
@@ -79,7 +79,7 @@ kubeconfig:
       returned: always
       sample: https://10.1.10.10:6443
     reason:
-      description: The reason why the file was written, or in check mode would be written.
+      description: The reason why the file was written or, in check mode, would be written.
       type: str
       returned: changed
       sample: the file does not exist
@@ -89,13 +89,13 @@ kubeconfig:
       returned: except in check mode for a file that would be written
       sample: prod
     expires_at:
-      description: When the client certificate expires, in UTC.
+      description: Time at which the client certificate expires, in UTC.
       type: str
       returned: except in check mode for a file that would be written
       sample: "2031-11-22T14:00:00Z"
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure
@@ -135,8 +135,8 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     if not cluster.get("api_address"):
         raise InvalidOptions(
             [
-                f"Cluster {cluster['name']} is {cluster['status']}, and its API server has no address yet. Wait until it has one "
-                "(accel.gpu.magnum_cluster waits)."
+                f"Cluster {cluster['name']} is {cluster['status']}, and its API server has no address yet. Wait until it has one, "
+                "for example with accel.gpu.magnum_cluster."
             ]
         )
     endpoint = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))

@@ -13,14 +13,14 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Checks whether the address, the CA and the client certificate with its key in a kubeconfig match the cluster in Magnum.
-  - No secret of the file is returned.
+  - Secrets in the file are not returned.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
   path:
@@ -53,7 +53,7 @@ kubeconfig:
       returned: always
       sample: prod
     cluster_id:
-      description: Id of the cluster.
+      description: ID of the cluster.
       type: str
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
@@ -73,13 +73,13 @@ kubeconfig:
       returned: if it does not
       sample: its client certificate expired at 2026-10-23T12:00:00Z
     expires_at:
-      description: When the client certificate expires, in UTC.
+      description: Time at which the client certificate expires, in UTC.
       type: str
       returned: if it has one
       sample: "2031-11-22T14:00:00Z"
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

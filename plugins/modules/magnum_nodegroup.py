@@ -18,9 +18,8 @@ description:
   - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.
     It then verifies that the request took effect, and retries it otherwise.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
-  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is
-    replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the old nodes are drained, and the old group is
-    deleted.
+  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is replaced. The
+    module creates a new group, whose name ends with four hexadecimal digits, waits until its nodes are ready, drains the old nodes, and deletes the old group.
   - With an autoscaler, the number of nodes is not changed if it is between O(min_node_count) and O(max_node_count).
   - If N groups need no change and C(auth_url) ends with C(/v3), the module sends N+3 requests, including the request for a token.
 extends_documentation_fragment:
@@ -34,13 +33,13 @@ extends_documentation_fragment:
 options:
   cluster:
     description:
-      - Name or id of the cluster. If two clusters have the name, the module fails and lists their IDs.
+      - Name or ID of the cluster. If two clusters have the name, the module fails and lists their IDs.
     type: str
     required: true
   name:
     description:
-      - Name of the group. It becomes the value of a node label, so it has 1 to 63 letters, digits, C(-), C(_) and C(.).
-      - Either this or O(nodegroups) is required.
+      - Name of the group. It becomes the value of a node label, so it must consist of 1 to 63 letters, digits, C(-), C(_) and C(.).
+      - Either this option or O(nodegroups) is required.
     type: str
   parallel:
     description: Maximum number of groups that are changed at the same time.
@@ -53,7 +52,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Two nodes with a T4 each
+- name: Create two nodes with one T4 each
   accel.gpu.magnum_nodegroup:
     cloud: mycloud
     cluster: prod
@@ -63,7 +62,7 @@ EXAMPLES = r"""
     node_taints:
       - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
 
-- name: All groups of a cluster in one call, one of them with an autoscaler
+- name: Reconcile all groups of a cluster in one call, one of them with an autoscaler
   accel.gpu.magnum_nodegroup:
     cloud: mycloud
     cluster: prod
@@ -71,7 +70,7 @@ EXAMPLES = r"""
       - {name: train, flavor: g4.p2.40g, min_node_count: 0, max_node_count: 6, autoscaling: true}
       - {name: notebooks, flavor: g2.5xlarge, node_count: 4, node_labels: {accel.gpu/pool: notebooks}}
 
-- name: Move a group to another flavor
+- name: Move a group to a different flavor
   accel.gpu.magnum_nodegroup:
     cloud: mycloud
     cluster: prod
@@ -91,7 +90,7 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - Each declared group by its declared name, in its current state, or in check mode its predicted state. C(action) is V(none), V(create), V(update),
+    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
       V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
   returned: always
   type: dict
@@ -120,16 +119,16 @@ nodegroups:
         image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
         labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]}
       contains:
-        action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
+        action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
-        id: {description: Id of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+        id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
         name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-        flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
-        image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+        image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
@@ -148,21 +147,21 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group of O(name), as in RV(nodegroups).
+  description: The group in O(name), with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
   contains:
-    action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
+    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
-    id: {description: Id of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+    id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
     name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-    flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
-    image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+    image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
     role: {description: Role of the group., type: str, returned: always, sample: worker}
     docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
     labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
@@ -182,12 +181,12 @@ nodegroup:
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
-    - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
-      V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
+    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) - another
+      run holds the Lease. V(lease_lost) - this run lost the Lease. V(unreachable) and the HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
   sample: connection
@@ -232,8 +231,8 @@ def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
     left_out = [name for name in FIELDS.newer_than(version) if any(group.get(name) for group in groups)]
     if left_out:
         module.warn(
-            f"This Magnum (microversion {version[0]}.{version[1]}) has no {' and '.join(left_out)}, and does not receive them. Set labels "
-            "and taints of nodes with accel.gpu.node_metadata, or as labels and taints of the pools."
+            f"This release of Magnum (microversion {version[0]}.{version[1]}) does not support {' and '.join(left_out)}, so they are not sent. "
+            "Set the labels and taints of the nodes with accel.gpu.node_metadata, or in the pools."
         )
     labels = cluster.get("labels") or {}
     specs = [spec_of(group, cluster_labels=labels, version=version) for group in groups]

@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read individually, because Magnum's list contains
-    wrong bounds and labels.
+  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.magnum_nodegroup). Each group is read individually, because
+    Magnum's list contains wrong bounds and labels.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
   names:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroups:
-  description: The groups by name, with the options of M(accel.gpu.magnum_nodegroup).
+  description: The groups by name. The fields correspond to the options of M(accel.gpu.magnum_nodegroup).
   returned: always
   type: dict
   sample:
@@ -70,17 +70,17 @@ nodegroups:
         image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
         labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [], node_addresses: [10.1.22.10, 10.1.22.11], is_default: false}
       contains:
-        id: {description: Id of the group., type: str, returned: always, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+        id: {description: ID of the group., type: str, returned: always, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
         name: {description: Name of the group., type: str, returned: always, sample: gpu-t4}
         status: {description: Status of the group., type: str, returned: always, sample: CREATE_COMPLETE}
         status_reason: {description: Magnum's reason for the status., type: str, returned: always, sample: ''}
         node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: always, sample: [10.1.22.10, 10.1.22.11]}
         is_default: {description: Whether Magnum created the group with the cluster., type: bool, returned: always, sample: false}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-        flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
-        image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+        image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
@@ -96,13 +96,13 @@ nodegroups:
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
 cluster_id:
-  description: Id of the cluster.
+  description: ID of the cluster.
   returned: always
   type: str
   sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

@@ -19,13 +19,14 @@ description:
     are left unchanged.
   - If the CustomResourceDefinition of an older operator release has no worker tolerations, none are added. The workers of these releases tolerate every
     taint with the effect NoSchedule. A warning names taints with other effects.
-  - Waits until NFD's workers and its master run, and until the master has labelled as many nodes as there are workers.
+  - Waits until NFD's workers and its master run, and until the master has labeled as many nodes as there are workers.
 notes:
   - The module configures one object. If there are several, it configures the oldest one in NFD's namespace or, if there is none, the oldest one in the
     cluster.
-  - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets of their namespace, and the names of the nodes once.
-  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) contains the fields that the variables determine. The object that
-    the real run creates also contains the fields of the operator's example.
+  - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets in their namespace, and the names of the nodes, each only
+    once.
+  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) of the diff contains only the fields that the variables determine.
+    The object that the real run creates also contains the fields of the operator's example.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -50,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_feature_discovery:
-  description: The object and the workloads of NFD. After a timeout, the workloads.
+  description: The object and the workloads of NFD. After a timeout, only the workloads.
   returned: success
   type: dict
   contains:
@@ -81,7 +82,7 @@ node_feature_discovery:
         value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
         effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     workloads:
-      description: Ready and required pods of the master and of the workers; empty if the module did not wait for them.
+      description: Numbers of ready and required pods of the master and of the workers; empty if the module did not wait for them.
       type: dict
       returned: always
       sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}
@@ -89,13 +90,13 @@ node_feature_discovery:
       description: The reason why the server did not validate the change.
       type: str
       returned: in check mode, if the server did not validate the change
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - NFD is not ready after O(wait_timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure. V(timeout) - NFD is not ready after O(wait_timeout).
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
+      the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout

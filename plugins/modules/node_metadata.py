@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - One call handles any number of sets and nodes. All nodes are read once, in pages. Only nodes that differ are patched,
-    with one request each, several at a time. If nothing differs, no changing request is sent.
+  - One call handles any number of sets and nodes. All nodes are read once, in pages. Only nodes that differ are patched, with one request each, several at a
+    time. If nothing differs, no mutating request is sent.
   - Everything that this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
     C(accel.gpu/taints)), so that it can be removed again. Existing and foreign metadata is left unchanged.
   - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed with this module.
@@ -28,7 +28,7 @@ options:
     description:
       - The sets of nodes, and the metadata for their nodes. A node may be in several sets, as long as the sets do not
         conflict.
-      - A set needs one or more of C(label_selectors), C(names) and C(match), and a node must match all of them. It also needs C(labels),
+      - A set must contain one or more of C(label_selectors), C(names) and C(match), and a node must match all of them. It must also contain C(labels),
         C(annotations), C(taints) or C(purge).
       - All errors of all sets are reported together, each with its path.
     type: list
@@ -113,7 +113,7 @@ options:
     default: 16
   report_path:
     description:
-      - File for the complete result as JSON, with all names. The module itself returns the names of up to 100 nodes.
+      - Path to the file to which the complete result, with all names, is written as JSON. The module itself returns the names of up to 100 nodes.
       - A new file is created with mode 0600, and an existing file keeps its mode. The module fails if the path is a symbolic link.
     type: path
 notes:
@@ -150,7 +150,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_metadata:
-  description: The result of the run, or in check mode the predicted result.
+  description: The result of the run or, in check mode, the predicted result.
   returned: always
   type: dict
   contains:
@@ -165,7 +165,7 @@ node_metadata:
       returned: always
       sample: 3
     unchanged:
-      description: Number of nodes without a difference.
+      description: Number of nodes that did not differ.
       type: int
       returned: always
       sample: 9
@@ -196,8 +196,8 @@ node_metadata:
       returned: always
       sample: {vision: 12}
     after_discovery:
-      description: Sets with a GPU model, and up to 100 nodes whose GPU is not known yet (C(undiscovered)), which may belong
-        to them. In check mode they count as a change.
+      description: Sets with a GPU model, and up to 100 nodes that may belong to them, but whose GPU is not known yet (C(undiscovered)). In check mode, these
+        nodes count as a change.
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
@@ -208,18 +208,18 @@ node_metadata:
       description: The reason why a preview may be wrong.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
     report_path:
       description: Path to the file with the complete result.
       type: str
-      returned: when O(report_path) is given
+      returned: if O(report_path) is set
       sample: /tmp/nodes.json
 code:
   description:
-    - Reason of the failure. V(partial) - some nodes could not be changed, see RV(node_metadata.failures).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - The reason for the failure. V(partial) - some nodes could not be changed; see RV(node_metadata.failures).
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
+      the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: partial

@@ -13,11 +13,11 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A cloud reports a node group as complete as soon as its machines run. This module waits until their nodes have joined the cluster and are ready.
-  - If the cloud did not pass on the pool's labels and taints, a node gets them in one patch as soon as it joins. They are
-    recorded in annotations of the node. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because
-    M(accel.gpu.gpu_sharing) must drain the node before it changes the sharing of its GPUs.
-  - A node belongs to a group by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), or else by the label
-    C(accel.gpu/pool).
+  - If the cloud did not pass on the pool's labels and taints, the module sets them on each node in one patch as soon as the node joins. They are recorded in
+    annotations of the node. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because M(accel.gpu.gpu_sharing) must drain the
+    node before it changes the sharing of its GPUs.
+  - The group of a node is determined by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)) or, if the node does not have this label,
+    by the label C(accel.gpu/pool).
   - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends no other request.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -30,20 +30,20 @@ extends_documentation_fragment:
 options:
   pool_names:
     description:
-      - Names of the pools whose nodes are awaited. By default, all pools with a node group.
+      - Names of the pools whose nodes the module waits for. By default, all pools with a node group.
     type: list
     elements: str
     default: []
   nodegroups:
     description:
-      - The result C(nodegroups) of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)), which has the number of nodes
-        of each group.
-      - By default, the number that the pool declares, or the minimum of C(autoscale).
+      - The result C(nodegroups) of the module that manages the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)). It contains the number of nodes of
+        each group.
+      - By default, the module waits for the number of nodes that the pool declares, or for the minimum of C(autoscale).
     type: dict
     default: {}
   wait_timeout:
     description:
-      - Seconds to wait until all nodes are ready. After this time, the module fails and reports, for each group, how many nodes are not ready, how long,
+      - Seconds to wait until all nodes are ready. After this time, the module fails and reports, for each group, how many nodes are not ready, for how long,
         and why.
     type: int
     default: 900
@@ -87,12 +87,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroup_nodes:
-  description: The nodes of each pool and the changes, or in check mode the predicted changes.
+  description: The nodes of each pool and the changes or, in check mode, the predicted changes.
   returned: always
   type: dict
   contains:
     pools:
-      description: By pool, its C(group), and the numbers of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) nodes.
+      description: For each pool, its C(group), and the numbers of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) nodes.
       type: dict
       returned: always
       sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
@@ -119,7 +119,7 @@ nodegroup_nodes:
       returned: always
       sample: 1
     missing:
-      description: By pool, the number of nodes that have not joined the cluster yet.
+      description: For each pool, the number of nodes that have not joined the cluster yet.
       type: dict
       returned: always
       sample: {train: 1}
@@ -129,17 +129,17 @@ nodegroup_nodes:
       returned: always
       sample: {prod-train-node-1: "KubeletNotReady: cni plugin not initialized"}
     unchecked:
-      description: The reason why the server did not check the changes in check mode.
+      description: The reason why the server did not validate the changes in check mode.
       type: str
-      returned: in check mode, if the user may not send a dry run
-      sample: The user may not patch nodes
+      returned: in check mode, if the user is not allowed to send a dry run
+      sample: The user is not allowed to patch nodes
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options or variables. V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
-      V(lease_lost) if this run has lost it.
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the Lease. Otherwise, the
+      HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
@@ -164,7 +164,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     pool_names = module.params["pool_names"]
     pools = {pool.name: pool for pool in module.plan.pools}
     problems = [
-        f"pool_names: pool {name} {'has no node group (nodes)' if name in pools else 'is not declared'}; name a pool with nodes."
+        f"pool_names: pool {name} {'has no node group (nodes)' if name in pools else 'is not declared'}; specify a pool with nodes."
         for name in pool_names
         if name not in pools or pools[name].nodegroup is None
     ]

@@ -16,7 +16,7 @@ description:
   - With O(approval=Manual), the module approves only InstallPlans that install the declared version, or an intermediate version on the upgrade path to it.
     OLM combines all pending changes in a namespace into one InstallPlan. An InstallPlan that also changes another operator is not approved unless
     O(additional_csvs) names that operator's ClusterServiceVersion.
-  - An upgrade goes through each version that OLM offers between the installed and the declared one.
+  - An upgrade goes through each version that OLM offers between the installed version and the declared version.
   - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and
     its Deployments run with the Subscription's C(spec.config). C(status.state) and C(status.installedCSV) of the Subscription are not
     sufficient, because OLM sets them as soon as the ClusterServiceVersion exists.
@@ -24,9 +24,9 @@ description:
     not changed. If the namespace has two OperatorGroups, the module fails, because OLM would install nothing.
   - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Foreign entries in the lists of
     C(spec.config) are kept. The annotation C(accel.gpu/subscription-config) records the entries of this module, and only these entries are removed later.
-  - A ClusterServiceVersion of the package without a Subscription prevents OLM from installing the package. The module deletes it, and OLM installs it
-    again. Custom resources, their CRDs and the operands are kept.
-  - If the ClusterServiceVersion was deleted but not its Subscription, or if the InstallPlan has failed, OLM does not continue. The module resets the status
+  - A ClusterServiceVersion of the package that has no Subscription prevents OLM from installing the package. The module deletes it, and OLM installs it again.
+    Custom resources, their CRDs and the operands are kept.
+  - If the ClusterServiceVersion was deleted but its Subscription was not, or if the InstallPlan has failed, OLM does not continue. The module resets the status
     of the Subscription to the previous state, so that OLM creates a new InstallPlan.
   - Problems that OLM reports are returned with the object, the field, its value, the violated rule, and the remedy. OLM sets some conditions for a few
     seconds during every upgrade, so these conditions are reported only if they last.
@@ -35,7 +35,7 @@ description:
 notes:
   - If nothing differs, the module sends one list request each for the namespace, the Deployments and each kind of OLM object in the namespace, and the
     CatalogSources.
-  - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
+  - The module watches the objects instead of polling them, so O(wait_sleep) has no effect.
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
     version. If the upgrade goes through intermediate versions, this includes their installation. The module does not wait until the declared version is
     stable.
@@ -83,7 +83,7 @@ options:
   catalog_image:
     description:
       - Image of a catalog, for example a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
-      - If this catalog is not connected after 90 seconds, the module deletes the CatalogSource and uses the next one in O(source). Otherwise, this
+      - If OLM is not connected to this catalog after 90 seconds, the module deletes the CatalogSource and uses the next one in O(source). Otherwise, this
         CatalogSource would block all Subscriptions that can see it.
     type: str
   approval:
@@ -104,7 +104,7 @@ options:
   target_namespaces:
     description:
       - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports this, otherwise all
-        namespaces. Empty text counts as not set.
+        namespaces. An empty string is treated as unset.
       - If an OperatorGroup exists, the module fails if this list differs from it.
     type: list
     elements: str
@@ -161,7 +161,7 @@ EXAMPLES = r"""
       env:
         - {name: HTTPS_PROXY, value: "http://proxy.example.com:3128"}
 
-- name: Remove the operator; CRDs and custom resources stay
+- name: Remove the operator, but keep its CRDs and custom resources
   accel.gpu.olm_subscription:
     namespace: nvidia-gpu-operator
     package: gpu-operator-certified
@@ -275,18 +275,18 @@ olm_subscription:
         field: {description: Its field., type: str, returned: always, sample: spec.targetNamespaces}
         value: {description: The value of the field., type: str, returned: always, sample: all namespaces}
         rule: {description: The rule that the value violates., type: str, returned: always, sample: The operator supports only OwnNamespace.}
-        remedy: {description: What to do., type: str, returned: always, sample: Use another namespace.}
+        remedy: {description: How to solve the problem., type: str, returned: always, sample: Use another namespace.}
 code:
   description:
-    - Reason of the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer the declared version.
+    - The reason for the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer the declared version.
       V(downgrade), V(upgrade_path) - OLM has no upgrade path from the installed version to the declared one. V(operator_group), V(operator_group_missing),
-      V(operator_group_multiple), V(install_mode) - the OperatorGroup does not match. V(subscription_name), V(subscription_deleted),
-      V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else manages the operator, or prevents its installation.
-      V(resolution_failed), V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready),
-      V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM does not show a reason.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
-      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+      V(operator_group_multiple), V(install_mode) - the OperatorGroup does not match. V(subscription_name), V(subscription_deleted), V(namespace_terminating),
+      V(install_plan_others), V(upgraded_by_other) - something else manages the operator, or prevents its installation. V(resolution_failed),
+      V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready), V(not_removed) - OLM reports the
+      problem or does not finish. V(timeout) - OLM does not show a reason.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
+      the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: version
@@ -317,7 +317,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Install or remove the operator, and hold the lease from the first change on."""
+    """Install or remove the operator, and hold the Lease from the first change onward."""
     params = module.params
     options = OlmOptions.from_params(params)
     with contextlib.ExitStack() as held:
@@ -353,7 +353,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    # An empty list of targets means all namespaces, and the module never changes an OperatorGroup.
+    # An empty list of target namespaces means all namespaces, and the module never changes an OperatorGroup.
     module = GpuModule(OPTIONS, expected=True, wait=True, lease=True, empty_is_unset=("target_namespaces",))
     module.run(work)
 

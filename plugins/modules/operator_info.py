@@ -46,8 +46,8 @@ options:
     default: [nfd, operator]
   allow_release:
     description:
-      - See the option of M(accel.gpu.gpu_sharing). If set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to release nodes from pools
-        that O(gpu_pools) no longer declares, so that a run of several roles fails before it has changed anything.
+      - See the option C(allow_release) of M(accel.gpu.gpu_sharing). If it is set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to release
+        nodes from pools that O(gpu_pools) no longer declares. A run of several roles then fails before it has changed anything.
     type: list
     elements: str
 seealso:
@@ -171,8 +171,8 @@ operator_info:
           sample: rke2
         distribution_values:
           description:
-            - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit, to be added to
-              the operator's Helm values. Entries of lists come before those of the Helm values.
+            - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit. A run adds them to
+              the operator's Helm values, and puts their list entries before those of the Helm values.
             - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared).
           type: dict
           returned: for the operator
@@ -186,7 +186,7 @@ operator_info:
           sample: false
 code:
   description:
-    - Reason of the failure. V(release_refused) - see O(allow_release).
+    - The reason for the failure. V(release_refused) - see O(allow_release).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
@@ -236,7 +236,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     if problems:
         raise InvalidOptions(problems)
     if any(finding.managed and finding.installer == HELM for finding in findings.values()):
-        # If Helm will be used, fail before any change if the environment leads Helm to another cluster.
+        # If Helm will be used, fail before any change if the environment makes Helm connect to a different cluster.
         helm_environment(module.client)
     for component, finding in findings.items():
         title = finding.installation.title if finding.installation else TITLES[component]
@@ -254,7 +254,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:
-    """The number of nodes whose driver restarts, if OLM replaces the operator with another version; 0 for Helm, which counts them itself."""
+    """The number of nodes whose driver restarts if OLM replaces the operator with a different version; 0 for Helm, for which helm_release counts them."""
     installed, planned = operator.installation, operator.planned
     if not operator.managed or installed is None or planned is None or planned.installer == HELM:
         return 0
@@ -272,7 +272,7 @@ def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSe
     if "nfd" in components:
         findings["nfd"] = nfd = find_nfd(client, plan)
         if nfd.installs and plan.pools and "operator" not in components and find_operator(client, plan).installs:
-            # The role nfd comes first: nothing is installed where the driver cannot work.
+            # The role nfd runs first, so it must fail before anything is installed if the driver cannot work.
             findings["nfd"] = replace(nfd, problem=missing_image_problem(plan, sample_nodes(client)))
     if "operator" in components:
         policies = client.list_known(CLUSTER_POLICIES)

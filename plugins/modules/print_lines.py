@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: print_lines
-short_description: Print lines on the terminal
+short_description: Print lines to the terminal
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Prints lines without quotes or braces on the standard error output of C(ansible-playbook).
-  - Nothing is written to the standard output, which a callback plugin may use for JSON.
-  - Runs on the controller. Prints nothing under C(no_log).
+  - Prints lines without quotes or braces to the standard error stream of C(ansible-playbook).
+  - Nothing is written to standard output, which a callback plugin may use for JSON.
+  - Runs on the controller. Prints nothing if C(no_log) is set.
 options:
   lines:
     description:
@@ -30,7 +30,7 @@ attributes:
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Prints on each run.
+    description: Prints in each run.
 seealso:
   - plugin: accel.gpu.report_lines
     plugin_type: filter

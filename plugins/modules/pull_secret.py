@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the logins in O(registries) into Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret are kept.
+  - Writes the logins in O(registries) to Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret are kept.
   - If no registry in O(registries) has a login, the module only verifies that the Secrets exist and have that type.
   - Only the logins for the listed registries are written, never the whole content of O(auth_file).
   - The result and the diff only name the registries, and never contain passwords.
@@ -32,7 +32,7 @@ options:
     elements: str
     required: true
   namespaces:
-    description: The namespaces in which each of them is needed.
+    description: Namespaces in which the Secrets are needed.
     type: list
     elements: str
     required: true
@@ -72,9 +72,9 @@ pull_secrets:
     - {name: registry-login, namespace: gpu-operator, registries: [registry.example.com], action: unchanged}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, or a Secret that is missing or has a different type. V(wrong_cluster) - the connection leads
-      to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) if
-      another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the API server's error.
+    - The reason for the failure. V(invalid) - errors in the options, or a Secret that is missing or has a different type. V(wrong_cluster) - the connection
+      leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond.
+      V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid
@@ -143,9 +143,9 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
 
 
 def _check_names(params: t.Mapping[str, t.Any]) -> None:
-    """Raise InvalidOptions for names that no object of Kubernetes can have; they become parts of addresses."""
+    """Raise InvalidOptions for names that are invalid in Kubernetes, because they become parts of URLs."""
     problems = [
-        f"{option}[{index}]: {quote(name)} is not a name of Kubernetes; use lower-case letters, digits, '-' and, for Secrets, '.'"
+        f"{option}[{index}]: {quote(name)} is not a valid Kubernetes name; use lowercase letters, digits, '-' and, for Secrets, '.'"
         for option, problem_of in (("names", object_name), ("namespaces", dns_label))
         for index, name in enumerate(params[option])
         if problem_of(name)
@@ -157,7 +157,7 @@ def _check_names(params: t.Mapping[str, t.Any]) -> None:
 def _desired(
     module: PullSecretModule, live: t.Mapping[tuple[str, str], Object | None]
 ) -> dict[tuple[str, str], Object | None]:
-    """The new content of each Secret, None if it stays; raises InvalidOptions with all problems."""
+    """The new content of each Secret, None if it does not change; raises InvalidOptions with all problems."""
     registries = [option["registry"] for option in module.params["registries"]]
     logins = {name: login for name in registries if (login := module.credentials.find(name))}
     problems = unusable_logins(logins)
@@ -165,7 +165,7 @@ def _desired(
     for (namespace, name), item in live.items():
         if item is None and not logins:
             problems.append(
-                f"Secret {namespace}/{name} does not exist, and no login is given. Set username and password in registries, or create it: kubectl "
+                f"Secret {namespace}/{name} does not exist, and no login is set. Set username and password in registries, or create it: kubectl "
                 f"create secret docker-registry {name} -n {namespace} --docker-server=... --docker-username=... --docker-password=..."
             )
             continue
@@ -181,10 +181,10 @@ def _desired(
 
 
 def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str | None:
-    """Create or patch a Secret; after a conflict, the logins are added to what it has then. Returns why check mode did not check it."""
+    """Create or patch a Secret; after a conflict, add the logins to its new content. Returns the reason if check mode did not validate it."""
     namespace, name = key
     if module.check_mode and namespace in module.expected.namespaces:
-        # The run creates the namespace before this module, so the server cannot check the Secret yet.
+        # An earlier step of the real run creates the namespace, so the server cannot validate the Secret yet.
         return None
 
     def send(desired: Object) -> None:

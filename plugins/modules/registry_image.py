@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. An image that does not differ
-    costs one request to the source, and one request to the destination for each tag. All images are compared at the same time.
-  - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some.
-  - If the repository already has the image under one of the tags, the other tags cost one request each.
+  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. An image that does not differ takes
+    one request to the source, and one request to the destination for each tag. All images are compared at the same time.
+  - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some of them.
+  - If the repository already has the image under one of the tags, the other tags take one request each.
   - Layers that the destination already has are not sent again. This also applies after an interrupted run.
   - All references are checked, and all images are compared, before the first one is copied. If sources are missing, all of them are reported, and nothing is
     copied.
@@ -34,9 +34,9 @@ options:
     suboptions:
       source:
         description:
-          - Image in a registry with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
-          - An archive or a layout on this machine is V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path). V(docker-archive) can
-            only be a source, because this format does not preserve digests.
+          - Image in a registry, with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
+          - For an archive or a layout on this machine, use V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path). V(docker-archive)
+            can only be a source, because this format does not preserve digests.
         type: str
         required: true
       destination:
@@ -91,7 +91,7 @@ EXAMPLES = r"""
     group/accel.gpu.registry:
       registries: "{{ gpu_registries }}"
   block:
-    - name: Save the image to an archive for a site without a network
+    - name: Save the image to an archive for a site without network access
       accel.gpu.registry_image:
         images:
           - source: registry.example.com/nvidia/gpu-operator:v25.10.1
@@ -126,9 +126,9 @@ images:
       action: unchanged
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a tool is
-      missing. V(unreachable) - a registry does not respond. V(tool) - skopeo has failed. V(partial) - several images failed. Otherwise, the HTTP
-      status of the registry's error.
+    - The reason for the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a tool is
+      missing. V(unreachable) - a registry does not respond. V(tool) - skopeo failed. V(partial) - several images failed. Otherwise, the HTTP status of the
+      registry's error.
   returned: failure
   type: raw
   sample: invalid

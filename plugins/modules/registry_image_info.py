@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads images in registries without downloading their layers. An image costs one request, and one or two more with O(details=true).
+  - Reads images in registries without downloading their layers. Each image takes one request, and one or two more with O(details=true).
   - All images are read at the same time. An image that does not exist is not an error.
 extends_documentation_fragment:
   - accel.gpu.registry
@@ -33,7 +33,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read which driver an image contains
+- name: Find out which driver an image contains
   accel.gpu.registry_image_info:
     images: [registry.example.com/nvidia/driver:580.105.08-rhel9.6]
   register: driver
@@ -64,8 +64,8 @@ images:
       sample: application/vnd.oci.image.index.v1+json
     platforms: {description: Its platforms., type: list, elements: str, returned: if it exists and O(details=true), sample: [linux/amd64]}
     labels: {description: The labels of the image of the first platform., type: dict, returned: if it exists and O(details=true), sample: {version: 580.105.08}}
-    created: {description: Time of its creation., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
-    size: {description: Bytes of the layers of the first platform., type: int, returned: if it exists and O(details=true), sample: 512000000}
+    created: {description: Time at which it was created., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
+    size: {description: Total size of the layers of the first platform in bytes., type: int, returned: if it exists and O(details=true), sample: 512000000}
   sample:
     - image: registry.example.com/nvidia/driver:580.105.08-rhel9.6
       exists: true
@@ -77,7 +77,7 @@ images:
       size: 512000000
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options. V(connection) - no usable credentials. V(unreachable) - a registry does not respond.
+    - The reason for the failure. V(invalid) - errors in the options. V(connection) - no usable credentials. V(unreachable) - a registry does not respond.
       Otherwise, the HTTP status of the registry's error.
   returned: failure
   type: raw

@@ -14,28 +14,28 @@ author:
 description:
   - Runs one of the three stages of an uninstallation. Two stages run before Helm uninstalls its releases (M(kubernetes.core.helm), C(release_state=absent)),
     and one runs afterwards. The role P(accel.gpu.uninstall#role) calls all stages.
-  - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory, and its namespace if
-    this collection has created it and it is empty."
+  - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory. It also removes the namespace of the
+    CronJob, if this collection has created the namespace and it is empty."
   - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts of this collection, and then removes everything that the
-    collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted; in any other
+    collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted. In any other
     ClusterPolicy, it removes only the fields of this collection. Finally, it deletes the ConfigMaps of this collection, which are no longer referenced or
     mounted."
-  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes; the CRDs of
-    managed Helm releases, unless they have foreign objects or another manager; the records of this collection; the namespaces that it has
-    created, unless they contain foreign objects; and finally the Lease that prevents simultaneous runs."
-  - "What this collection has created is recorded on the cluster: labels, annotations and taints of nodes in annotations that begin with
-    C(accel.gpu/); entries of the ClusterPolicy's C(spec.daemonsets.tolerations) in its annotation C(accel.gpu/tolerations); fields and entries
-    of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)); Helm releases in the Lease
-    C(accel-gpu-helm-<release>); and namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
+  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the CRDs of managed Helm
+    releases (unless they have foreign objects or another manager), the records of this collection, and the namespaces that the collection has created (unless
+    they contain foreign objects). Finally, it removes the Lease that prevents simultaneous runs."
+  - "The cluster itself records everything that this collection has created. Labels, annotations and taints of nodes are recorded in annotations that begin with
+    C(accel.gpu/). Entries of the ClusterPolicy's C(spec.daemonsets.tolerations) are recorded in its annotation C(accel.gpu/tolerations), and fields and entries
+    of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)). Helm releases are recorded in the Lease C(accel-gpu-helm-<release>), and
+    namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
   - On OpenShift, M(accel.gpu.olm_subscription) removes the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). Without permission to
     list Subscriptions or NodeFeatureDiscoveries, the module fails before it deletes an operator.
-  - A foreign operator or NFD is kept. RV(uninstall.kept) lists the objects that are kept and why.
+  - A foreign operator or NFD is kept. RV(uninstall.kept) lists the objects that are kept, with the reason for each.
   - The module can be killed and run again at any time. A second run changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
   - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails and lists the pods that hold GPUs
     of that node. Until its MIG layout is reset, a node keeps the labels and taints of its pool.
 notes:
-  - The chart's clean-up hooks are not used. They are Jobs, which need an image and more permissions, and cannot be run again after a failure.
-  - In a kept policy, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
+  - The chart's cleanup hooks are not used. They are Jobs, which require an image and more permissions, and cannot be run again after a failure.
+  - In a ClusterPolicy that is kept, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
   - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, this change is held
     back, together with the record of the entries, unless O(allow_driver_rollout) is set or the driver pods restart in place (operator v26.7.0 and later),
     which evicts no GPU pod.
@@ -45,7 +45,7 @@ options:
   stage:
     description:
       - Used by the roles of this collection; not a stable interface.
-      - V(new_nodes) first, V(before_helm) before the Helm releases are uninstalled, V(after_helm) afterwards.
+      - Run V(new_nodes) first, V(before_helm) before the Helm releases are uninstalled, and V(after_helm) afterwards.
     type: str
     choices: [new_nodes, before_helm, after_helm]
     required: true
@@ -56,7 +56,7 @@ options:
     default: false
   reset_mig:
     description:
-      - Whether to reset MIG layouts that this collection has set. Needs O(wait); otherwise, the GPUs remain partitioned.
+      - Whether to reset MIG layouts that this collection has set. Requires O(wait); otherwise, the GPUs remain partitioned.
     type: bool
     default: true
   pending_timeout:
@@ -107,8 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: The removed objects, or in check mode the objects to be removed. After a failed run, the objects that
-    it had removed.
+  description: The objects that were removed or, in check mode, would be removed. After a failure, the objects that had been removed by then.
   returned: always
   type: dict
   contains:
@@ -135,7 +134,7 @@ uninstall:
         namespace: {description: Namespace of the Subscription., type: str, returned: always, sample: nvidia-gpu-operator}
         package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
     helm_environment:
-      description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
+      description: Environment variables, none of them secret, with which M(kubernetes.core.helm) connects to the verified cluster.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
@@ -169,17 +168,17 @@ uninstall:
       returned: always
       sample: [spec.daemonsets.tolerations]
     unchecked:
-      description: The reason why the server did not check the changes in check mode.
+      description: The reason why the server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - pods or objects were not deleted in time; V(partial) - nodes could not be changed, or a MIG
-      layout could not be reset.
+    - The reason for the failure. V(timeout) - pods or objects were not deleted in time. V(partial) - nodes could not be changed, or a MIG layout could not be
+      reset.
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
+      V(lease_lost) - this run lost the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
@@ -220,7 +219,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Read what this collection has created, and preview or remove it."""
+    """Read everything that this collection has created, and preview or remove it."""
     if module.params["gpu_cluster"] is None:
         module.fail_json(msg="missing required arguments: gpu_cluster")
     components: Components | None = None
@@ -253,7 +252,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
-    """The plan, and the Helm releases of the operator and of NFD; a component whose release this collection has not installed is that of the platform."""
+    """The plan, and the Helm releases of the operator and of NFD; a component without a managed release comes from the platform's plan."""
     plan = derive(module.params["gpu_cluster"], {}, [])
     releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
     if plan.on_openshift is None or all(release.managed for release in releases):

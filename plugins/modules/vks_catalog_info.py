@@ -14,7 +14,7 @@ author:
 description:
   - Reads the flavors with GPUs of each zone, and the volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas of an
     account in one region.
-  - The GPUs of a flavor are known only from its name. They are returned as models of the catalog. A name such as C(H100) may match several
+  - The GPUs of a flavor are known only from its name. They are returned as GPU models from this collection's catalog. A name such as C(H100) may match several
     models.
 extends_documentation_fragment:
   - accel.gpu.vks
@@ -22,10 +22,10 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of a cluster. The subnets of its VPC are listed. Without a cluster, no subnets are listed.
+    description: Name or ID of a cluster. The subnets of its VPC are listed. Without a cluster, no subnets are listed.
     type: str
   zones:
-    description: Names or ids of the zones to read. By default, all zones.
+    description: Names or IDs of the zones to read. By default, all zones.
     type: list
     elements: str
   gpu_only:
@@ -59,7 +59,7 @@ catalog:
       returned: always
       sample: HCM-3
     project:
-      description: Id of the project.
+      description: ID of the project.
       type: str
       returned: always
       sample: pro-0c1d2e3f
@@ -70,7 +70,7 @@ catalog:
       returned: always
       sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
       contains:
-        id: {description: Id of the item., type: str, returned: always, sample: HCM03-1B}
+        id: {description: ID of the item., type: str, returned: always, sample: HCM03-1B}
         name: {description: Name of the item., type: str, returned: always, sample: HCM03-1B}
         usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
     flavors:
@@ -92,31 +92,31 @@ catalog:
           remaining: 4
           available: true
       contains:
-        id: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+        id: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         name: {description: Name of the flavor., type: str, returned: always, sample: g4-standard-16x64-1L40s}
         cpus: {description: Number of CPUs., type: int, returned: always, sample: 16}
         memory_gib: {description: Memory in GiB., type: int, returned: always, sample: 64}
         gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
         model: {description: The only possible model; null if several or none are possible., type: str, returned: always, sample: L40S}
         models: {description: All possible models., type: list, elements: str, returned: always, sample: [L40S]}
-        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
+        zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         remaining: {description: Number of machines that are still available; null if unknown., type: int, returned: always, sample: 4}
         available: {description: Whether another machine can be created., type: bool, returned: always, sample: true}
     volume_types:
-      description: The volume types. C(kind) is C(SSD) or C(NVME).
+      description: The volume types. C(kind) is V(SSD) or V(NVME).
       type: list
       elements: dict
       returned: always
       sample: [{id: vtype-61c3, name: nvme-iops3000, usable: true, kind: NVME, iops: 3000, min_gib: 20, max_gib: 5000, zone: HCM03-1B}]
       contains:
-        id: {description: Id of the item., type: str, returned: always, sample: vtype-61c3}
+        id: {description: ID of the item., type: str, returned: always, sample: vtype-61c3}
         name: {description: Name of the item., type: str, returned: always, sample: nvme-iops3000}
         usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
         kind: {description: V(SSD) or V(NVME)., type: str, returned: always, sample: NVME}
         iops: {description: IOPS of a volume., type: int, returned: always, sample: 3000}
         min_gib: {description: Smallest size in GiB., type: int, returned: always, sample: 20}
         max_gib: {description: Largest size in GiB., type: int, returned: always, sample: 5000}
-        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
+        zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
     ssh_keys:
       description: The SSH keys.
       type: list
@@ -124,18 +124,18 @@ catalog:
       returned: always
       sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
       contains:
-        id: {description: Id of the item., type: str, returned: always, sample: ssh-7d0e}
+        id: {description: ID of the item., type: str, returned: always, sample: ssh-7d0e}
         name: {description: Name of the item., type: str, returned: always, sample: ops}
         usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
         system: {description: Whether the service itself created it., type: bool, returned: always, sample: false}
     security_groups:
-      description: The security groups. C(system) is true for groups of the service itself.
+      description: The security groups. C(system) is true for groups that the service itself created.
       type: list
       elements: dict
       returned: always
       sample: [{id: secg-90ab, name: default, usable: true, system: true}]
       contains:
-        id: {description: Id of the item., type: str, returned: always, sample: secg-90ab}
+        id: {description: ID of the item., type: str, returned: always, sample: secg-90ab}
         name: {description: Name of the item., type: str, returned: always, sample: default}
         usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
         system: {description: Whether the service itself created it., type: bool, returned: always, sample: true}
@@ -146,32 +146,32 @@ catalog:
       returned: with O(cluster)
       sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
       contains:
-        id: {description: Id of the item., type: str, returned: always, sample: sub-11aa}
+        id: {description: ID of the item., type: str, returned: always, sample: sub-11aa}
         name: {description: Name of the item., type: str, returned: always, sample: gpu-1b}
         usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
         cidr: {description: The address range., type: str, returned: always, sample: 10.2.1.0/24}
-        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
+        zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         zone_name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
         secondary_cidrs: {description: Address ranges of the secondary subnets., type: list, elements: str, returned: always, sample: []}
     versions:
-      description: The Kubernetes versions that clusters can have.
+      description: The Kubernetes versions that are available for clusters.
       type: list
       elements: str
       returned: always
       sample: [v1.35.6]
     quota:
-      description: Limits of clusters, of node groups in a cluster, and of nodes in a group; and the number of clusters.
+      description: The maximum numbers of clusters, of node groups in a cluster, and of nodes in a group, and the current number of clusters.
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
       contains:
-        max_node_groups: {description: Limit of node groups in a cluster., type: int, returned: always, sample: 20}
-        max_nodes: {description: Limit of nodes in a group., type: int, returned: always, sample: 10}
-        max_clusters: {description: Limit of clusters., type: int, returned: always, sample: 20}
+        max_node_groups: {description: Maximum number of node groups in a cluster., type: int, returned: always, sample: 20}
+        max_nodes: {description: Maximum number of nodes in a group., type: int, returned: always, sample: 10}
+        max_clusters: {description: Maximum number of clusters., type: int, returned: always, sample: 20}
         clusters: {description: Number of clusters., type: int, returned: always, sample: 1}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure
@@ -226,7 +226,7 @@ def _zones(zones: list[CatalogItem], wanted: list[str] | None) -> list[CatalogIt
     unknown = [name for name in wanted if not any(name in (zone.id, zone.name) for zone in zones)]
     if unknown:
         raise InvalidOptions(
-            [f"zones: there is no {name!r} in this region. {available(name, names)}" for name in unknown]
+            [f"zones: there is no zone {name!r} in this region. {available(name, names)}" for name in unknown]
         )
     return [zone for zone in zones if zone.id in wanted or zone.name in wanted]
 

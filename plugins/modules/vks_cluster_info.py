@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or id of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
+    description: Name or ID of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.vks_nodegroup_info
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 RETURN = r"""
 clusters:
   description:
-    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the API server has
+    - The clusters, sorted by name and ID. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the API server has
       only a private address. C(server) is its URL; null if VKS does not return it.
   returned: always
   type: list
@@ -53,21 +53,21 @@ clusters:
       server: https://10.2.0.10:6443
       created_at: "2026-08-01T09:00:00Z"
   contains:
-    id: {description: Id of the cluster., type: str, returned: always, sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80}
+    id: {description: ID of the cluster., type: str, returned: always, sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80}
     name: {description: Name of the cluster., type: str, returned: always, sample: prod}
     status: {description: Status of the cluster., type: str, returned: always, sample: ACTIVE}
     version: {description: Version of Kubernetes., type: str, returned: always, sample: v1.35.6}
-    vpc: {description: Id of the VPC., type: str, returned: always, sample: net-4b5c}
-    subnets: {description: Ids of the cluster's subnets., type: list, elements: str, returned: always, sample: [sub-11aa]}
+    vpc: {description: ID of the VPC., type: str, returned: always, sample: net-4b5c}
+    subnets: {description: IDs of the cluster's subnets., type: list, elements: str, returned: always, sample: [sub-11aa]}
     network: {description: The network plugin., type: str, returned: always, sample: CILIUM_OVERLAY}
     node_count: {description: Number of nodes; null if VKS does not return it., type: int, returned: always, sample: 3}
     private: {description: Whether the API server has only a private address; null if VKS does not return it., type: bool,
       returned: always, sample: false}
     server: {description: URL of the API server; null if VKS does not return it., type: str, returned: always, sample: 'https://10.2.0.10:6443'}
-    created_at: {description: 'Time of the creation, as VKS returns it.', type: str, returned: always, sample: '2026-08-01T09:00:00Z'}
+    created_at: {description: 'Time at which the cluster was created, as VKS returns it.', type: str, returned: always, sample: '2026-08-01T09:00:00Z'}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.progress
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
   dest:
@@ -34,7 +34,7 @@ options:
     type: int
     default: 30
   renew_before:
-    description: The kubeconfig is replaced this number of days before it expires.
+    description: Number of days before its expiration at which the kubeconfig is replaced.
     type: int
     default: 3
   wait_timeout:
@@ -49,7 +49,7 @@ options:
 requirements:
   - PyYAML
 notes:
-  - The kubeconfig grants cluster administrator permissions. The account needs the permission C(RequestKubeconfig) in IAM.
+  - The kubeconfig grants cluster administrator permissions. The account requires the permission C(RequestKubeconfig) in IAM.
 seealso:
   - module: accel.gpu.vks_kubeconfig_info
 """
@@ -79,7 +79,7 @@ kubeconfig:
       returned: always
       sample: prod
     cluster_id:
-      description: Id of the cluster.
+      description: ID of the cluster.
       type: str
       returned: always
       sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
@@ -89,23 +89,23 @@ kubeconfig:
       returned: always
       sample: https://10.2.0.10:6443
     reason:
-      description: The reason why the file was written, or in check mode would be written.
+      description: The reason why the file was written or, in check mode, would be written.
       type: str
       returned: changed
       sample: VKS has none (NONE)
     issued:
-      description: Whether a new kubeconfig was issued, or in check mode would be issued.
+      description: Whether a new kubeconfig was issued or, in check mode, would be issued.
       type: bool
       returned: always
       sample: true
     expires_at:
-      description: When the kubeconfig expires, as VKS returns it. Null if VKS returns nothing.
+      description: Time at which the kubeconfig expires, as VKS returns it. Null if VKS does not return it.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.

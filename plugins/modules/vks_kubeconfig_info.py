@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
 requirements:
@@ -47,7 +47,7 @@ kubeconfig:
       returned: always
       sample: prod
     cluster_id:
-      description: Id of the cluster.
+      description: ID of the cluster.
       type: str
       returned: always
       sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
@@ -62,18 +62,18 @@ kubeconfig:
       returned: always
       sample: ACTIVE
     expires_at:
-      description: When the kubeconfig expires, as VKS returns it. Null if VKS returns nothing.
+      description: Time at which the kubeconfig expires, as VKS returns it. Null if VKS does not return it.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
     renewal_warning:
-      description: Whether VKS warns that it expires soon.
+      description: Whether VKS warns that the kubeconfig expires soon.
       type: bool
       returned: always
       sample: false
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

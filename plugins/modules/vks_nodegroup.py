@@ -16,8 +16,8 @@ description:
   - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. The module fails if a name is
     ambiguous, a flavor is sold out, or a quota would be exceeded.
   - The module waits until a group shows the change, is ACTIVE, and has as many ready nodes as declared.
-  - A request whose response was lost may have succeeded. The module lists the groups before it requests a group again.
-  - The module fails if a setting must change that VKS cannot change in place, unless O(recreate) allows the group to be replaced.
+  - A request whose response was lost may have succeeded, so the module lists the groups before it retries the request.
+  - If a change affects a setting that VKS cannot change in place, the module fails unless O(recreate) allows the group to be replaced.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
@@ -27,20 +27,20 @@ extends_documentation_fragment:
   - accel.gpu.attributes.progress
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
 notes:
   - VKS chooses the nodes that a scale-down removes, so they cannot be drained first. With O(kubernetes), the nodes of a deleted or replaced
     group are drained.
-  - Every run looks up names, which takes additional requests; IDs are used directly.
+  - Every run looks up names, which takes additional requests. IDs are used directly.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
 """
 
 EXAMPLES = r"""
-- name: Two nodes with an L40S each, which the autoscaler may scale to four
+- name: Create two nodes with one L40S each, which the autoscaler can scale to four
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -55,7 +55,7 @@ EXAMPLES = r"""
     node_taints:
       - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
 
-- name: Exactly three nodes, without autoscaling
+- name: Set the group to exactly three nodes, without autoscaling
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -69,7 +69,7 @@ EXAMPLES = r"""
     recreate: true
     kubernetes: {kubeconfig: ~/.kube/prod}
 
-- name: All groups of a cluster in one call
+- name: Reconcile all groups of a cluster in one call
   accel.gpu.vks_nodegroup:
     cluster: prod
     nodegroups: "{{ gpu_plan.nodegroups }}"
@@ -78,8 +78,8 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - Each declared group by its declared name, in its current state, or in check mode its predicted state, with ids in place of names. C(action) is V(none),
-      V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
+    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. IDs are returned instead of names. C(action) is
+      V(none), V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -102,22 +102,22 @@ nodegroups:
       sample: {action: create, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null,
         flavor: flav-52a1, node_labels: {accel.gpu/pool: train}, node_taints: []}
       contains:
-        action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
+        action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
-        id: {description: Id of the group., type: str, returned: if the group exists, sample: ng-0b5c}
+        id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
         name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-        flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
-        disk_type: {description: Id of the volume type., type: str, returned: always, sample: vtype-61c3}
-        ssh_key: {description: Id of the SSH key., type: str, returned: always, sample: ssh-7d0e}
-        subnet: {description: Id of the subnet., type: str, returned: always, sample: sub-11aa}
+        disk_type: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
+        ssh_key: {description: ID of the SSH key., type: str, returned: always, sample: ssh-7d0e}
+        subnet: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
         secondary_subnets: {description: The secondary subnets., type: list, elements: str, returned: always, sample: []}
-        security_groups: {description: Ids of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
+        security_groups: {description: IDs of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
@@ -139,27 +139,27 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group of O(name), as in RV(nodegroups).
+  description: The group in O(name), with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
   contains:
-    action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
+    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
-    id: {description: Id of the group., type: str, returned: if the group exists, sample: ng-0b5c}
+    id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
     name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-    flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
     os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
     disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
-    disk_type: {description: Id of the volume type., type: str, returned: always, sample: vtype-61c3}
-    ssh_key: {description: Id of the SSH key., type: str, returned: always, sample: ssh-7d0e}
-    subnet: {description: Id of the subnet., type: str, returned: always, sample: sub-11aa}
+    disk_type: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
+    ssh_key: {description: ID of the SSH key., type: str, returned: always, sample: ssh-7d0e}
+    subnet: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
     secondary_subnets: {description: The secondary subnets., type: list, elements: str, returned: always, sample: []}
-    security_groups: {description: Ids of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
+    security_groups: {description: IDs of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
     private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
     encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
     tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
@@ -182,12 +182,12 @@ nodegroup:
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
-    - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
-      V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
+    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) - another
+      run holds the Lease. V(lease_lost) - this run lost the Lease. V(unreachable) and the HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
   sample: connection

@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, with the options of M(accel.gpu.vks_nodegroup).
+  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.vks_nodegroup).
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster.
+    description: Name or ID of the cluster.
     type: str
     required: true
   names:
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The groups by name, with the options of M(accel.gpu.vks_nodegroup), and ids in place of names. C(nodes) is returned with
+    - The groups by name. The fields correspond to the options of M(accel.gpu.vks_nodegroup), with IDs instead of names. C(nodes) is returned with
       O(include_nodes).
   returned: always
   type: dict
@@ -70,7 +70,7 @@ nodegroups:
         node_labels: {accel.gpu/pool: train}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}],
         nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]}
       contains:
-        id: {description: Id of the group., type: str, returned: always, sample: ng-0b5c}
+        id: {description: ID of the group., type: str, returned: always, sample: ng-0b5c}
         name: {description: Name of the group., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: always, sample: ACTIVE}
         nodes:
@@ -86,16 +86,16 @@ nodegroups:
             address: {description: Its private address., type: str, returned: always, sample: 10.2.1.7}
             external_address: {description: Its public address; null if there is none., type: str, returned: always, sample: null}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-        flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+        min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
-        disk_type: {description: Id of the volume type., type: str, returned: always, sample: vtype-61c3}
-        ssh_key: {description: Id of the SSH key., type: str, returned: always, sample: ssh-7d0e}
-        subnet: {description: Id of the subnet., type: str, returned: always, sample: sub-11aa}
+        disk_type: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
+        ssh_key: {description: ID of the SSH key., type: str, returned: always, sample: ssh-7d0e}
+        subnet: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
         secondary_subnets: {description: The secondary subnets., type: list, elements: str, returned: always, sample: []}
-        security_groups: {description: Ids of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
+        security_groups: {description: IDs of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
@@ -114,13 +114,13 @@ nodegroups:
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
 cluster_id:
-  description: Id of the cluster.
+  description: ID of the cluster.
   returned: always
   type: str
   sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
 code:
   description:
-    - Reason of the failure.
+    - The reason for the failure.
     - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
       respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure

@@ -102,7 +102,7 @@ def options(section: Section, path: str, texts: Mapping[str, str], below: str) -
 def defaults() -> Option:
     """The keys of gpu_defaults, each with a reference to the pool's."""
     return {
-        name: {"description": [f"As C(gpu_pools[].{name})."], **type_of(field)}
+        name: {"description": [f"Same as C(gpu_pools[].{name})."], **type_of(field)}
         for name, field in DEFAULTS.fields.items()
         if name != "name"
     }

@@ -40,7 +40,7 @@ def test_labels_and_taints_of_nodes(magnum: Magnum) -> None:
     reported: dict[str, Any] = {"node_labels": {"accel.gpu/pool": "t4", "a": "1"}, "node_taints": [TAINT]}
     if not magnum.has_node_labels:
         created = magnum.group(flavor="m2.medium", **reported)
-        assert "has no node_labels" in str(created["warnings"])
+        assert "does not support node_labels" in str(created["warnings"])
         assert "node_labels" not in created["nodegroup"]
         assert magnum.group(flavor="m2.medium", **reported)["changed"] is False
         return

@@ -112,7 +112,7 @@ def test_logins_of_others_stay(secrets: Secrets) -> None:
 def test_without_a_login_secrets_are_only_verified(secrets: Secrets) -> None:
     missing = secrets.run("login", registries=[])
     assert missing["code"] == "invalid"
-    assert f"Secret {secrets.namespace}/login does not exist, and no login is given" in missing["msg"]
+    assert f"Secret {secrets.namespace}/login does not exist, and no login is set" in missing["msg"]
     secrets.done("login")
     assert not secrets.run("login", registries=[])["changed"]
 

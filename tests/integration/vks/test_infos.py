@@ -52,7 +52,7 @@ def test_the_catalog_of_some_zones(account: Account) -> None:
     every = account.run(vks_catalog_info.main, zones=["HCM03-1B"], gpu_only=False)["catalog"]
     assert {flavor["gpus"] for flavor in every["flavors"]} > {flavor["gpus"] for flavor in offer["flavors"]}
     refused = account.run(vks_catalog_info.main, zones=["HCM03-1Z"])
-    assert "zones: there is no 'HCM03-1Z' in this region. Available: HCM03-1" in refused["msg"]
+    assert "zones: there is no zone 'HCM03-1Z' in this region. Available: HCM03-1" in refused["msg"]
 
 
 def test_only_read_requests_are_sent(account: Account) -> None:

@@ -216,7 +216,7 @@ def test_mirrors_that_are_none(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "x?dryRun=All", "a\n", "A"])
 def test_names_that_are_parts_of_addresses(name: str) -> None:
     for option in ({"names": [name], "namespaces": ["a"]}, {"names": ["a"], "namespaces": [name]}):
-        with pytest.raises(InvalidOptions, match="is not a name of Kubernetes"):
+        with pytest.raises(InvalidOptions, match="is not a valid Kubernetes name"):
             pull_secret._check_names(option)
     pull_secret._check_names({"names": ["a.b-c"], "namespaces": ["gpu-operator"]})
 
