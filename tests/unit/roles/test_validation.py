@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation.options import OPTIONS as MODULE_OPTIONS
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
-from tests.helpers.playbook import run_playbook
-from tests.helpers.variables import CLUSTER, LAB_POOLS
-from tests.programs import REPO, environment
+from tests.programs import REPO
 
 ROLE = REPO / "roles" / "validation"
 OPTIONS = {name: option for program in PROGRAMS for name, option in program.options.items()}
@@ -37,12 +33,10 @@ def test_an_option_of_a_program_is_a_variable_of_the_role(name: str) -> None:
     assert documented[variable]["default"] == default
     # A number or a boolean of a survey is text, which the filter role_options converts; maps by pool are not converted.
     assert documented[variable]["type"] == "raw"
-
-
-def test_every_variable_is_an_option_of_the_module() -> None:
-    """The role passes all of them."""
-    variables = {name for name in role_file("defaults/main.yml") if name.startswith("gpu_validation_")}
-    assert {name.removeprefix("gpu_validation_") for name in variables} == MODULE_OPTIONS.keys() - {"wait_sleep"}
+    tasks = [task for entry in role_file("tasks/main.yml") for task in entry.get("block", [entry])]
+    (task,) = [task for task in tasks if "accel.gpu.gpu_validation" in task]
+    passed = variable if name in PER_POOL else f"__validation_options.{variable}"
+    assert task["accel.gpu.gpu_validation"][name] == f"{{{{ {passed} }}}}"
 
 
 def test_only_the_maps_by_pool_are_not_converted() -> None:
@@ -50,22 +44,3 @@ def test_only_the_maps_by_pool_are_not_converted() -> None:
     variables = [name for name in role_file("defaults/main.yml") if re.match(pattern, name)]
     assert {name.removeprefix("gpu_validation_") for name in variables} == PER_POOL
     assert PER_POOL
-
-
-@pytest.mark.usual(8)
-def test_the_module_gets_every_variable(tmp_path: Path) -> None:
-    """It reports each number that is out of range; any number can be a user id."""
-    others = ("run_as_user", "wait_sleep")
-    numbers = [name for name, each in MODULE_OPTIONS.items() if isinstance(each, Number) and name not in others]
-    variables = {f"gpu_validation_{name}": "1000000" for name in numbers}
-    host = {
-        "gpu_cluster": CLUSTER,
-        "gpu_pools": LAB_POOLS,
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-    }
-    inventory, playbook = tmp_path / "hosts.yml", tmp_path / "play.yml"
-    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"lab": {**host, **variables}}}}))
-    role = {"hosts": "all", "gather_facts": False, "connection": "local", "roles": ["accel.gpu.validation"]}
-    playbook.write_text(yaml.safe_dump([role]))
-    run = run_playbook(str(playbook), environ=environment(KUBECONFIG=str(tmp_path / "none")), inventory=inventory)
-    assert re.findall(r"option (\w+) of the module\): 10{6} is not allowed", run.failure()) == numbers
