@@ -111,7 +111,7 @@ cache_timeout: 3600
 """
 
 import contextlib
-import fnmatch
+import dataclasses
 import json
 import os
 import typing as t
@@ -120,7 +120,7 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
-from ..module_utils.providers.cluster_inventory import DiscoveredCluster, KubeconfigLifetime
+from ..module_utils.providers.cluster_inventory import ClusterFilter, DiscoveredCluster, KubeconfigLifetime
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
 from ..plugin_utils.clusters.query import CloudQuery, KubeconfigFolder, cloud_entries, sources_of
 
@@ -157,15 +157,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
-        patterns = self.get_option("names")
-        # Other clouds or names need another query.
-        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), patterns], default=str))
+        wanted = ClusterFilter(self.get_option("names"))
+        # Other clouds or another filter need another query.
+        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), dataclasses.asdict(wanted)], default=str))
         enabled = self.get_option("cache")
         if enabled and cache:
             # The entry is missing, expired, or from another release.
             with contextlib.suppress(KeyError):
                 return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
-        found = query.discover(lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+        found = query.discover(wanted)
         if enabled:
             self._cache[key] = [cluster.to_cache() for cluster in found]
         return found

@@ -713,14 +713,17 @@ from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, with_set
 from ..module_utils.gpu_operator.upgrade_refusals import HelmTools, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.paths import NODES, PODS, object_path
+from ..module_utils.kube.paths import NODES, PODS
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
 from ..module_utils.providers.machineset.preview import machine_sets_after
 from ..module_utils.schema.coercion import is_blank
-from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
+from ..module_utils.sharing.overview import Overview, Pods, PoolReader, add_nodes, add_pool_facts, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
+
+# The facts of pools that are read from other objects than nodes, by their keys in `pools` of the result.
+_POOL_READERS: dict[str, PoolReader] = {"validation": evidence.validated_pools}
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
@@ -773,9 +776,7 @@ def _compare(
     info["pools"] = report_data.pool_results(
         overview.allocation, nodes, membership, findings, changes.edits, overview.geometries
     )
-    results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
-    for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
-        info["pools"][name]["validation"] = validation
+    unread = add_pool_facts(client, overview, nodes, _POOL_READERS, info["pools"])
     info["drift"] = report_data.drift_entries(info["pools"])
     pods = list_pods() if reads_pods and needs_pods(plan) else ()
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
@@ -783,7 +784,8 @@ def _compare(
     rules = add_scaling(client, plan, nodes, info, machine_sets_after)
     openshift = known_openshift_version(client, plan, conditions)
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
-    info["warnings"] = [*warnings, *([] if operator.adopted else driver_warnings(plan, nodes)), *overview.warnings]
+    drivers = [] if operator.adopted else driver_warnings(plan, nodes)
+    info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:

@@ -101,7 +101,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
 requirements:
-  - helm >= 3.8
+  - helm >= 3.12, < 4
 seealso:
   - module: kubernetes.core.helm
 """

@@ -163,6 +163,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import wait_until
 from ..module_utils.providers.magnum import clusters
+from ..module_utils.providers.magnum.client import IN_DELETION
 from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 
 Object = dict[str, t.Any]
@@ -186,7 +187,6 @@ _SPEC: ArgumentSpec = {
     "create_timeout": {"type": "int"},
 }
 _FIRST_PAUSE = 0.2
-_IN_DELETION = "DELETE_IN_PROGRESS"
 
 
 def work(module: MagnumModule) -> Object:
@@ -196,7 +196,7 @@ def work(module: MagnumModule) -> Object:
     cluster = module.magnum.find_cluster(module.params["name"])
     if module.params["state"] == "absent":
         return _absent(module, cluster)
-    if cluster and cluster["status"] == _IN_DELETION:
+    if cluster and cluster["status"] == IN_DELETION:
         _await_deletion_before_creation(module, cluster)
         cluster = None
     return _verify(module, cluster) if cluster else _create(module)
@@ -266,7 +266,7 @@ def _names(items: t.Iterable[Object]) -> str:
 def _absent(module: MagnumModule, cluster: Object | None) -> Object:
     before = clusters.cluster_options(cluster) if cluster else {}
     if cluster and not module.check_mode:
-        if cluster["status"] != _IN_DELETION:
+        if cluster["status"] != IN_DELETION:
             module.magnum.delete_cluster(cluster["uuid"])
         if module.params["wait"]:
             _await_deletion(module, cluster["uuid"])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests that docs/openshift.md names exist, and the complete pool in the documentation of the role pools is valid."""
+"""The tests that docs/openshift.md names exist, the complete pool of the role pools is valid, and Helm is required as in the README."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ def test_the_complete_pool_of_ansible_doc_has_no_problem() -> None:
     variables = f"{{gpu_cluster: {{name: c, cloud: {{magnum: {{}}}}}}, gpu_pools: [{pool}]}}"
     assert FilterModule().filters()["plan_problems"](yaml.safe_load(variables)) == []
     assert set(yaml.safe_load(pool)) > {"nodes", "autoscale", "sharing", "startup_taint"}
+
+
+def test_the_releases_of_helm_are_those_of_the_readme() -> None:
+    page = (REPO / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"^\| Helm \| [^|]+ \| (?P<oldest>\S+) and later \| (?P<unsupported>\S+) \|$", page, re.MULTILINE)
+    assert found
+    module = (REPO / "plugins" / "modules" / "helm_release.py").read_text(encoding="utf-8")
+    assert f"\n  - helm >= {found['oldest']}, < {found['unsupported']}\n" in module

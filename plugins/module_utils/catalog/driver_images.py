@@ -32,18 +32,30 @@ def _rhcos_folder(version: str) -> str:
     return "rhel9" if int(major) > 4 or int(minor or 0) >= _RHCOS_9_SINCE else "rhel8"
 
 
+class BuildTarget(t.NamedTuple):
+    """The sources of an operating system's image; systems with the same target share an image.
+
+    folder: of gpu-driver-container. arguments: the names and values of the arguments of its Dockerfile that follow from the system.
+    """
+
+    folder: str
+    arguments: tuple[tuple[str, str], ...] = ()
+
+
 @dataclasses.dataclass(frozen=True)
 class OperatingSystem:
     """An operating system of nodes.
 
     name: ID in /etc/os-release. published: NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
-    that images are built from; None if there is none. major_tags: the operator's tags have only the major version, from this one on, since this
-    release of the operator. os_image: for a system without images, the beginning of the kubelet's name, which is known before NFD runs.
+    that images are built from; None if there is none. arguments: functions that return, for a version, the value of an argument of the folder's
+    Dockerfile, by its name. major_tags: the operator's tags have only the major version, from this one on, since this release of the operator.
+    os_image: for a system without images, the beginning of the kubelet's name, which is known before NFD runs.
     """
 
     name: str
     published: bool = False
     folder: t.Callable[[str], str] | None = None
+    arguments: t.Mapping[str, t.Callable[[str], str]] = dataclasses.field(default_factory=dict)
     major_tags: tuple[tuple[int, Release], ...] = ()
     os_image: str = ""
 
@@ -54,6 +66,7 @@ SYSTEMS = (
     OperatingSystem("rhel", published=True, folder=_rhel_folder, major_tags=((10, (26, 3)), (0, (26, 7)))),
     OperatingSystem("rocky", published=True, folder=_rhel_folder, major_tags=((0, (26, 3)),)),
     OperatingSystem("ol", folder=_rhel_folder, major_tags=((0, (26, 7)),)),
+    # gpu-driver-container has no directory for SLES since its commit 7a164e3 of 2026-04-28 (unsupported distributions).
     OperatingSystem("sles"),
     OperatingSystem("sl-micro"),
     # OKD's CoreOS.
@@ -88,8 +101,13 @@ def os_tag(system: str, version: str, operator_version: str) -> str:
     return f"{system}{major if by_major else version}"
 
 
-def build_folder(tag: str) -> str | None:
-    """The folder of gpu-driver-container that an operating system's image is built from; None for an unknown system."""
+def build_target(tag: str) -> BuildTarget | None:
+    """The target that builds an operating system's image; None for a system that is unknown or has no folder."""
     found = _OS_TAG.fullmatch(tag)
     system = _BY_NAME.get(found["system"]) if found else None
-    return system.folder(found["version"]) if found and system and system.folder else None
+    if found is None or system is None or system.folder is None:
+        return None
+    version = found["version"]
+    return BuildTarget(
+        system.folder(version), tuple((name, value(version)) for name, value in sorted(system.arguments.items()))
+    )

@@ -15,6 +15,7 @@ import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.driver_images import BuildTarget
 from ..catalog.secrets import names_a_secret
 from ..common import file_lock, private_file
 from ..common.errors import ConnectionProblem, InvalidOptions
@@ -91,19 +92,19 @@ def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
     return problems
 
 
-def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one folder; raises InvalidOptions with everything that is missing or cannot be read.
+def find_spec(target: BuildTarget, version: str, options: BuildOptions) -> BuildSpec:
+    """The build of one target; raises InvalidOptions with everything that is missing or cannot be read.
 
     The files are read once, because an installer is large.
     """
     try:
-        return _find_spec(folder, version, options)
+        return _find_spec(target, version, options)
     except OSError as error:
         raise InvalidOptions([f"{error.filename}: cannot be read: {error.strerror}"]) from None
 
 
-def _find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one folder; raises InvalidOptions, or OSError for a file that cannot be read."""
+def _find_spec(target: BuildTarget, version: str, options: BuildOptions) -> BuildSpec:
+    """The build of one target; raises InvalidOptions, or OSError for a file that cannot be read."""
     problems: list[str] = []
     path, parsed = "", None
     try:
@@ -116,18 +117,18 @@ def _find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
             )
     except (WrongInstaller, FileNotFoundError) as error:
         problems.append(f"installers: {error}")
-    dockerfile = os.path.join(options.context, folder, _DOCKERFILE)
+    dockerfile = os.path.join(options.context, target.folder, _DOCKERFILE)
     if not os.path.isfile(dockerfile):
         problems.append(
-            f"build_context: {options.context} has no {folder}/{_DOCKERFILE}; it must be a checkout of NVIDIA's gpu-driver-container with that folder"
+            f"build_context: {options.context} has no {target.folder}/{_DOCKERFILE}; it must be a checkout of NVIDIA's gpu-driver-container with that folder"
         )
     if options.catalog_file and not os.path.isfile(options.catalog_file):
         problems.append(f"catalog_file: there is no file {options.catalog_file}")
     if problems or parsed is None:
         raise InvalidOptions(problems)
-    arguments = _arguments(dockerfile, parsed, options)
-    inputs = _inputs_digest(folder, path, arguments, options)
-    return BuildSpec(folder, path, parsed, arguments, options, inputs)
+    arguments = _arguments(dockerfile, target, parsed, options)
+    inputs = _inputs_digest(target.folder, path, arguments, options)
+    return BuildSpec(target.folder, path, parsed, arguments, options, inputs)
 
 
 def _inputs_digest(folder: str, installer: str, arguments: t.Mapping[str, str], options: BuildOptions) -> str:
@@ -167,7 +168,7 @@ def _installer_path(installers: str, version: str) -> str:
     return os.path.join(installers, (guests or names)[0])
 
 
-def _arguments(dockerfile: str, parsed: Installer, options: BuildOptions) -> dict[str, str]:
+def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options: BuildOptions) -> dict[str, str]:
     """The arguments that the Makefile of gpu-driver-container passes for a vGPU guest; the user's own ones override them."""
     with open(dockerfile, encoding="utf-8", errors="replace") as file:
         declared = {found["name"] for found in _ARGUMENT.finditer(file.read())}
@@ -184,7 +185,7 @@ def _arguments(dockerfile: str, parsed: Installer, options: BuildOptions) -> dic
         "DISABLE_VGPU_VERSION_CHECK": "false" if options.version_check else "true",
         "TARGETARCH": parsed.architecture,
     }
-    known = {name: value for name, value in {**defaults, **fixed}.items() if name in declared}
+    known = {name: value for name, value in {**defaults, **fixed, **dict(target.arguments)}.items() if name in declared}
     return {**known, **options.build_args}
 
 

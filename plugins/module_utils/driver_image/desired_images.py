@@ -8,7 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.driver_images import PUBLIC_REGISTRIES, build_folder, os_tag
+from ..catalog.driver_images import PUBLIC_REGISTRIES, BuildTarget, build_target, os_tag
 from ..registry.reference import ImageReference, InvalidReference, parse_repository
 from ..schema.driver import VGPU_TYPE, driver_of_values, effective_driver
 from ..schema.messages import join_words, quote
@@ -22,18 +22,18 @@ if t.TYPE_CHECKING:
 class DriverImage:
     """The driver image of one or several pools: its repository, the bare version, and the operating systems for which it is needed.
 
-    `folders`: the tags by the folder of gpu-driver-container that they are built from; all tags of a folder name the same image.
+    `targets`: the tags by what they are built from; all tags of a target name the same image.
     """
 
     pools: tuple[str, ...]
     repository: ImageReference
     version: str
-    folders: dict[str, tuple[str, ...]]
+    targets: dict[BuildTarget, tuple[str, ...]]
 
     @property
     def tags(self) -> tuple[str, ...]:
         """All tags, sorted."""
-        return tuple(sorted(tag for tags in self.folders.values() for tag in tags))
+        return tuple(sorted(tag for tags in self.targets.values() for tag in tags))
 
 
 def desired_images(
@@ -72,32 +72,32 @@ def desired_images(
         known.update(systems)
     images = []
     for (repository, version), (names, known) in needed.items():
-        folders, unknown = tags_by_folder(version, known, operator_versions)
+        targets, unknown = tags_by_target(version, known, operator_versions)
         problems += [
             f"Pool {join_words(names)}: gpu-driver-container has no directory for the operating system {name}"
             for name in unknown
         ]
-        images.append(DriverImage(tuple(names), repository, version, folders))
+        images.append(DriverImage(tuple(names), repository, version, targets))
     return images, problems
 
 
-def tags_by_folder(
+def tags_by_target(
     version: str, systems: t.Collection[System], operator_versions: t.Collection[str]
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The tags by the folder that they are built from, and the operating systems without a folder.
+) -> tuple[dict[BuildTarget, tuple[str, ...]], list[str]]:
+    """The tags by what they are built from, and the operating systems without a folder.
 
     During an upgrade of the operator, its old and its new release may ask for different tags of the same image, so both exist.
     """
-    folders: dict[str, set[str]] = {}
+    targets: dict[BuildTarget, set[str]] = {}
     unknown = []
     for system, number in sorted(systems):
         suffixes = {os_tag(system, number, operator) for operator in operator_versions}
-        folder = build_folder(f"{system}{number}")
-        if folder is None:
+        target = build_target(f"{system}{number}")
+        if target is None:
             unknown.append(f"{system}{number}")
         else:
-            folders.setdefault(folder, set()).update(f"{version}-{suffix}" for suffix in suffixes)
-    return {folder: tuple(sorted(tags)) for folder, tags in sorted(folders.items())}, unknown
+            targets.setdefault(target, set()).update(f"{version}-{suffix}" for suffix in suffixes)
+    return {target: tuple(sorted(tags)) for target, tags in sorted(targets.items())}, unknown
 
 
 def _repository(pool: PoolPlan, driver: t.Mapping[str, t.Any], *, allow_public_registry: bool) -> ImageReference | str:

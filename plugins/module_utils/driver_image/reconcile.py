@@ -20,8 +20,8 @@ Progress = t.Callable[[str], None]
 
 
 @dataclass
-class FolderState:
-    """The image of one build folder: what is to be built, and the digest of each of its tags (None: no image)."""
+class TargetState:
+    """The image of one build target: what is to be built, and the digest of each of its tags (None: no image)."""
 
     image: DriverImage
     spec: BuildSpec
@@ -52,14 +52,14 @@ class BuiltImages:
         """replace_foreign: whether tags of images that others have built are replaced."""
         self._client, self._builder, self._options, self._replace_foreign = client, builder, options, replace_foreign
 
-    def compare(self, images: t.Sequence[DriverImage]) -> list[FolderState]:
+    def compare(self, images: t.Sequence[DriverImage]) -> list[TargetState]:
         """The state of each image; raises InvalidOptions with all problems."""
-        states: list[FolderState] = []
+        states: list[TargetState] = []
         problems: list[str] = []
         for image in images:
-            for folder, tags in image.folders.items():
+            for target, tags in image.targets.items():
                 try:
-                    spec = find_spec(folder, image.version, self._options)
+                    spec = find_spec(target, image.version, self._options)
                 except InvalidOptions as error:
                     problems += error.problems
                     continue
@@ -69,7 +69,7 @@ class BuiltImages:
             raise InvalidOptions(list(dict.fromkeys(problems)))
         return states
 
-    def _foreign(self, states: t.Sequence[FolderState]) -> list[str]:
+    def _foreign(self, states: t.Sequence[TargetState]) -> list[str]:
         """The problems of tags with images of others, which only `replace_foreign` replaces."""
         return [
             f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
@@ -78,16 +78,16 @@ class BuiltImages:
             if not self._replace_foreign
         ]
 
-    def _refresh(self, state: FolderState) -> None:
+    def _refresh(self, state: TargetState) -> None:
         """Read the tags again: another run may have pushed the image while this one has waited or built. Raises InvalidOptions for images of others."""
         fresh = self._compare(state.image, state.spec, list(state.actual))
         if problems := self._foreign([fresh]):
             raise InvalidOptions(problems)
         state.actual, state.built, state.foreign = fresh.actual, fresh.built, fresh.foreign
 
-    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
+    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> TargetState:
         references = {tag: image.repository.with_tag(tag) for tag in tags}
-        state = FolderState(image, spec, {tag: self._client.digest(one) for tag, one in references.items()})
+        state = TargetState(image, spec, {tag: self._client.digest(one) for tag, one in references.items()})
         read: dict[str, str] = {}
         for tag, digest in state.actual.items():
             if digest is None:
@@ -106,7 +106,7 @@ class BuiltImages:
             return ""
         return inputs_of(labels_of(self._client.config(image, manifest)))
 
-    def apply(self, states: t.Sequence[FolderState], report: Progress) -> None:
+    def apply(self, states: t.Sequence[TargetState], report: Progress) -> None:
         """Build and push the images that are missing; further tags cost one request each.
 
         Pushed images are removed from buildah's storage, also after a failure of another image, and those that a killed run has left. An image that is not
@@ -130,13 +130,13 @@ class BuiltImages:
                 raise
             self._remove_pushed(specs, states)
 
-    def _remove_pushed(self, specs: t.Mapping[str, BuildSpec], states: t.Sequence[FolderState]) -> None:
+    def _remove_pushed(self, specs: t.Mapping[str, BuildSpec], states: t.Sequence[TargetState]) -> None:
         needed = {state.spec.local_name for state in states if state.action == "built"}
         for name, spec in specs.items():
             if name not in needed:
                 self._builder.remove(spec)
 
-    def _apply(self, state: FolderState, report: Progress) -> None:
+    def _apply(self, state: TargetState, report: Progress) -> None:
         if state.action == "built":
             self._refresh(state)
         if state.action == "built":
@@ -157,7 +157,7 @@ class BuiltImages:
             self._client.put(reference, manifest)
         state.actual = dict.fromkeys(state.actual, manifest.digest)
 
-    def _stored(self, state: FolderState, first: ImageReference) -> Manifest:
+    def _stored(self, state: TargetState, first: ImageReference) -> Manifest:
         manifest = self._client.manifest(first.with_digest(state.built) if state.built else first)
         if manifest is None:
             raise InvalidOptions(
@@ -186,15 +186,15 @@ class CopiedImages:
         self._client, self._copier, self._source = client, copier, source
 
     def specs(self, images: t.Sequence[DriverImage]) -> list[CopySpec]:
-        """An entry for each tag. A tag that the source does not have gets the image of another tag of its folder; raises InvalidOptions."""
+        """An entry for each tag. A tag that the source does not have gets the image of another tag of its target; raises InvalidOptions."""
         specs: list[CopySpec] = []
         problems: list[str] = []
         for image in images:
-            for folder, tags in image.folders.items():
+            for target, tags in image.targets.items():
                 found = [tag for tag in tags if self._client.digest(self._source.with_tag(tag)) is not None]
                 if not found:
                     problems.append(
-                        f"{self._source}: has none of the tags {', '.join(tags)}. Check the version, and whether the repository has images for {folder}"
+                        f"{self._source}: has none of the tags {', '.join(tags)}. Check the version, and whether the repository has images for {target.folder}"
                     )
                     continue
                 specs += [

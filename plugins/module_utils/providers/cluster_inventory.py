@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import itertools
 import typing as t
 from dataclasses import dataclass
@@ -86,15 +87,30 @@ class KubeconfigLifetime(t.NamedTuple):
     renew_before: float
 
 
+@dataclass(frozen=True)
+class ClusterFilter:
+    """The options of the plugin that decide which clusters become hosts; the cache has an entry for each value. names: shell patterns."""
+
+    names: t.Sequence[str]
+
+    def includes(self, name: str, status: str, status_in_deletion: str) -> bool:
+        """Whether a cluster becomes a host; a cluster that is being deleted does not."""
+        return status != status_in_deletion and any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
+
+
 class ClusterSource(t.Protocol):
-    """One cloud in one region. Each provider's inventory.py has `sources(settings, environ, user_agent)`, which returns these."""
+    """One cloud in one region. Each provider's inventory.py has `sources(settings, environ, user_agent)`, which returns these.
+
+    status_in_deletion: the cloud's status of a cluster that is being deleted.
+    """
 
     provider: str
     cloud: str
     region: str
+    status_in_deletion: str
 
-    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name."""
+    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name and status; the details of others are not requested."""
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The text of a kubeconfig for one of the discovered clusters."""

@@ -17,6 +17,7 @@ from ..common.errors import ReleaseRefused
 from ..common.results import MAX_LISTED
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
+from ..kube.errors import ApiError
 from ..kube.paths import NODES
 from .change_plan import ChangePlan, plan_sharing_changes
 from .configmaps import ConfigMaps, SharingConfigMaps
@@ -31,6 +32,8 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan
 
 Pods = t.Sequence[t.Mapping[str, t.Any]]
+# Returns a fact of pools by their names; it reads other objects than nodes, and raises ApiError.
+PoolReader = t.Callable[["Client", "Plan", t.Sequence["Node"], "Membership"], t.Mapping[str, t.Any]]
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,30 @@ def impact_preview(
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
+
+
+def add_pool_facts(
+    client: Client,
+    found: Overview,
+    nodes: t.Sequence[Node],
+    readers: t.Mapping[str, PoolReader],
+    pools: t.Mapping[str, dict[str, t.Any]],
+) -> list[str]:
+    """Add what the readers return to the results of the pools, under the keys of the readers; returns warnings about facts that this user may not read."""
+    warnings = []
+    for key, read in readers.items():
+        try:
+            facts = read(client, found.plan, nodes, found.membership)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            warnings.append(
+                f"This user may not read the {key} of the pools, so the report does not show it: {error.message}"
+            )
+            continue
+        for name, fact in facts.items():
+            pools[name][key] = fact
+    return warnings
 
 
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of validations, with a hash: while the hash stays the same, a verified pool is not validated again (pure)."""
+"""The results of validations, with a hash: while the hash stays the same, a verified pool is not validated again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import typing as t
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..common.nested import parse_json
+from ..kube.paths import object_path
 from ..validation_programs.programs import KERNEL, PROGRAMS
 from .images import choose_image
 from .sites import ONE_MORE, TWO_SHARES
 
 if t.TYPE_CHECKING:
+    from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
     from ..validation_programs.program import Options
@@ -104,9 +106,10 @@ def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str
 
 
 def validated_pools(
-    plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
+    client: Client, plan: Plan, nodes: t.Iterable[Node], membership: Membership
 ) -> dict[str, dict[str, t.Any]]:
     """By pool, the `status` and the results of its last validation, and whether they are still `current`."""
+    configmap = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     inputs = inputs_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {
         pool: {

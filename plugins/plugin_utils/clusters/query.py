@@ -16,7 +16,12 @@ from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, Par
 from ...module_utils.common.parallel import Outcome, run_bounded
 from ...module_utils.common.wait import WaitTimeout
 from ...module_utils.providers import kubeconfig_file
-from ...module_utils.providers.cluster_inventory import ClusterSource, DiscoveredCluster, KubeconfigLifetime
+from ...module_utils.providers.cluster_inventory import (
+    ClusterFilter,
+    ClusterSource,
+    DiscoveredCluster,
+    KubeconfigLifetime,
+)
 from ...module_utils.schema.providers import PROVIDERS
 from ...module_utils.schema.types import ListOf, Section
 
@@ -111,9 +116,12 @@ class CloudQuery:
         self._warn = warn
         self._fail = fail
 
-    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """All clusters with a wanted name, in the order of the sources; raises ConnectionProblem."""
-        calls = [(source.cloud, functools.partial(source.discover, wanted)) for source in self._sources]
+    def discover(self, wanted: ClusterFilter) -> list[DiscoveredCluster]:
+        """All clusters that become hosts, in the order of the sources; raises ConnectionProblem."""
+        calls = []
+        for source in self._sources:
+            includes = functools.partial(wanted.includes, status_in_deletion=source.status_in_deletion)
+            calls.append((source.cloud, functools.partial(source.discover, includes)))
         found: list[DiscoveredCluster] = []
         for source, outcome in zip(self._sources, _run(calls), strict=True):
             if outcome.error is not None:

@@ -11,7 +11,7 @@ import typing as t
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.messages import abbreviate
 from ...schema.providers import MAGNUM
-from .client import Magnum
+from .client import IN_DELETION, Magnum
 from .fields import magnum_label
 from .flavors import gpus_of
 from .nova_glance import Glance, Nova
@@ -25,7 +25,7 @@ GPU_LABEL = "nvidia_gpu_enabled"
 _WITHOUT_DRIVER = frozenset({"coreos", "debian", "fedora-atomic", "fedora-coreos", "flatcar"})
 # magnum-capi-helm: Cluster API cannot scale OpenStack machines up from zero (driver_utils, get_auto_scaling).
 _NO_SCALE_FROM_ZERO = "capi_helm"
-_UNCHANGEABLE = ("CREATE_FAILED", "DELETE_IN_PROGRESS", "DELETE_FAILED", "DELETE_COMPLETE")
+_UNCHANGEABLE = ("CREATE_FAILED", IN_DELETION, "DELETE_FAILED", "DELETE_COMPLETE")
 # The name in messages, Nova's limit, its current use, and the field of a flavor (None: one unit for each node).
 _QUOTAS = (
     ("instances", "maxTotalInstances", "totalInstancesUsed", None),

@@ -24,6 +24,9 @@ Version = tuple[int, int]
 NODE_GROUPS: Version = (1, 9)
 _NEWEST: Version = (1, 14)
 
+# The status of a cluster that is being deleted.
+IN_DELETION = "DELETE_IN_PROGRESS"
+
 # Parallel requests: the number of connections that the library keeps.
 PARALLEL = 10
 
@@ -85,7 +88,7 @@ class Magnum:
             return self._lookup(name)
         except OpenStackError as error:
             if error.without_groups:
-                return {"uuid": name, "name": name, "status": "DELETE_IN_PROGRESS"}
+                return {"uuid": name, "name": name, "status": IN_DELETION}
             raise
 
     def _lookup(self, name: str) -> Object | None:

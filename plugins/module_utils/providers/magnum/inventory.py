@@ -11,7 +11,7 @@ from ...common.parallel import call_all
 from ...schema.providers import MAGNUM
 from ..cluster_inventory import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
-from .client import Magnum
+from .client import IN_DELETION, Magnum
 from .errors import OpenStackError, explain
 from .flavors import gpus_of
 from .nova_glance import Nova
@@ -24,6 +24,7 @@ class MagnumSource:
     """One cloud of clouds.yaml in one region (None: its only region)."""
 
     provider = MAGNUM.key
+    status_in_deletion = IN_DELETION
 
     def __init__(self, cloud: str, region: str | None, aliases: t.Mapping[str, str], user_agent: str) -> None:
         """Send nothing yet. aliases: the catalog's models by the operator's names for cards."""
@@ -40,12 +41,12 @@ class MagnumSource:
     def _magnum(self) -> Magnum:
         return Magnum(self._session)
 
-    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name, from one list request and two parallel requests for each cluster."""
+    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name and status, from one list request and two parallel requests for each cluster."""
         rows = [
             cluster
             for cluster in self._magnum.clusters()
-            if wanted(str(cluster["name"])) and not str(cluster.get("status")).startswith("DELETE_IN")
+            if wanted(str(cluster["name"]), str(cluster.get("status") or ""))
         ]
         names = [str(cluster["name"]) for cluster in rows]
         nova = Nova(self._session)

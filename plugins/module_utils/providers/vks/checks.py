@@ -11,7 +11,7 @@ from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...nvidia_config import mig_parted
 from ...pools.nodegroup_names import NODE_LABELS
 from .catalog import CatalogItem, Flavor, available
-from .clusters import NATIVE_ROUTING, VksCluster
+from .clusters import IN_DELETION, NATIVE_ROUTING, VksCluster
 from .name_resolver import NameResolver
 
 Specs = t.Sequence["tuple[NodeGroupSpec, NodeGroupState | None]"]
@@ -21,7 +21,7 @@ Quota = t.Mapping[str, t.Any]
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
     """An error message with a remedy for each impossible part; `groups` is the cluster's number of groups, and the state is None for a new group."""
     found = list(_group_quota(specs, groups, quota))
-    if cluster.status in ("ERROR", "FAILED", "DELETING"):
+    if cluster.status in ("ERROR", "FAILED", IN_DELETION):
         found.append(
             f"Cluster {cluster.name} is {cluster.status}; its node groups cannot be changed until it is ACTIVE."
         )

@@ -15,6 +15,8 @@ from .catalog import available
 from .transport import VKS, Row, VksTransport
 
 NATIVE_ROUTING = "CILIUM_NATIVE_ROUTING"
+# The status of a cluster that is being deleted.
+IN_DELETION = "DELETING"
 _PATH = "/v1/clusters"
 _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 

@@ -16,7 +16,7 @@ from ...schema.providers import VKS
 from ..cluster_inventory import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
 from .catalog import Flavor
-from .clusters import VksCluster, cluster_of, detailed_clusters
+from .clusters import IN_DELETION, VksCluster, cluster_of, detailed_clusters
 from .endpoints import DEFAULT_REGION, ENVIRONMENT
 from .errors import VksError
 from .provider import VksProvider
@@ -32,6 +32,7 @@ class VksSource:
 
     provider = VKS.key
     cloud = VKS.key
+    status_in_deletion = IN_DELETION
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
         """Send nothing yet. environ: contains the account's secrets."""
@@ -48,11 +49,9 @@ class VksSource:
     def _vserver(self) -> VServer:
         return VServer(self._transport, self._params.get("project_id"))
 
-    def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name; flavors are read once, and only if a cluster has a group."""
-        clusters = detailed_clusters(
-            self._transport, lambda cluster: wanted(cluster.name) and cluster.status != "DELETING"
-        )
+    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters with a wanted name and status; flavors are read once, and only if a cluster has a group."""
+        clusters = detailed_clusters(self._transport, lambda cluster: wanted(cluster.name, cluster.status))
         names = [cluster.name for cluster in clusters]
         groups = call_all([(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters])
         return [

@@ -39,21 +39,24 @@ class Cloud:
         self.requests: list[str] = []
         self.error: Exception | None = None
         self.ready = True
+        self.status_in_deletion = "DELETE_IN_PROGRESS"
 
-    def discover(self, wanted: Callable[[str], bool]) -> list[DiscoveredCluster]:
+    def discover(self, wanted: Callable[[str, str], bool]) -> list[DiscoveredCluster]:
         self.requests.append("discover")
         if self.error is not None:
             raise self.error
-        return [self.found(name) for name in self._names if wanted(name)]
+        clusters = [self.found(name) for name in self._names]
+        return [cluster for cluster in clusters if wanted(cluster.name, cluster.status)]
 
     def found(self, name: str) -> DiscoveredCluster:
+        status = "CREATE_COMPLETE" if self.ready else "CREATE_IN_PROGRESS"
         return DiscoveredCluster(
             self.provider,
             self.cloud,
             self.region,
             f"id-{self.cloud}-{self.region}-{name}",
             name,
-            "CREATE_COMPLETE" if self.ready else "CREATE_IN_PROGRESS",
+            self.status_in_deletion if name.startswith("going") else status,
             "v1.30.1",
             SERVER if self.ready else "",
             self.ready,
@@ -201,6 +204,12 @@ def test_a_cluster_in_creation_is_a_host_without_a_kubeconfig(parse: Any, tmp_pa
     assert found.get_host("prod") is not None
     assert cloud.requests == ["discover"]
     assert parse.warned == ["prod (cloud cern, region RegionOne) is CREATE_IN_PROGRESS: it has no kubeconfig yet"]
+
+
+def test_a_cluster_that_is_being_deleted_is_no_host(parse: Any) -> None:
+    other = Cloud("vng", "", "going-b", "b", provider="vks")
+    other.status_in_deletion = "DELETING"
+    assert sorted(parse([Cloud("cern", "", "going-a", "a"), other]).hosts) == ["a", "b"]
 
 
 def test_the_cache_saves_all_requests_but_those_for_a_lost_kubeconfig(parse: Any, tmp_path: Path) -> None:

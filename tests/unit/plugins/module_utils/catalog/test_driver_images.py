@@ -11,7 +11,8 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import (
     PUBLIC_REGISTRIES,
-    build_folder,
+    BuildTarget,
+    build_target,
     os_tag,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import OPERATOR_RELEASES, known_release_of
@@ -71,7 +72,7 @@ def test_every_release_of_the_catalog_appends_one_of_the_forms() -> None:
     ],
 )
 def test_build_folders(tag: str, folder: str | None) -> None:
-    assert build_folder(tag) == folder
+    assert build_target(tag) == (BuildTarget(folder) if folder else None)
 
 
 def test_all_hosts_of_docker_hub_are_public() -> None:

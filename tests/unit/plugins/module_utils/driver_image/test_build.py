@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import BuildTarget
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     CATALOG_NAME,
@@ -23,6 +24,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
 )
 
 VERSION = "580.95.05"
+RHEL9 = BuildTarget("rhel9")
 GUEST = f"NVIDIA-Linux-x86_64-{VERSION}-grid.run"
 DOCKERFILE = """\
 ARG CUDA_VERSION
@@ -53,7 +55,7 @@ def options(tmp_path: Path) -> BuildOptions:
 
 def spec(options: BuildOptions) -> BuildSpec:
     """The build of the folder rhel9."""
-    return find_spec("rhel9", VERSION, options)
+    return find_spec(RHEL9, VERSION, options)
 
 
 def test_arguments_are_those_of_the_makefile_that_the_dockerfile_declares(options: BuildOptions) -> None:
@@ -75,6 +77,19 @@ def test_arguments_are_those_of_the_makefile_that_the_dockerfile_declares(option
         "OWN": "x",
         "DISABLE_VGPU_VERSION_CHECK": "false",
     }
+
+
+def test_arguments_of_the_operating_system(options: BuildOptions) -> None:
+    first, second = (
+        BuildTarget("rhel9", (("OS_VERSION", version), ("UNDECLARED", "x"))) for version in ("15.6", "15.7")
+    )
+    (Path(options.context) / "rhel9" / "Dockerfile").write_text(f"ARG OS_VERSION\n{DOCKERFILE}")
+    builds = [find_spec(target, VERSION, options) for target in (first, second)]
+    assert [build.arguments["OS_VERSION"] for build in builds] == ["15.6", "15.7"]
+    assert len({build.local_name for build in builds}) == 2
+    assert "UNDECLARED" not in builds[0].arguments
+    chosen = replace(options, build_args={"OS_VERSION": "15.5"})
+    assert find_spec(first, VERSION, chosen).arguments["OS_VERSION"] == "15.5"
 
 
 def test_a_context_without_versions(options: BuildOptions) -> None:
@@ -187,7 +202,7 @@ def test_pipes_and_sockets_are_refused(options: BuildOptions) -> None:
 def test_the_guest_installer_of_the_version(options: BuildOptions, names: list[str], version: str, chosen: str) -> None:
     for name in names:
         (Path(options.installers) / name).write_text("x")
-    assert Path(find_spec("rhel9", version, options).installer).name == chosen
+    assert Path(find_spec(RHEL9, version, options).installer).name == chosen
 
 
 @pytest.mark.parametrize(
@@ -207,7 +222,7 @@ def test_installers_that_do_not_fit(options: BuildOptions, names: list[str], ver
     for name in names:
         (Path(options.installers) / name).write_text("x")
     with pytest.raises(InvalidOptions) as raised:
-        find_spec("rhel9", version, options)
+        find_spec(RHEL9, version, options)
     (found,) = raised.value.problems
     assert found.startswith("installers: ")
     assert problem in found
@@ -216,13 +231,13 @@ def test_installers_that_do_not_fit(options: BuildOptions, names: list[str], ver
 def test_a_named_installer_has_the_declared_version(options: BuildOptions) -> None:
     named = replace(options, installers=str(Path(options.installers) / GUEST))
     with pytest.raises(InvalidOptions, match=r"contains driver 580\.95\.05, but the pools declare 570\.172\.08"):
-        find_spec("rhel9", "570.172.08", named)
+        find_spec(RHEL9, "570.172.08", named)
 
 
 def test_all_missing_files_are_reported(options: BuildOptions) -> None:
     broken = replace(options, installers="/nowhere", catalog_file="/nowhere.yaml")
     with pytest.raises(InvalidOptions) as raised:
-        find_spec("ubuntu22.04", VERSION, broken)
+        find_spec(BuildTarget("ubuntu22.04"), VERSION, broken)
     assert raised.value.problems == [
         "installers: there is no file or directory /nowhere",
         f"build_context: {options.context} has no ubuntu22.04/Dockerfile; it must be a checkout of NVIDIA's gpu-driver-container with that folder",

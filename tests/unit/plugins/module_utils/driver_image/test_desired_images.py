@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import driver_images
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import BuildTarget, OperatingSystem
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operating_systems import System
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.desired_images import (
     DriverImage,
     desired_images,
-    tags_by_folder,
+    tags_by_target,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
@@ -74,7 +76,10 @@ def test_two_pools_with_one_driver_share_an_image() -> None:
         (("c",), f"{REPOSITORY}/other", VERSION),
         (("d",), f"{REPOSITORY}/driver", "570.172.08"),
     ]
-    assert found[0].folders == {"rhel9": (f"{VERSION}-rhel9",), "ubuntu22.04": (f"{VERSION}-ubuntu22.04",)}
+    assert found[0].targets == {
+        BuildTarget("rhel9"): (f"{VERSION}-rhel9",),
+        BuildTarget("ubuntu22.04"): (f"{VERSION}-ubuntu22.04",),
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,11 +98,25 @@ def test_two_pools_with_one_driver_share_an_image() -> None:
     ],
 )
 def test_tags(systems: set[System], operators: set[str], expected: dict[str, tuple[str, ...]]) -> None:
-    folders, unknown = tags_by_folder(VERSION, systems, operators)
+    targets, unknown = tags_by_target(VERSION, systems, operators)
     assert unknown == []
-    assert folders == {
-        folder: tuple(f"{VERSION}-{suffix}" for suffix in suffixes) for folder, suffixes in expected.items()
+    assert targets == {
+        BuildTarget(folder): tuple(f"{VERSION}-{suffix}" for suffix in suffixes)
+        for folder, suffixes in expected.items()
     }
+
+
+def test_systems_whose_folder_needs_their_version_share_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SLES 15 in earlier releases of gpu-driver-container: sle15/Dockerfile has an argument SLES_VERSION, which has no default."""
+    sles = OperatingSystem("sles", folder="sle{:.2}".format, arguments={"SLES_VERSION": "{}".format})
+    monkeypatch.setitem(driver_images._BY_NAME, "sles", sles)
+    targets, unknown = tags_by_target(VERSION, {("sles", "15.7"), ("sles", "15.6"), RHEL}, {NEW})
+    assert unknown == []
+    assert list(targets.items()) == [
+        (BuildTarget("rhel9"), (f"{VERSION}-rhel9",)),
+        (BuildTarget("sle15", (("SLES_VERSION", "15.6"),)), (f"{VERSION}-sles15.6",)),
+        (BuildTarget("sle15", (("SLES_VERSION", "15.7"),)), (f"{VERSION}-sles15.7",)),
+    ]
 
 
 def test_tags_of_an_image_with_several_folders_are_sorted() -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import BuildTarget
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     BuildOptions,
@@ -59,7 +60,7 @@ def spec(tmp_path: Path) -> BuildSpec:
     (tmp_path / GUEST).write_text("driver")
     (tmp_path / "catalog.yaml").write_text("version: 1\n")
     return find_spec(
-        "rhel9",
+        BuildTarget("rhel9"),
         VERSION,
         BuildOptions(str(tmp_path / "context"), str(tmp_path / GUEST), catalog_file=str(tmp_path / "catalog.yaml")),
     )

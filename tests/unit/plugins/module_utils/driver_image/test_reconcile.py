@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import BuildTarget
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image import build
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
@@ -151,7 +152,8 @@ def options(tmp_path: Path) -> BuildOptions:
 
 def image(**folders: tuple[str, ...]) -> DriverImage:
     """The driver image of one pool."""
-    return DriverImage(("vdi",), parse_repository(REPOSITORY), VERSION, folders or {"rhel9": (NEW, OLD)})
+    targets = {BuildTarget(folder): tags for folder, tags in (folders or {"rhel9": (NEW, OLD)}).items()}
+    return DriverImage(("vdi",), parse_repository(REPOSITORY), VERSION, targets)
 
 
 def test_an_image_is_built_once_for_all_tags_of_its_folder(options: BuildOptions) -> None:
@@ -315,7 +317,9 @@ def test_the_image_that_a_run_killed_after_its_push_has_left(options: BuildOptio
 
 def test_after_a_failure_only_an_image_that_is_not_pushed_stays(options: BuildOptions) -> None:
     world, tag = World(), f"{VERSION}-ubuntu22.04"
-    other = DriverImage(("b",), parse_repository("other.example.com/x/driver"), VERSION, {"ubuntu22.04": (tag,)})
+    other = DriverImage(
+        ("b",), parse_repository("other.example.com/x/driver"), VERSION, {BuildTarget("ubuntu22.04"): (tag,)}
+    )
     world.unreachable = {"other.example.com"}
     built = world.built(options)
     states = built.compare([image(), other])

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import typing as t
+from types import SimpleNamespace
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence
 from tests.helpers.fleet import node, pool
@@ -112,9 +114,9 @@ def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expe
     membership = assign_pools(plan.pools, nodes)
     inputs = evidence.inputs_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
     stored = {**entry, "evidence": evidence.fingerprint(inputs)}
-    found = evidence.validated_pools(
-        derive(cluster, {}, [document]), nodes, membership, {"data": {"notebooks": json.dumps(stored)}}
-    )
+    configmap = {"data": {"notebooks": json.dumps(stored)}}
+    client = t.cast("Client", SimpleNamespace(get=lambda path: configmap))
+    found = evidence.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
     assert found == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
 
 

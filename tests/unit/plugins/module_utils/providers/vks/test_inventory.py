@@ -42,7 +42,7 @@ def source(fake: FakeVks, **settings: Any) -> VksSource:
     return VksSource(settings, environ, "accel.gpu/test")
 
 
-def everything(name: str) -> bool:
+def everything(name: str, status: str) -> bool:
     return True
 
 
@@ -76,7 +76,8 @@ def test_all_pages_are_read(fake: FakeVks) -> None:
 
 
 def test_only_wanted_clusters_are_discovered(fake: FakeVks) -> None:
-    assert source(fake).discover(lambda name: name == "other") == []
+    assert source(fake).discover(lambda name, dummy: name == "other") == []
+    assert source(fake).discover(lambda dummy, status: status != "ACTIVE") == []
     (found,) = source(fake, vks_url=f"{fake.url}/vks").discover(everything)
     assert found.settings["vks_url"] == f"{fake.url}/vks"
 
