@@ -100,7 +100,7 @@ def add_pool_facts(
             if not error.forbidden:
                 raise
             warnings.append(
-                f"This user may not read the {key} of the pools, so the report does not show it: {error.message}"
+                f"This user is not allowed to read the {key} of the pools, so the report does not show it: {error.message}"
             )
             continue
         for name, fact in facts.items():
