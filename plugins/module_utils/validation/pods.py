@@ -36,7 +36,7 @@ class Workload:
     options: Options
 
     def options_of(self, pool: PoolPlan) -> Options:
-        """What the programs of one pool can read: the options of the run, the pool's keys and, if it does not set them, those of gpu_cluster.validation."""
+        """The values for the programs of one pool: the options of the run, the keys of the pool and, if not set there, those of gpu_cluster.validation."""
         keys = {key: value for key in POOL_KEYS if (value := getattr(pool, key)) is not None}
         return {**vars(self.settings), **keys, **options_of_pool(self.options, pool.name)}
 
