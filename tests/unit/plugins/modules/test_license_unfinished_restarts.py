@@ -145,7 +145,7 @@ def number_of_changes() -> int:
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("number", range(1, number_of_changes() + 1))
 def test_a_run_that_is_killed_after_any_change_is_continued(number: int, again: bool, starting: int) -> None:
-    found = filled(kill_after=number)
+    found = filled(kill_after=number, params={"wait_timeout": 5})
     with pytest.raises(Killed):
         found.work()
     running = set(found.pods)
