@@ -45,11 +45,11 @@ from ansible.errors import AnsibleFilterError
 
 
 def absolute_path(path: t.Any) -> str:
-    """The path from the root directory. Symbolic links of the path stay, because some modules reject them."""
+    """The path from the root directory. Symbolic links in the path are not resolved, because some modules reject them."""
     if path is None or path == "":
         return ""
     if not isinstance(path, str):
-        raise AnsibleFilterError(f"accel.gpu.absolute_path: {path!r} is not a path; give it as a string")
+        raise AnsibleFilterError(f"accel.gpu.absolute_path: {path!r} is not a path; specify it as a string")
     return os.path.join(os.path.realpath("."), os.path.expanduser(path))
 
 

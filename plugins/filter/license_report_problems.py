@@ -8,13 +8,13 @@ name: license_report_problems
 short_description: List why the licensing of a cluster needs attention
 version_added: 0.1.0
 description:
-  - Lists, as sentences, C(problems) of RV(accel.gpu.license_info#module:license_info), or that the cluster could not be read.
+  - Lists the C(problems) of RV(accel.gpu.license_info#module:license_info) as sentences. If the cluster could not be read, the filter reports this instead.
   - If the result also has C(license_servers) of M(accel.gpu.license_server_info), the filter also reports that all licenses are in use, unless every node has
     a license. If it has C(license_servers_failure), the message of a failure of that module, the filter reports this message.
 positional: _input
 options:
   _input:
-    description: The result of M(accel.gpu.license_info), or of its failure.
+    description: The result of M(accel.gpu.license_info), even if the module failed.
     type: dict
     required: true
 seealso:

@@ -118,7 +118,7 @@ _PROFILES = ListOf(item=Text((mig_profile,)))
 # More devices than any cluster has; larger numbers are mistakes.
 _COUNTS = MapOf(
     keys=(mig_profile,),
-    item=integer_between(0, 10**9, "give 0 or more", "no cluster has more MIG devices; give a smaller number"),
+    item=integer_between(0, 10**9, "use 0 or more", "no cluster has more MIG devices; use a smaller number"),
 )
 
 
@@ -141,7 +141,7 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
 
 
 def _counts(profiles: t.Any) -> dict[str, int]:
-    """How many of each profile; raises a ValueError for what is neither a list of profiles nor counts of them."""
+    """The number of devices of each profile; raises a ValueError if the value is neither a list of profiles nor a map of counts."""
     field = _COUNTS if isinstance(profiles, t.Mapping) else _PROFILES
     value = field.coerce(plain(profiles))
     problems = list(field.problems(value, "profiles"))

@@ -115,7 +115,7 @@ def known_variables() -> tuple[str, ...]:
 
 @functools.cache
 def _role_prefixes() -> tuple[str, ...]:
-    """How the variables of each role begin. Those of the role pools have no common prefix."""
+    """The common prefix of the variables of each role. Those of the role pools have no common prefix."""
     roles = {path.name.removeprefix("gpu_") for path in (pathlib.Path(__file__).parents[2] / "roles").iterdir()}
     return tuple(f"gpu_{role}_" for role in sorted(roles - {"pools"}))
 

@@ -47,8 +47,8 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name) and C(kubeconfig) of the cluster, C(cloud), the provider of its nodes, or null, and C(distribution), C(distribution_values)
-        and C(known_issues).
+      description: C(name) and C(kubeconfig) of the cluster, its C(cloud) (the provider of its nodes, or null), its C(distribution) with the
+        C(distribution_values), and its C(known_issues).
       type: dict
       sample: {name: lab, kubeconfig: null, cloud: null}
       contains:
@@ -56,7 +56,7 @@ _value:
         kubeconfig: {description: Path to the kubeconfig; null if it is not declared., type: str, sample: null}
         distribution: {description: The declared distribution; null if it is not declared., type: str, sample: null}
         distribution_values:
-          description: Those among the operator's chart values that are derived from the declared distribution.
+          description: The operator's chart values that are derived from the declared distribution.
           type: dict
           sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}
         known_issues: {description: 'The known issues that the user declares, as in C(gpu_cluster.known_issues).', type: list,
@@ -78,8 +78,8 @@ _value:
             lists_undeclared_groups: {description: Whether a deletion includes node groups that a pool no longer declares., type: bool,
               sample: false}
     operator:
-      description: The Helm release of the GPU operator, with its static values. C(image_pull_secrets) are the names of the Secrets with which the
-        operands and the drivers of pools are pulled.
+      description: The Helm release of the GPU operator, with its static values. C(image_pull_secrets) are the names of the Secrets for
+        pulling the images of the operands and of the pools' drivers.
       type: dict
       sample: {name: gpu-operator, namespace: gpu-operator, version: v25.10.1}
     nfd:
@@ -104,7 +104,7 @@ _value:
             effect: {description: Effect of the taint., type: str, sample: NoSchedule}
         mig_by_node: {description: Whether C(mig.strategy) must be absent., type: bool, sample: true}
     config:
-      description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
+      description: The device plugin's ConfigMap, with one entry for each sharing configuration in use.
       type: dict
       sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
       contains:
@@ -126,24 +126,24 @@ _value:
         namespace: {description: The namespace., type: str, sample: gpu-operator}
         configmap: {description: The ConfigMap with the results., type: str, sample: accel-gpu-validation}
     pools:
-      description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
-        of a node group or MachineSet, its C(nodegroup) the node group that a run creates, or null.
+      description: Every pool with its derived values, in the order given. C(registration) contains the C(node_labels) and C(taints) of
+        a node group or MachineSet. C(nodegroup) is the node group that a run creates, or null.
       type: list
       elements: dict
       sample: [{name: notebooks, resource: nvidia.com/gpu, shares_per_gpu: 4}]
     nodegroups:
-      description: The node groups of the pools, in the form of the option C(nodegroups) of the provider's module.
+      description: The node groups of the pools, in the format of the option C(nodegroups) of the provider's module.
       type: list
       elements: dict
       sample: [{name: train, flavor: g4.p4.40g, node_count: 2}]
     drain_options:
-      description: How nodes of these groups are drained before removal, in the form of the option C(kubernetes.drain) of the provider's module.
+      description: How nodes of these groups are drained before removal, in the format of the option C(kubernetes.drain) of the provider's module.
       type: dict
       sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
       contains:
         evict: {description: Whether pods are evicted., type: bool, sample: true}
         force: {description: Whether pods without a controller are deleted., type: bool, sample: false}
-        grace_period: {description: Seconds that pods have to terminate; null for the pods' own periods., type: int, sample: null}
+        grace_period: {description: Grace period of evicted pods in seconds; null for each pod's own grace period., type: int, sample: null}
         drain_timeout: {description: Seconds to wait for the pods., type: int, sample: 600}
     provides:
       description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.

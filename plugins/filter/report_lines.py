@@ -83,7 +83,7 @@ def report_lines(
     if not isinstance(info, t.Mapping) or "pools" not in info:
         raise AnsibleFilterError("accel.gpu.report_lines needs the value gpu_info of the result of accel.gpu.gpu_info")
     if kind not in KINDS:
-        raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it is one of {', '.join(KINDS)}")
+        raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it must be one of {', '.join(KINDS)}")
     return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width), applied=applied)
 
 

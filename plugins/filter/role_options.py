@@ -10,7 +10,7 @@ version_added: 0.1.0
 description:
   - Converts variables that are strings, from a survey or an extra variable, to the types of their defaults.
   - An empty string and null mean the default. A number or a boolean may be a string. A list may be a string with commas or line breaks
-    between the elements, or with a list in brackets. A map may be a string with JSON.
+    between the elements, or a string with a list in brackets. A map may be a string with JSON.
   - If values have a different type, the filter fails, and lists all of these variables with the accepted values.
 positional: _input, defaults
 options:
@@ -54,7 +54,7 @@ from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import quote, type_name
 from ..module_utils.schema.types import Boolean, seconds
 
-# Beside lists and text. A boolean is an integer for Python, too.
+# In addition to lists and text. In Python, a boolean is also an integer.
 _FIELDS = ((bool, Boolean()), (int, seconds()))
 
 
@@ -62,7 +62,7 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
     """The variables with the types of their defaults."""
     values, defaults = plain(values), plain(defaults)
     if not isinstance(values, dict) or not isinstance(defaults, dict):
-        raise AnsibleFilterError("accel.gpu.role_options: needs a map of variables and one of their defaults")
+        raise AnsibleFilterError("accel.gpu.role_options: needs a map of variables and a map of their defaults")
     options: dict[str, t.Any] = {}
     problems = []
     for name, value in values.items():
@@ -93,7 +93,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
             raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
         return found
     if isinstance(value, (dict, list)):
-        raise ValueError(f"is {type_name(value)}, not a string; give one value")
+        raise ValueError(f"is {type_name(value)}, not a string; specify one value")
     return value
 
 
@@ -101,7 +101,7 @@ def _names(value: t.Any) -> list[str]:
     """Text without a name is an error, because an empty list means all pools for many roles."""
     found = coercion.names(value)
     if not found and value and value != "[]":
-        raise ValueError("contains no name; give names, with commas between them")
+        raise ValueError("contains no name; use comma-separated names")
     return found
 
 

@@ -49,7 +49,7 @@ options:
     default: kubeconfigs
   write_kubeconfigs:
     description:
-      - Whether a kubeconfig is fetched if it is missing, is for a different server than the cluster's, or is about to expire. Only its owner can read it.
+      - Whether a kubeconfig is fetched if it is missing, belongs to a different server than the cluster's, or is about to expire. Only its owner can read it.
       - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it is about to expire. Both grant administrator
         permissions in the cluster.
       - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the host of this cluster is left out.
@@ -75,7 +75,7 @@ requirements:
   - urllib3 for VKS
   - cryptography and PyYAML
 notes:
-  - A change of O(clouds) or O(names) takes effect at once, because the cache has an entry for each query.
+  - Changes to O(clouds) or O(names) take effect immediately, because the cache has an entry for each query.
   - The cache contains no secrets. A missing kubeconfig is fetched even if the rest comes from the cache.
 seealso:
   - module: accel.gpu.magnum_kubeconfig

@@ -3,8 +3,8 @@
 """Runs a module in a fork of Ansible's worker, which has imported it already.
 
 Otherwise, Ansible packs a module with all of its module_utils into a zip file, and a new Python interpreter compiles them and imports the
-libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As
-without it, the module is a process of its own, with its own memory, environment and standard output.
+libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As in the usual way, the
+module runs in a separate process, with its own memory, environment and standard output.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ansible.utils.unsafe_proxy import wrap_var
 Result = dict[str, t.Any]
 Main = t.Callable[[], None]
 
-# The releases of ansible-core whose way to pass options and results is known. Others get a module packed by Ansible.
+# The releases of ansible-core for which it is known how options and results are passed. With other releases, Ansible packs the module.
 _RELEASES = ((2, 16), (2, 21))
 IS_SUPPORTED = _RELEASES[0] <= tuple(int(number) for number in __version__.split(".")[:2]) <= _RELEASES[1]
-# How a module that names nothing else has its options and its result written as JSON; older releases have one way.
+# The default JSON format of the options and the result of a module; older releases have only one format.
 PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") else ()
 
 # Set to false on the controller, it makes all modules run in Ansible's usual way.
@@ -76,7 +76,7 @@ def execute(
         on_start()
         stdout, stderr = _read(out, err)
     except BaseException:
-        # For example the time limit of the task: a task that has failed must not go on with its changes.
+        # For example, the time limit of the task: a task that has failed must not continue with its changes.
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
         raise
@@ -113,7 +113,7 @@ def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: s
         sys.stdout, sys.stderr = (os.fdopen(end, "w", encoding="utf-8", errors="surrogateescape") for end in (1, 2))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # What the worker has to do at its end.
+        # The functions that the worker runs when it exits.
         atexit._clear()
         os.environ.update(environment)
         os.chdir(folder)
@@ -131,7 +131,7 @@ def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: s
 
 
 def _prepare(options: bytes) -> None:
-    """Give AnsibleModule its options, in the way of Ansible's wrapper of modules (ansiballz)."""
+    """Give AnsibleModule its options, in the same way as Ansible's wrapper of modules (ansiballz)."""
     basic._ANSIBLE_ARGS = options
     if PROFILE:
         from ansible.module_utils import _internal

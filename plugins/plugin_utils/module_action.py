@@ -93,7 +93,7 @@ class ModuleAction(ActionBase):
     def _run_module(
         self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
     ) -> dict[str, t.Any]:
-        # Environment variables, so that the module's options are the user's alone.
+        # Environment variables, so that the module's options contain only those of the user.
         self._task.environment.append(environment)
         try:
             return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))
@@ -117,7 +117,7 @@ class ModuleAction(ActionBase):
     def _run_here(
         self, environment: dict[str, str], variables: dict[str, t.Any], on_start: t.Callable[[], None]
     ) -> dict[str, t.Any]:
-        """As Ansible's _execute_module(), in a fork of this process."""
+        """Like Ansible's _execute_module(), but in a fork of this process."""
         options = dict(self._task.args)
         self._update_module_args(self._task.action, options, variables)
         of_task: dict[str, t.Any] = {}

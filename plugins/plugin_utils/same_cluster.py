@@ -30,9 +30,9 @@ def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
     if not name or not others:
         return ""
     return (
-        f"The inventory hosts {', '.join(sorted([own, *others]))} all have the cluster {name} (gpu_cluster.name), so they would "
-        "change the same cluster at the same time. One inventory host represents one cluster: give each its own gpu_cluster.name, or remove the "
-        "surplus hosts from the play (gpu_hosts, --limit)."
+        f"The inventory hosts {', '.join(sorted([own, *others]))} all have the cluster {name} (gpu_cluster.name), so they would change the same "
+        "cluster at the same time. One inventory host represents one cluster: set a separate gpu_cluster.name for each, or remove the surplus "
+        "hosts from the play (gpu_hosts, --limit)."
     )
 
 

@@ -122,7 +122,7 @@ def test_broken_gpus_fail_with_evidence_and_remedy_and_other_pools_pass(kernels:
             ],
         ),
         ("wrong", "wrong-1", ["on GPU-", "exit code 1", "Result verification failed at element 0!", "dcgmi diag -r 3"]),
-        ("hung", "hung-1", ["on GPU-", "exit code 124", "GPU 0: NVIDIA A100-SXM4-80GB", "does not answer: cordon"]),
+        ("hung", "hung-1", ["on GPU-", "exit code 124", "GPU 0: NVIDIA A100-SXM4-80GB", "does not respond: cordon"]),
     ):
         assert found[pool]["node"] == node
         assert f"{pool} on {node}: " in result["msg"]

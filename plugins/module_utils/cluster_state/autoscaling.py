@@ -46,7 +46,7 @@ Document = t.Mapping[str, t.Any]
 class AutoscalerState:
     """The objects that the autoscaler reads. `cluster_autoscaler` is None if there is none, `priorities` if the ConfigMap is missing or unreadable.
 
-    `unread` are the kinds of objects that the user may not read, so that nothing is known about them. `version` is empty if it is not known.
+    `unread` are the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if it is not known.
     """
 
     version: str
@@ -59,7 +59,7 @@ class AutoscalerState:
 
     @property
     def rules(self) -> AutoscalerRules:
-        """The rules of this version of OpenShift; those of the newest one if it is not known."""
+        """The rules of this version of OpenShift, or of the newest version if it is not known."""
         return self.possible_rules[0]
 
     @property
@@ -84,9 +84,9 @@ class GpuLimit:
 class ScalingExplanation:
     """Whether pods of a pool scale one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent it.
 
-    `after_run` are the findings that remain after a run of the playbook site. Without `complete`, an object could not be read or the release is not known,
-    so that more than the findings may prevent it. `bounds` is the range of its size, None if the autoscaler does not scale it. `resources`, `taints` and
-    `accelerator` are those of the node that the autoscaler expects. `declared`: the pool declares autoscale.
+    `after_run` are the findings that remain after a run of the playbook site. Without `complete`, an object could not be read or the release is not
+    known, so causes other than the findings may also prevent it. `bounds` is the range of its size, None if the autoscaler does not scale it.
+    `resources`, `taints` and `accelerator` are those of the node that the autoscaler expects. `declared`: the pool declares autoscale.
     """
 
     pool: str
@@ -341,7 +341,7 @@ def _priority_findings(machine_set: MachineSet, state: AutoscalerState, spec: Do
             NO_POD,
             f"ClusterAutoscaler {autoscaler.NAME}: podPriorityThreshold is {threshold}, so no node is added for pods with a lower "
             "priority, such as all pods without a PriorityClass (0)",
-            "lower podPriorityThreshold to 0 or less, or give the pods a PriorityClass",
+            "lower podPriorityThreshold to 0 or less, or assign a PriorityClass to the pods",
         )
     if autoscaler.PRIORITY_EXPANDER in (spec.get("expanders") or ()) and state.priorities is not None:
         expressions = [text for texts in state.priorities.values() for text in texts]

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes on which the operator's driver container cannot work, or may not, by what kubelet and NFD report (pure).
+"""Nodes on which the operator's driver container cannot work or may fail, according to the kubelet and NFD (pure).
 
-The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images for a few systems only
+The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images only for a few systems
 (gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
 Boot. It reports loaded kernel modules only by a rule, which the derived values of NFD have (catalog/node_feature_discovery.py).
 """
@@ -49,7 +49,7 @@ def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Document]]:
-    """The driver of each node by the keys of `driver`: that of its pool, else the operator's; several while its pool is not known yet."""
+    """The driver of each node by the keys of `driver`: that of its pool, otherwise the operator's; several while its pool is not known yet."""
     inherited = driver_of_values(plan.operator.values)
     membership = assign_pools(plan.pools, nodes)
     by_pool = {pool.name: effective_driver(inherited, pool.driver) for pool in plan.pools}
@@ -67,7 +67,7 @@ def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Docu
 
 
 def missing_image_problem(plan: Plan, nodes: t.Iterable[Node]) -> str:
-    """Why the driver cannot be installed, before anything is installed; empty if it can."""
+    """The reason why the driver cannot be installed, determined before anything is installed; empty if it can."""
     nodes = list(nodes)
     without = nodes_without_images(plan, nodes)
     if not without:
@@ -77,7 +77,7 @@ def missing_image_problem(plan: Plan, nodes: t.Iterable[Node]) -> str:
 
 
 def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
-    """A sentence for each reason for which driver containers may fail on GPU nodes."""
+    """A sentence for each reason why driver containers may fail on GPU nodes."""
     nodes = list(nodes)
     problem = missing_image_problem(plan, nodes)
     warnings = [problem] if problem else []
@@ -118,7 +118,7 @@ def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
     if unmanaged and not rdma.get("useHostMofed"):
         yield (
             f"{abbreviate_nodes(unmanaged)}: GPUDirect RDMA is enabled, and no Network Operator manages the network drivers there (label "
-            f"{_MOFED_LABEL}). Install it, or install MLNX_OFED or DOCA-OFED on the nodes and set driver.rdma.use_host_mofed."
+            f"{_MOFED_LABEL}). Install the Network Operator, or install MLNX_OFED or DOCA-OFED on the nodes and set driver.rdma.use_host_mofed."
         )
 
 
@@ -136,6 +136,6 @@ def _has_image(node: Node) -> bool:
 
 
 def _system(node: Node) -> str:
-    """The system as the tag of the image would have it, with the name that the kubelet reports."""
+    """The operating system as it would appear in the tag of the image, with the name that the kubelet reports."""
     parts = [node.labels.get(f"{NFD_PREFIX}system-os_release.{part}", "") for part in ("ID", "VERSION_ID")]
     return f"{node.os_image} ({''.join(parts)})" if all(parts) and node.os_image else node.os_image or "".join(parts)

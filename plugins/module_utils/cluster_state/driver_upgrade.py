@@ -55,7 +55,7 @@ class DriverUpgrade:
             nodes = [f"{name} ({state})" for name, state in sorted(self.working.items())]
             lines.append(f"the driver is being upgraded on {abbreviate(nodes)}")
         if self.waiting:
-            lines.append(f"{len(self.waiting)} node(s) wait for the upgrade")
+            lines.append(f"{len(self.waiting)} node(s) are waiting for the upgrade")
         if self.skipped:
             lines.append(
                 f"{abbreviate(self.skipped)} keep the old driver because of their label {DRIVER_UPGRADE_SKIP_LABEL}"
@@ -86,12 +86,12 @@ def remedies(upgrade: DriverUpgrade) -> list[str]:
     lines = []
     if upgrade.failed:
         lines.append(
-            "A common cause is a pod without a controller that uses a GPU, or a pod that may not be evicted: see kubectl describe node "
-            f"{upgrade.failed[0]}. Fix that, then kubectl label node --overwrite {' '.join(upgrade.failed[:MAX_NAMED])} "
+            "A common cause is a pod without a controller that uses a GPU, or a pod that cannot be evicted: run kubectl describe node "
+            f"{upgrade.failed[0]}. Fix the cause, run kubectl label node --overwrite {' '.join(upgrade.failed[:MAX_NAMED])} "
             f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run again"
         )
     if upgrade.skipped:
         lines.append(
-            f"Remove the label {DRIVER_UPGRADE_SKIP_LABEL} from those nodes when their driver may change, and run again"
+            f"When the driver of those nodes may change, remove their label {DRIVER_UPGRADE_SKIP_LABEL}, and run again"
         )
     return lines

@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 _UNMANAGED_REMEDY = (
     "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
 )
-_WAIT_REMEDY = "Evictions are not allowed: wait until they terminate, raise the limit, or set {to_evict}."
+_WAIT_REMEDY = "Evictions are disabled. Wait until the pods terminate, raise the limit, or set {to_evict}."
 _KEPT_REMEDY = (
     f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
     "(docs/rollout.md)."
@@ -32,7 +32,7 @@ _ROLLOUT_KEYS = {"evict": "drain"}
 
 
 def option_names(form: str, to_evict: str) -> OptionNames:
-    """The names by a form with {key} (of rollout) and {option} (of modules)."""
+    """The names from a template with {key} (of rollout) and {option} (of modules)."""
     names = {
         item.name: form.format(key=_ROLLOUT_KEYS.get(item.name, item.name), option=item.name)
         for item in fields(DrainOptions)
@@ -50,7 +50,7 @@ class Evict:
 
 @dataclass(frozen=True)
 class Await:
-    """The drain waits until the pod terminates without an eviction; `remedy` is for the case that the wait takes too long."""
+    """The drain waits until the pod terminates without an eviction; `remedy` applies if the wait takes too long."""
 
     remedy: str
 
@@ -101,7 +101,7 @@ def pods_to_evict(pods: t.Iterable[PodOnNode], options: DrainOptions) -> tuple[P
 
 
 def pods_to_await(pods: t.Iterable[PodOnNode], options: DrainOptions) -> dict[str, str]:
-    """The pods for whose end a drain waits: by uid, the remedy of the wait."""
+    """The pods whose termination a drain awaits: by uid, the remedy if the wait takes too long."""
     return {pod.uid: decision.remedy for pod in pods if isinstance(decision := eviction_of(pod, options), Await)}
 
 
@@ -122,7 +122,7 @@ def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
 def gpu_pods_to_evict(
     displaced: t.Sequence[PodOnNode], other_pods: t.Sequence[PodOnNode], rollout: RolloutPlan
 ) -> tuple[PodOnNode, ...]:
-    """The pods that a drain with these settings evicts: of those that cannot keep their GPUs, and of the other pods of the node."""
+    """The pods that a drain with these settings evicts, among those that cannot keep their GPUs and the other pods of the node."""
     candidates = (*displaced, *other_pods) if rollout.drain == ALL else displaced
     return pods_to_evict(candidates, rollout.drain_options)
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The collection's expressions in the ConfigMap of the Priority expander (pure).
 
-Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Lines of others keep
-their text and order as far as the text is block YAML; otherwise a new text with the same content replaces it.
+Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Foreign lines
+keep their text and order if the text is block YAML; otherwise, the text is replaced with a new text that has the same content.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def parse(text: str) -> Priorities | None:
 def merge_priorities(
     text: str, record: Record, desired: t.Mapping[str, int], kept: t.Collection[str] = ()
 ) -> PriorityChanges:
-    """Replace the recorded expressions with the desired ones; the recorded ones in `kept` stay. Equal expressions of others are used."""
+    """Replace the recorded expressions with the desired ones; the recorded ones in `kept` stay. Identical foreign expressions are reused."""
     present = parse(text)
     if present is None:
         return PriorityChanges(
-            text, record, "is not a map from numbers to lists of expressions, so that the autoscaler ignores it"
+            text, record, "is not a map from numbers to lists of expressions, so the autoscaler ignores it"
         )
     wanted = {**{expression: record[expression] for expression in kept if expression in record}, **desired}
     removed = {expression: priority for expression, priority in record.items() if wanted.get(expression) != priority}

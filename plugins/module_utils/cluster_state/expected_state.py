@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 def expected_gpus(node: Node, pool: PoolPlan) -> int:
     """The physical GPUs of a node of the pool.
 
-    Under the MIG strategy single, GFD counts MIG devices. Then this is the recorded number, else the pool's gpus_per_node, else the number of
+    Under the MIG strategy single, GFD counts MIG devices. In that case, this is the recorded number, else the pool's gpus_per_node, else the number of
     devices divided by the devices per GPU in the pool's layout, else as in physical_gpus().
     """
     if MIG_INFIX not in node.product:
@@ -76,7 +76,7 @@ def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
     for node in nodes:
         expected.update(expected_offers(node, pool))
         allocatable.update(node.allocatable)
-    # A node that a demand does not change may offer other devices than demanded.
+    # A node that a demand does not change may offer devices other than those demanded.
     names = dict.fromkeys([*pool.resources, *sorted(expected)])
     return {
         "resource": pool.resource,

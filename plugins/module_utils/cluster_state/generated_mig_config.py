@@ -100,7 +100,7 @@ def merge_generated(
             *_warnings(differing, "differs from what the MIG manager has generated, and is kept"),
             *_warnings(
                 ambiguous,
-                "is generated differently for GPUs that no PCI id of the catalog distinguishes, and is left out",
+                "differs between GPUs that the PCI ids of the catalog cannot distinguish, and is left out",
             ),
         ),
     )
@@ -121,7 +121,7 @@ def _plan_devices(plan: Plan) -> tuple[str, ...]:
 def _warnings(nodes_by_entry: t.Mapping[str, list[str]], text: str) -> t.Iterator[str]:
     if nodes_by_entry:
         nodes = sorted({node for names in nodes_by_entry.values() for node in names})
-        yield f"MIG configuration {join_words(sorted(nodes_by_entry))} of {abbreviate(nodes)}: {text}."
+        yield f"MIG configuration {join_words(sorted(nodes_by_entry))} of {abbreviate(nodes)} {text}."
 
 
 def _node(configmap: t.Mapping[str, t.Any]) -> str:

@@ -4,12 +4,12 @@
 
 | in the pod | access to | source |
 |---|---|---|
-| a privileged container | every device of the node, whatever is mounted | containerd internal/cri/opts: WithHostDevices, WithAllDevicesAllowed |
+| a privileged container | every device of the node, regardless of its mounts | containerd internal/cri/opts: WithHostDevices, WithAllDevicesAllowed |
 | hostPath `/dev/nvidia*`, mounted | the device files, because there is no other reason to mount them | |
 | hostPath `/dev` or `/`, mounted | nothing: the device cgroup only allows the runtime's default devices (runc specconv AllowedDevices) | |
 | CDI annotation, value `nvidia.com/...` | the devices that it names | container-device-interface pkg/cdi/annotations.go; toolkit: prefix nvidia.cdi.k8s.io/ |
 | annotation io.kubernetes.cri-o.Devices | the device files that it lists | cri-o internal/config/device |
-| a RuntimeClass with a handler of NVIDIA's | the devices in NVIDIA_VISIBLE_DEVICES of the image or the pod | nvidia-container-toolkit internal/config/image |
+| a RuntimeClass with an NVIDIA handler | the devices in NVIDIA_VISIBLE_DEVICES of the image or the pod | nvidia-container-toolkit internal/config/image |
 | a nodeSelector with nvidia.com/gpu.deploy.client | unknown: the pod declares itself a GPU client | mig-parted pkg/mig/reconfigure |
 | a mount below /var/run/nvidia-container-devices | the devices in its path | the same, accept-nvidia-visible-devices-as-volume-mounts |
 """

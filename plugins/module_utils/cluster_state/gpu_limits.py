@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
 
-The list is atomic in the CRD, so that the entries are merged by their type. An annotation records the maxima that the collection has written, and the
-entry of another owner that one of them has replaced; an entry that was changed since then belongs to the one who has changed it.
+The list is atomic in the CRD, so the entries are merged by their type. An annotation records the maxima that the collection has written, and the
+entry of another owner that one of them has replaced; an entry that was changed since then belongs to the manager that changed it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATH = ("spec", "resourceLimits", "gpus")
 
 @dataclass(frozen=True)
 class LimitChanges:
-    """The list and the record after a merge, and the maxima of others that differ: type, their maximum, the desired one."""
+    """The list and the record after a merge, and the foreign maxima that differ: type, foreign maximum, desired maximum."""
 
     entries: list[Object]
     record: Record

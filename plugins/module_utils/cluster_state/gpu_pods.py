@@ -54,7 +54,7 @@ def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
 
 
 def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
-    """Each pod that is on a node and has not ended, with the node's name; pods being deleted count until they are gone."""
+    """Each pod that is on a node and has not terminated, with the node's name; pods being deleted count until they are gone."""
     for pod in pods:
         node = (pod.get("spec") or {}).get("nodeName")
         if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
@@ -85,7 +85,7 @@ class PodOnNode:
     """One pod on a node.
 
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
-    keep_reason: why a drain does not evict it ("DaemonSet exporter", "static pod"), else empty. unmanaged: no controller recreates it.
+    keep_reason: the reason why a drain does not evict it ("DaemonSet exporter", "static pod"), otherwise empty. unmanaged: no controller recreates it.
     priority: the scheduler's number. created: RFC 3339, so that text order is time order.
     possible_access: why a pod of the cluster itself may use a GPU although nothing shows this; such pods are privileged, like CNI plugins,
     CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.

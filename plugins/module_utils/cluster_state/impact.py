@@ -4,7 +4,7 @@
 
 | change | evicted pods |
 |---|---|
-| other MIG devices, or the MIG mode | all pods that use a GPU: a device in use cannot be destroyed |
+| different MIG devices, or a different MIG mode | all pods that use a GPU: a device in use cannot be destroyed |
 | to MPS, from MPS, or between MPS configurations | all: the MPS daemon takes the whole GPU, and its clients end when it stops |
 | from containers to virtual machines, or without a driver | all: the driver is unloaded |
 | another resource name | pods with the old resource: it is no longer offered, so their GPU would be allocated a second time |
@@ -143,7 +143,7 @@ def _name(pod: PodOnNode) -> tuple[str, str]:
 class OperandRestart:
     """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`.
 
-    `in_place`: the driver stays loaded while its pod restarts, so that no pod loses a GPU.
+    `in_place`: the driver stays loaded while its pod restarts, so no pod loses a GPU.
     `driver_nodes` are single nodes whose driver it also restarts, since their NVIDIADriver changes.
     """
 

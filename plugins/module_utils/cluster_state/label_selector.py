@@ -43,7 +43,7 @@ def parse_selector(text: str) -> list[Requirement]:
         match = _REQUIREMENT.match(text, position)
         if match is None:
             raise ValueError(
-                f"is not a label selector: there is an error at {text[position:].strip()!r}; write it as for kubectl"
+                f"is not a label selector: there is an error at {text[position:].strip()!r}; use the syntax of kubectl"
             )
         requirements.append(_requirement(match))
         position = match.end()

@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
-# What all messages and the drift of a node say.
+# The phrase for this state in all messages and in the drift of a node.
 NOT_READY = "is not ready"
 
 
@@ -55,7 +55,7 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     if not node.discovered:
         reason = reason_without_discovery(node.labels)
         if reason:
-            return finding(f"{reason}, so it cannot become as declared", final=True)
+            return finding(f"{reason}, so it cannot reach the declared state", final=True)
         return finding(_undiscovered(node))
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
@@ -93,8 +93,8 @@ def _undiscovered(node: Node) -> str:
     # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the
     # profile.
     return (
-        f"has no label {names.PRODUCT_LABEL} even though gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
-        f"sharing.strategy to {layouts.MIXED}, or set match.model"
+        f"has no label {names.PRODUCT_LABEL} even though gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its "
+        f"length, set sharing.strategy to {layouts.MIXED}, or set match.model"
     )
 
 
@@ -171,7 +171,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
 
 
 def repair_reason(node: Node, pool: PoolPlan | None) -> str:
-    """Why the node's MIG manager should be restarted; empty if it should not.
+    """The reason why the node's MIG manager should be restarted; empty if it should not.
 
     A pending MIG manager may still be working, so callers wait before they restart it.
     """
@@ -180,7 +180,7 @@ def repair_reason(node: Node, pool: PoolPlan | None) -> str:
     if node.mig_state == FAILED:
         return "the MIG manager failed and does not retry"
     if node.mig_state in CHANGING:
-        return f"the MIG manager reports {node.mig_state}, and may do so forever"
+        return f"the MIG manager reports {node.mig_state}, and may do so indefinitely"
     paused = paused_operands(node)
     if paused:
         return f"{', '.join(paused)} were left paused"

@@ -47,7 +47,7 @@ class MachineSet:
     taints: tuple[Taint, ...]
     # The labels of the zone in which its machines are created; empty if it names none.
     zone_labels: t.Mapping[str, str] = field(default_factory=dict)
-    # The annotations that the controller of its platform sets again and again.
+    # The annotations that the controller of its platform sets repeatedly.
     controller_annotations: frozenset[str] = frozenset()
 
     @property

@@ -27,7 +27,7 @@ _ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
 
 
 def node_selector(driver: Document) -> Labels:
-    """The labels that a node must have; those of all GPU nodes where the object has no selector."""
+    """The labels that a node must have; those of all GPU nodes if the object has no selector."""
     return get_nested(driver, "spec", "nodeSelector") or _ALL_GPU_NODES
 
 
@@ -67,7 +67,7 @@ def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, 
 
 
 def state_message(driver: Document) -> str:
-    """Why the operator does not report the object as ready; empty if it does."""
+    """The reason why the operator does not report the object as ready; empty if it does."""
     status = driver.get("status") or {}
     state = str(status.get("state") or "")
     if state == "ready":

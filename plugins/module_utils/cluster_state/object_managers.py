@@ -3,7 +3,7 @@
 """The tool that reconciles an object from its own source, by the marks on the object (pure).
 
 Argo CD marks an object with the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
-a label: its documentation proposes argocd.argoproj.io/instance besides app.kubernetes.io/instance, which every Helm chart sets
+a label: its documentation proposes argocd.argoproj.io/instance in addition to app.kubernetes.io/instance, which every Helm chart sets
 (https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks objects of a
 HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
 fluxcd/pkg ssa/manager.go SetOwnerLabels).

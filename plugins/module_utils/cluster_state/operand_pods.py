@@ -35,7 +35,7 @@ Pod = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an operand's pod does not work; the log of the container has details."""
+    """The reason why an operand's pod does not work; the log of the container has details."""
 
     node: str
     pod: str
@@ -61,7 +61,7 @@ _MEANINGS = (
 
 
 def with_meaning(text: str) -> str:
-    """A failure with what the known texts in it mean, and the remedy."""
+    """A failure with the meaning of the known texts in it, and the remedy."""
     meaning = next((meaning for known, meaning in _MEANINGS if known in text), "")
     return f"{text} ({meaning})" if meaning else text
 
@@ -130,7 +130,7 @@ def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
 
 
 def _operand(app: str) -> str:
-    """The operand with this label app: the driver's has a suffix on OpenShift, and for NVIDIADriver objects another name."""
+    """The operand with this label app: the driver's has a suffix on OpenShift, and a different name with NVIDIADriver objects."""
     return DRIVER if app.startswith(_DRIVER_PREFIXES) else app
 
 

@@ -24,12 +24,12 @@ _SYSTEM = re.compile(r"(?P<system>[a-z]+(?:[-_][a-z]+)*)(?P<version>\d+(?:\.\d+)
 
 
 class NodeSystems:
-    """The operating systems of pools: the given ones, or else those of their nodes."""
+    """The operating systems of pools: the given ones, otherwise those of their nodes."""
 
     def __init__(
         self, given: t.Sequence[str], pools: t.Sequence[PoolPlan], read_nodes: t.Callable[[], t.Iterable[t.Any]]
     ) -> None:
-        """read_nodes: lists the nodes, which is only done without given systems, or for kernels. Raises InvalidOptions with all mistakes in `given`."""
+        """read_nodes: lists the nodes; only called if no systems are given, or for kernels. Raises InvalidOptions with all mistakes in `given`."""
         self._given = parse_systems(given)
         self._pools, self._read_nodes = pools, read_nodes
         self._by_pool: dict[str, set[System]] = {}
@@ -52,7 +52,7 @@ class NodeSystems:
         return self._given or self._all
 
     def kernels(self, pool: PoolPlan | None) -> set[tuple[System, str]]:
-        """The systems with their kernels: of a pool's nodes, or else of all GPU nodes. The tags of precompiled drivers have both."""
+        """The systems with their kernels: of a pool's nodes, otherwise of all GPU nodes. The tags of precompiled drivers have both."""
         names = assign_pools(self._pools, self._nodes).by_pool.get(pool.name, ()) if pool else ()
         chosen = [node for node in self._nodes if node.name in set(names)] or [
             node for node in self._nodes if node.has_gpu
@@ -68,7 +68,7 @@ def parse_systems(texts: t.Sequence[str]) -> set[System]:
     """Operating systems such as rhel9.6 and ubuntu22.04; raises InvalidOptions with all mistakes."""
     found = [_SYSTEM.fullmatch(text) for text in texts]
     problems = [
-        f"operating_systems[{index}]: {text!r} is not an operating system; write ID and VERSION_ID of /etc/os-release, such as rhel9.6"
+        f"operating_systems[{index}]: {text!r} is not an operating system; specify ID and VERSION_ID from /etc/os-release, such as rhel9.6"
         for index, (text, match) in enumerate(zip(texts, found, strict=True))
         if match is None
     ]

@@ -131,7 +131,7 @@ def _merge_entries(
 ) -> tuple[dict[str, str | None], list[str]]:
     """The patch of labels or annotations, and the keys that are owned after it.
 
-    A desired entry of None is removed if it is recorded as owned. With remove_others, every owned entry that is not desired is removed, too.
+    A desired entry of None is removed if it is recorded as owned. With remove_others, every owned entry that is not desired is also removed.
     """
     patch = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
     removed = {key for key in recorded_keys if desired.get(key) is None and (remove_others or key in desired)}

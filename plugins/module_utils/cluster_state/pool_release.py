@@ -94,7 +94,7 @@ def release_edit(node: Node) -> NodeEdit | None:
 
 
 def check_whole_gpus(node: Node) -> NodeDrift | None:
-    """Why the node's GPUs are not verified to be whole by the configuration all-disabled; None if they are.
+    """The reason why the node's GPUs are not verified to be whole by the configuration all-disabled; None if they are.
 
     Whole GPUs require all of these: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
     resources have a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.

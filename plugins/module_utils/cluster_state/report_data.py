@@ -293,7 +293,7 @@ def drift_of_node(
     `pool` is the pool of the node, `finding` its entry in pool_findings(), `change` the edit of a run (without a pool: the release). Empty without drift.
     """
     if matching:
-        return [f"matches the pools {', '.join(matching)}, and is in none of them"]
+        return [f"matches the pools {', '.join(matching)}, and belongs to none of them"]
     drift = [] if pool is None or node.ready else [NOT_READY]
     if text := unfinished_run_message(node):
         drift.append(text)

@@ -22,10 +22,10 @@ def scale_down_candidates(
     """Select up to `count` nodes whose removal has the least impact, the best candidate first; `pods_by_node` has all pods (gpu_pods.parse_pods).
 
     Nodes with a pod that may not be evicted come last. Among the other nodes, the order is: nodes that an earlier run has begun to drain, nodes
-    without GPU pods, the lowest priority of the most important GPU pod, the fewest GPU pods, the fewest pods, the youngest nodes.
+    without GPU pods, the lowest priority of the most important GPU pod, the fewest GPU pods, the fewest pods, the most recently created nodes.
     """
 
-    # No pod blocks a drain that only waits; such a drain prefers nodes without pods that would block an eviction, too.
+    # No pod blocks a drain that only waits; such a drain also prefers nodes without pods that would block an eviction.
     evicting = replace(options, evict=True)
 
     def impact(node: Node) -> tuple[t.Any, ...]:

@@ -90,7 +90,7 @@ def bound_findings(
             NO_POD,
             f"MachineSet {machine_set.name} has no readable annotations {MIN_SIZE} and {MAX_SIZE}, which "
             f"the operator writes from MachineAutoscaler {name}",
-            "read the events of the MachineAutoscaler, and the log of the Deployment openshift-machine-api/cluster-autoscaler-operator",
+            "check the events of the MachineAutoscaler, and the log of the Deployment openshift-machine-api/cluster-autoscaler-operator",
         )
     elif bounds is not None:
         yield from _size_findings(machine_set, *bounds, rules)
@@ -147,16 +147,16 @@ def capacity_findings(template: NodeTemplate, machine_set: MachineSet, rules: Au
         yield Finding(
             f"unreadable {key}",
             NO_POD,
-            f"MachineSet {machine_set.name}: annotation {key} is {machine_set.annotations[key]!r}, which the autoscaler cannot read, so it ignores the "
-            "MachineSet while it has no nodes",
+            f"MachineSet {machine_set.name}: annotation {key} is {machine_set.annotations[key]!r}, which the autoscaler cannot read, so it "
+            "ignores the MachineSet while it has no nodes",
             f"set a quantity such as 4, or 16Gi for the memory; GPUs, and the memory in {MEMORY_MB}, are whole numbers",
         )
     for key in template.missing:
         yield Finding(
             f"missing {key}",
             NO_POD,
-            f"MachineSet {machine_set.name} has no annotation {key}; the autoscaler of this OpenShift ignores a MachineSet without nodes whose CPU or memory "
-            "is not known",
+            f"MachineSet {machine_set.name} has no annotation {key}; the autoscaler of this OpenShift ignores a MachineSet without nodes whose "
+            "CPU or memory is not known",
             "run the role nodegroups, which writes it, or set it to the amount of one node",
         )
 
@@ -174,7 +174,7 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
                 SOME_PODS,
                 f"the autoscaler only expects {counted[0]} on a node of MachineSet {machine_set.name}, so no node is added "
                 f"for pods that request {resource}",
-                "give these GPUs a pool of their own",
+                "declare a separate pool for these GPUs",
                 resource,
             )
     offered = (future_node(pool).resources or {}).get(counted[0], 0)
@@ -193,8 +193,8 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
 def _amount_remedy(machine_set: MachineSet, rules: AutoscalerRules, offered: int) -> str:
     if machine_set.controller_annotations.issuperset(rules.gpu_count):
         return (
-            f"none before OpenShift 4.19, because the controller of the platform sets {join_words(rules.gpu_count)} to the number of whole GPUs; later "
-            f"releases read {GPU_COUNT}, which a run sets"
+            f"none before OpenShift 4.19, where the platform's controller resets {join_words(rules.gpu_count)} to the number of whole GPUs; "
+            f"OpenShift 4.19 and later read {GPU_COUNT}, which a run sets"
         )
     return f"run the role nodegroups, or set annotation {rules.gpu_count[0]} to {offered}"
 
@@ -206,7 +206,7 @@ def _no_gpu(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rul
         return Finding(
             "gpu_type",
             NO_POD,
-            f"MachineSet {machine_set.name}: annotation {GPU_TYPE} {value}; from OpenShift 5.0 on, it is the name of the resource "
+            f"MachineSet {machine_set.name}: annotation {GPU_TYPE} {value}; in OpenShift 5.0 and later, it is the name of the resource "
             f"that the autoscaler expects, and pods of pool {pool.name} request {pool.resource}",
             f"run the role nodegroups, or set it to {pool.resource}",
         )
@@ -214,7 +214,7 @@ def _no_gpu(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rul
         return Finding(
             "resource",
             NO_POD,
-            f"before OpenShift 5.0, the autoscaler expects no other GPUs than {GPU_RESOURCE} on a new node, and pods of pool {pool.name} request "
+            f"before OpenShift 5.0, the autoscaler expects no GPUs other than {GPU_RESOURCE} on a new node, and pods of pool {pool.name} request "
             f"{join_words(pool.resources, 'or')}",
             "share without rename, use the MIG strategy single, or set autoscale.min to the number of nodes that is always needed",
         )
@@ -260,8 +260,8 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
             yield Finding(
                 f"node label {key}",
                 SOME_PODS,
-                f"the autoscaler expects {key}={value} on a node of MachineSet {machine_set.name}, but {_TEMPLATE_LABELS} {state} {key}, so pods that select "
-                "nodes by it add a node and are not scheduled to it",
+                f"the autoscaler expects {key}={value} on a node of MachineSet {machine_set.name}, but {_TEMPLATE_LABELS} {state} {key}, so the "
+                "autoscaler adds a node for pods that select nodes by this label, but the pods cannot be scheduled to it",
                 "run the role nodegroups, which writes it, or set it",
                 key,
             )
@@ -276,16 +276,16 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
         yield Finding(
             "accelerator_unready",
             NOTE,
-            f"MachineSet {machine_set.name} has the label {label}; a node with it that offers no {GPU_RESOURCE} never counts as ready, so the autoscaler "
-            "deletes it",
+            f"MachineSet {machine_set.name} has the label {label}; a node with this label that offers no {GPU_RESOURCE} never counts as ready, "
+            "so the autoscaler deletes it",
             "remove the label from the MachineSet and its nodes",
         )
     elif offers_gpus and on_node is None:
         yield Finding(
             "accelerator",
             NOTE,
-            f"MachineSet {machine_set.name} has no label {label} in {_TEMPLATE_LABELS}, so the autoscaler does not wait for the driver of a new node, and "
-            "adds the next one",
+            f"MachineSet {machine_set.name} has no label {label} in {_TEMPLATE_LABELS}, so the autoscaler does not wait for the driver of a new "
+            "node, and adds another node",
             "run the role nodegroups, which writes it",
         )
     elif offers_gpus and label not in template.labels:

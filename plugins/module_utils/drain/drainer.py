@@ -202,8 +202,8 @@ class NodeDrainer:
             if left <= 0:
                 shown = [pod.full_name for pod in pods]
                 raise WaitTimeout(
-                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTION_NAMES['drain_timeout']}): pods are scheduled to it "
-                    f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration for "
+                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTION_NAMES['drain_timeout']}): pods are "
+                    f"scheduled to it even though it is cordoned, currently {abbreviate(shown)}. Remove their toleration for "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )

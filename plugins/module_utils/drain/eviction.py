@@ -82,12 +82,12 @@ def evict_pods(
     evicted: list[str] | None = None,
     now: t.Callable[[], float] = time.time,
 ) -> None:
-    """Evict these pods of a node, and return once each pod is gone, has ended or was replaced.
+    """Evict these pods of a node, and return once each pod is gone, has terminated or was replaced.
 
     A pod that is being deleted is evicted again only to shorten its grace period; no request is sent for a pod that is gone.
-    `report` gets a line of progress for each poll. The pods whose eviction was accepted are added to `evicted`, also if an error is raised.
+    `report` gets a line of progress for each poll. The pods whose eviction was accepted are added to `evicted`, even if an error is raised.
     Raises WaitTimeout after `drain_timeout`, EvictionRefused if waiting cannot help, the errors of check_lease(), and ApiError if
-    the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
+    the permission to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
     eviction = _Eviction(client, node, {pod.uid: pod for pod in pods}, options.grace_period, check_lease, now)
     try:
@@ -164,7 +164,7 @@ class _Eviction:
         self._refused: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
         self._requested: dict[str, float] = {}
-        # The uids of the pods whose eviction was accepted; also if the response was lost, until a later one is a refusal.
+        # The uids of the pods whose eviction was accepted, including those whose response was lost, until a later response is a refusal.
         self.accepted: set[str] = set()
         self.last_error: ApiError | None = None
 
@@ -230,7 +230,7 @@ class _Eviction:
             f"{self.pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
         ]
         if self.last_error is not None:
-            lines.append(f"The API server did not answer at the end: {self.last_error.message}")
+            lines.append(f"The API server did not respond at the end: {self.last_error.message}")
         return kind(" ".join([title, *lines]), {"pods_left": [self.pods[uid].full_name for uid in self.remaining]})
 
     def _evict(self, pod: PodOnNode) -> None:
@@ -265,7 +265,7 @@ class _Eviction:
         deleted = f"being deleted, with a grace period up to {end:%H:%M:%S} UTC."
         if metadata.get("finalizers"):
             return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove that."
-        return f"{deleted} {not_ready_advice or 'Its containers have not ended: check the kubelet log and what they wait for.'}"
+        return f"{deleted} {not_ready_advice or 'Its containers have not exited: check the kubelet log, and what the containers are waiting for.'}"
 
     def _not_ready_advice(self) -> str:
         """The advice if the node is not ready; empty if it is ready, or if the API server does not respond."""
@@ -277,7 +277,7 @@ class _Eviction:
             return ""
         return (
             f"Node {self.node} {NOT_READY} since {ready.get('lastTransitionTime')}, so the termination of its containers is not reported. "
-            "Repair the node; if it is certainly off, taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
+            "Repair the node; if it is definitely powered off, taint it with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
             "and its pods are removed."
         )
 
@@ -298,7 +298,7 @@ def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
         return _budget_refusal(causes.get(BUDGET_CAUSE, ""), pod) or f"{error.message}.", True
     if error.refuses_eviction:
         return (
-            "more than one PodDisruptionBudget selects it, and then the API server evicts nothing: keep one of them "
+            "more than one PodDisruptionBudget selects it, so the API server does not evict it: keep only one of them "
             f"(kubectl get pdb -n {pod.namespace}), or delete the pod.",
             False,
         )
@@ -320,6 +320,6 @@ def _budget_refusal(message: str, pod: PodOnNode) -> str:
     if not match:
         return ""
     return (
-        f"PodDisruptionBudget {pod.namespace}/{match[1]} {match[2].rstrip('.')}: run more pods of it on other nodes, or raise its "
+        f"PodDisruptionBudget {pod.namespace}/{match[1]} {match[2].rstrip('.')}: run more of its pods on other nodes, or raise its "
         "maxUnavailable for the duration of the drain."
     )

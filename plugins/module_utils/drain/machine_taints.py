@@ -52,7 +52,7 @@ def remove_startup_taint(
     try:
         patch_object(client, path, client.get(path), compute)
     except ApiError as error:
-        # The Machine was deleted after it was read; its node will be deleted, too.
+        # The Machine was deleted after it was read; its node will also be deleted.
         if not error.not_found:
             raise
 

@@ -30,7 +30,7 @@ KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECT
 
 
 class NodeDrainingModule(ClusterModule):
-    """A module that drains nodes; provides the drainer for the options in DRAIN, which are beside the options of the connection."""
+    """A module that drains nodes; provides the drainer for the options in DRAIN, which are next to the options of the connection."""
 
     @functools.cached_property
     def drainer(self) -> NodeDrainer | None:

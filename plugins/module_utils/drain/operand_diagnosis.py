@@ -57,7 +57,6 @@ def log_end(client: Client, namespace: str, pod: str, container: str, *, previou
     try:
         text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)
     except ApiError:
-        # The container may be gone, or the right to read logs may be missing. The message is useful without the log,
-        # too.
+        # The container may be gone, or the permission to read logs may be missing. The message is also useful without the log.
         return ""
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_MAX_LOG_CHARS:]

@@ -25,7 +25,7 @@ def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: s
 
 
 def pods_on(client: Client, node: str | None = None) -> list[Object]:
-    """The pods of one node, or of all nodes, that have not ended."""
+    """The pods of one node, or of all nodes, that have not terminated."""
     return list(client.list(PODS, field_selector=LIVE_PODS + (f",spec.nodeName={node}" if node else "")))
 
 

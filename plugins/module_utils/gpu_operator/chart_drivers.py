@@ -26,12 +26,12 @@ Document = t.Mapping[str, t.Any]
 _DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 # Values of `driver` that the chart's object has under the same name.
 _VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
-# The fields that only say how pods are replaced, or which nodes are selected.
+# The fields that only determine how pods are replaced, or which nodes are selected.
 _NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """Why the driver of an existing object changes when Helm replaces the manifest `before` with `after`, by the object's name."""
+    """The reason why the driver of an existing object changes when Helm replaces the manifest `before` with `after`, by the object's name."""
     old, new = _specs(before), _specs(after)
     reasons: dict[str, list[str]] = {}
     for item in live:
@@ -44,7 +44,7 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
 
 
 def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """The same for the planned Helm values, of which the chart's own defaults are not known."""
+    """The same for the planned Helm values; the chart's own defaults are not known."""
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
     own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}

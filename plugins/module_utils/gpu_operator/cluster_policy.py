@@ -53,7 +53,7 @@ def policy_version(live: Document) -> str:
 
 
 def with_planned_values(live: Document, plan: Plan) -> Document:
-    """The policy as the planned Helm values for the driver leave it; another release's policy stays. Defaults of another chart are not known."""
+    """The policy with the planned Helm values for the driver; the policy of another release is unchanged. Defaults of another chart are not known."""
     operator = plan.operator
     if helm_release_of(live) != (operator.name, operator.namespace):
         return live
@@ -62,7 +62,7 @@ def with_planned_values(live: Document, plan: Plan) -> Document:
 
 
 def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
-    """The installed and the planned version of the operator's release if a run upgrades it; another one is never upgraded."""
+    """The installed and the planned version of the operator's release if a run upgrades it; other releases are never upgraded."""
     operator, installed = plan.operator, policy_version(live)
     if operator.installed:
         return operator.installed, operator.version

@@ -245,7 +245,7 @@ class ClusterPolicyClient:
         try:
             pods = list(itertools.islice(listed, _MAX_DIAGNOSED))
         except ApiError as error:
-            # Without the right to list pods, the wait ends with its timeout.
+            # Without permission to list pods, the wait ends with its timeout.
             if not error.forbidden:
                 raise
             return []
@@ -342,7 +342,7 @@ class ClusterPolicyClient:
         # If no DaemonSet is the cause, the operator itself is diagnosed.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
-        # A node that the run would not wait for is not why it ends.
+        # A node that the run would not wait for is not the cause of the timeout.
         nodes = [parse_node(node) for node in self._nodes or ()]
         last = ignorable_nodes(self._pools, nodes)
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector], last)]
@@ -350,7 +350,9 @@ class ClusterPolicyClient:
         if not_ready:
             lines.append(f"{len(not_ready)} nodes are not Ready: {abbreviate(not_ready)}")
         return (
-            "The GPU operator is not ready: " + "; ".join(lines) + f". More: kubectl -n {self._namespace} get pods, "
+            "The GPU operator is not ready: "
+            + "; ".join(lines)
+            + f". For details, run kubectl -n {self._namespace} get pods and "
             f"kubectl -n {self._namespace} logs deployment/gpu-operator."
         )
 

@@ -33,7 +33,7 @@ _DEFAULTS = {
 _CONTAINER = "nvidia-container-toolkit-ctr"
 # The toolkit's pods, and pods of an operand with the runtime class.
 SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
-# A toolkit's container that has ended this often fails for a reason that lasts; it tries for 30 seconds each time.
+# A toolkit container that has exited this often fails for a lasting reason; it tries for 30 seconds each time.
 _MIN_RESTARTS = 2
 # Seconds without a sandbox, which the kubelet creates immediately if the runtime knows the handler.
 _MIN_AGE = 60.0
@@ -82,7 +82,7 @@ def host_paths(toolkit: Document) -> dict[str, str]:
 def toolkit_problems(
     toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
 ) -> list[str]:
-    """Why nodes cannot start pods with the runtime class: their containerd is at a different place than the toolkit expects.
+    """The reason why nodes cannot start pods with the runtime class: their containerd is not where the toolkit expects it.
 
     `pods` are those of SELECTOR; only nodes are considered where one of them fails lastingly. `version` is the operator's.
     """
@@ -98,7 +98,7 @@ def toolkit_problems(
 
 
 def failing_nodes(pods: t.Iterable[Document], now: float) -> set[str]:
-    """The nodes on which a toolkit's container ends again and again, or the runtime creates no sandbox for a runtime class."""
+    """The nodes on which a toolkit's container exits repeatedly, or the runtime creates no sandbox for a runtime class."""
     return {node_of(pod) for pod in pods if not is_ready(pod) and (_crashes(pod) or _lacks_sandbox(pod, now))}
 
 

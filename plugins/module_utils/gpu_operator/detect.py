@@ -78,7 +78,7 @@ def detect(client: Client, plan: Plan) -> Detection:
 
 
 def object_conditions(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:
-    """The conditions of the cluster that other objects than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
+    """The conditions of the cluster that objects other than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
     if policy is None or release_of(policy_version(policy) or "v0.0.0") < GPU_CLUSTER_SINCE:
         return set()
     try:
@@ -109,7 +109,7 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
-    """The finding for NFD, from two lists and the marker. For an adopted NFD and pools with taints, its workers and the pools' nodes are read, too."""
+    """The finding for NFD, from two lists and the marker. For an adopted NFD and pools with taints, its workers and the pools' nodes are also read."""
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     plan, version = _on_platform(client, plan, masters)
     by_helm = _managed_releases(client, masters, plan.nfd)
@@ -140,7 +140,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
             "labels no GPU is found there. Add that toleration to its workers where NFD is managed, and run again."
         )
         return replace(finding, problem=problem, notes=())
-    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed, or they cannot restart there"
+    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, they cannot restart there"
     return replace(finding, notes=(*finding.notes, note))
 
 
@@ -148,7 +148,7 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     """The plan with the operator's actual namespace and the device plugin's ConfigMap that this ClusterPolicy names.
 
     This sends no request if both are as planned, one read for a foreign ConfigMap, and one list request if the policy has no
-    status. Without a policy, the plan is that of the platform, which one or two reads find out.
+    status. Without a policy, the plan is that of the platform, which one or two reads determine.
     """
     if policy is None:
         return _on_platform(client, plan, ())[0]
@@ -195,7 +195,7 @@ def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
 def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPlan) -> bool:
     """Whether the marker of a Helm release shows that this collection installed it.
 
-    A missing right to read the marker is only an error for the planned release, because a user without this right has not installed another one.
+    A missing permission to read the marker is only an error for the planned release, because a user without this permission has not installed another one.
     """
     try:
         return is_marked_installed(client.get(marker_path(*release)))
@@ -206,10 +206,10 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPla
 
 
 def openshift_version(client: Client) -> str | None:
-    """The version of OpenShift, empty if the user may not read it; None for any other Kubernetes.
+    """The version of OpenShift, empty if the user is not allowed to read it; None for any other Kubernetes.
 
     OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
-    Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional right is needed.
+    Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional permission is needed.
     """
     group, plural, dummy = CLUSTER_VERSION_PATH.rsplit("/", 2)
     kinds = client.get_once(group)
@@ -250,15 +250,15 @@ def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) ->
 def _check_platform(
     client: Client, component: str, finding: InstallationFinding, plan: Plan, version: str | None
 ) -> InstallationFinding:
-    """The finding with what prevents its installer from working on this platform; nothing is read unless a component would be installed."""
+    """The finding with the problem that prevents its installer from working on this platform; nothing is read unless a component would be installed."""
     if not finding.installs:
         return finding
     if finding.installer == OLM:
         return replace(finding, problem=missing_olm(client, component))
     if version is not None and plan.cluster.distribution not in (None, OPENSHIFT):
         problem = (
-            f"This cluster is OpenShift{version and f' {version}'}, but gpu_cluster.distribution is {plan.cluster.distribution}. Set it to openshift, or "
-            f"remove it: {TITLES[component]} is then installed through OLM."
+            f"This cluster is OpenShift{version and f' {version}'}, but gpu_cluster.distribution is {plan.cluster.distribution}. Set it to "
+            f"openshift, or remove it: {TITLES[component]} is then installed through OLM."
         )
         return replace(finding, managed=False, problem=problem)
     if version is not None:

@@ -76,7 +76,7 @@ class DiscoveryClient:
         return change
 
     def _definition(self) -> Object | None:
-        """The CRD; None if the user may not read it."""
+        """The CRD; None if the user is not allowed to read it."""
         definition = read_definition(self._client, DEFINITION)
         self._tolerates = has_worker_tolerations(definition)
         return definition
@@ -109,8 +109,9 @@ class DiscoveryClient:
         """The taints that no worker tolerates, because the release of the operator has no worker tolerations."""
         if not self._tolerates and (taints := unreached_taints(self._plan)):
             yield (
-                f"NFD's workers do not tolerate {', '.join(taints)}, and the installed NFD operator has no spec.operand.workerTolerations: new nodes with "
-                "these taints get no labels. Upgrade the operator (OpenShift), or use the effect NoSchedule, which its workers always tolerate."
+                f"NFD's workers do not tolerate {', '.join(taints)}, and the installed NFD operator has no spec.operand.workerTolerations: new "
+                "nodes with these taints get no labels. Upgrade the operator (OpenShift), or use the effect NoSchedule, which its workers "
+                "always tolerate."
             )
 
     def await_workers(self, waiting: WaitOptions) -> dict[str, str]:
@@ -139,7 +140,7 @@ class DiscoveryClient:
             lambda names: not names,
             describe=lambda names: (
                 f"DaemonSet {self.namespace}/{_WORKER[1]} does not tolerate {', '.join(names)}: the NFD operator has not written the tolerations of "
-                f"{KIND} {self.name} into it. Its log: kubectl -n {self.namespace} logs deployment/nfd-controller-manager."
+                f"{KIND} {self.name} into it. To read its log, run kubectl -n {self.namespace} logs deployment/nfd-controller-manager."
             ),
             progress_text=lambda names: f"NFD: waiting for the tolerations of {', '.join(names)}",
         )

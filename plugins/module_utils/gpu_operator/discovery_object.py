@@ -75,7 +75,7 @@ def choose_object(found: t.Sequence[Document], namespace: str) -> Document | Non
 def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
     """The object as it is created, from the operator's example if there is one, with the fields that its CRD has.
 
-    In check mode the example may not be readable yet, so that the diff only contains what the variables say.
+    In check mode the example may not be readable yet, so the diff contains only the values of the variables.
     """
     tolerations = desired_tolerations(plan) if has_worker_tolerations(definition) else []
     spec = merge(plan.nfd.values, {_OPERAND: {_TOLERATIONS: tolerations}} if tolerations else {})

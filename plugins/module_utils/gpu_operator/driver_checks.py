@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why the NVIDIADriver objects of the pools cannot be applied: values, foreign objects and nodes that prevent it (pure).
+"""The reasons why the NVIDIADriver objects of the pools cannot be applied: values, foreign objects and nodes that prevent it (pure).
 
 Source: gpu-operator v25.10.1 controllers/nvidiadriver_controller.go, internal/validator/validator.go and the CRD's validation rules.
 """
@@ -29,7 +29,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
     """The values that the operator or its API server would refuse."""
     spec, name = body["spec"], body["metadata"]["name"]
     if not spec.get("version"):
-        yield f"Pool {pool.name}: its driver has no version, and neither has the ClusterPolicy; set driver.version in the pool."
+        yield f"Pool {pool.name}: neither its driver nor the ClusterPolicy has a version; set driver.version in the pool."
     if spec.get("usePrecompiled") is True and ("gds" in spec or "gdrcopy" in spec):
         yield (
             f"Pool {pool.name}: the operator refuses GPUDirect Storage and GDRCopy with a precompiled driver; remove driver.precompiled, "
@@ -39,8 +39,9 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
         before, after = get_nested(live, "spec", key), spec.get(key)
         if before is not None and after is not None and before != after:
             yield (
-                f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the "
-                f"old value; or, when all its nodes may lose the driver at the same time, kubectl delete nvidiadriver {name}, and run again."
+                f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the old "
+                f"value. Alternatively, if all its nodes may lose the driver at the same time, run kubectl delete nvidiadriver {name}, "
+                "and run again."
             )
 
 
@@ -75,7 +76,7 @@ def overlap_problems(
             remedy = (
                 "set driver.nvidiaDriverCRD.deployDefaultCR: false in its values"
                 if release
-                else f"give it another nodeSelector, or kubectl delete nvidiadriver {item['metadata']['name']}"
+                else f"set a different nodeSelector in it, or run kubectl delete nvidiadriver {item['metadata']['name']}"
             )
             of_release = f" of Helm release {release[1]}/{release[0]}" if release else ""
             yield (
@@ -102,6 +103,6 @@ def uncovered_problems(
     if without:
         yield (
             f"{abbreviate_nodes(without)}: no NVIDIADriver would select a node that belongs to no pool, so it would have no driver (operators "
-            "before v26.7 have no default NVIDIADriver). Declare a pool for them. If only their GPU model assigns them to a pool, it is "
-            f"not known before a driver runs: select them by match.labels, or label them ({POOL_LABEL}=<pool>)."
+            "before v26.7 have no default NVIDIADriver). Declare a pool for them. If only their GPU model assigns them to a pool, note that "
+            f"the model is not known before a driver runs: select them by match.labels, or label them ({POOL_LABEL}=<pool>)."
         )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes the NVIDIADriver objects of the pools. The API server checks all of them before the first one is written.
 
-A part of the objects would be worse than none: with one object that covers no other node, the operator's switch to NVIDIADriver objects stays
-half done.
+Writing only some of the objects would be worse than writing none: if the only object does not cover the other nodes, the operator's switch to NVIDIADriver
+objects stays incomplete.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NO_DRY_RUN = "does not support dry run"
 
 
 def refused_objects(client: Client, objects: DriverObjects, version: str, *, check: bool) -> list[str]:
-    """Why the API server would refuse the changes of the objects; sends dry runs if there are any changes.
+    """The reasons why the API server would refuse the changes to the objects; sends dry runs if there are any changes.
 
-    `version` is the operator's release. With `check`, a user without the right to write gets the checks that need no such right.
+    `version` is the operator's release. With `check`, a user without write permission gets the checks that do not require it.
     """
     if not objects.changes:
         return []
@@ -85,7 +85,7 @@ def label_nodes(
 
 
 def _definition(client: Client) -> Object | None:
-    """The CRD; None if the cluster does not have it, or the user may not read it."""
+    """The CRD; None if the cluster does not have it, or the user is not allowed to read it."""
     try:
         return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{CRD_NAME}")
     except ApiError as error:
@@ -100,7 +100,7 @@ def _old_definition(version: str, details: str) -> str:
 
 
 def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:
-    """Create the object, so that one with the same name that another user has created meanwhile is a conflict; or apply the change."""
+    """Create the object, so that an object with the same name that another user has created in the meantime causes a conflict; or apply the change."""
     if change.is_new:
         client.create(NVIDIA_DRIVERS, change.body, dry_run=dry_run, field_validation="Strict")
         return

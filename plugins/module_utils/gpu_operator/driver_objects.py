@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The NVIDIADriver objects that the pools require: one for each pool, so that a change restarts the driver of its nodes only (pure).
 
-Up to v26.3 the operator refuses objects that select the same node, and a selector only compares labels: so the object of a pool selects the
-label accel.gpu/pool, and pools without `driver` get an object, too. From v26.7 on one more object is the default for all other nodes.
+Up to v26.3 the operator refuses objects that select the same node, and a selector only compares labels, so the object of a pool selects the
+label accel.gpu/pool, and pools without `driver` also get an object. From v26.7 on, one more object is the default for all other nodes.
 A pool whose `driver` is removed keeps it, and an object whose pool is removed stays: nothing is removed because it is no longer declared.
 """
 
@@ -75,7 +75,7 @@ class DriverObjectChange:
 class DriverObjects:
     """The changes of the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` say what stays as it is.
+    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe what stays unchanged.
     `required_names` are those of all required objects, `live` are all objects that exist, and `owners` the one that each node has now.
     `own_policies`: the operator follows the upgrade policy of each object.
     """
@@ -96,7 +96,7 @@ class DriverObjects:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why their driver restarts."""
+        """The reasons why their driver restarts."""
         return tuple(reason for change in self.changes if change.nodes for reason in change.reasons)
 
     def nodes_by_owner(self) -> dict[str, int]:
@@ -238,7 +238,7 @@ def _desired(pool: PoolPlan, live: Document | None, base: Document, others: t.Se
         if driver is not None:
             note = (
                 f"Pool {pool.name} no longer declares its driver; its nodes keep that of NVIDIADriver {live['metadata']['name']} "
-                f"({_short(driver)}). To give them the driver of the ClusterPolicy, declare driver: {{}}."
+                f"({_short(driver)}). To switch them to the driver of the ClusterPolicy, declare driver: {{}}."
             )
     own = [toleration_of(taint) for taint in pool.registration.taints]
     spec = {
@@ -321,7 +321,7 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 def _default_change(
     plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object]
 ) -> DriverObjectChange | None:
-    """The change of the default object, which the operator knows since v26.7; None if nothing changes."""
+    """The change of the default object, which the operator supports since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": _sorted(tolerations)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
@@ -332,8 +332,8 @@ def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:
     nodes = [node for node, owner in owners.items() if owner == name]
     where = f"its nodes keep their driver ({abbreviate(nodes)})" if nodes else "it selects no node"
     return (
-        f"NVIDIADriver {name} belongs to no declared pool; {where}. Nodes that lose the label {POOL_LABEL} also lose that driver. When nothing "
-        f"needs it: kubectl delete nvidiadriver {name}."
+        f"NVIDIADriver {name} belongs to no declared pool; {where}. Nodes that lose the label {POOL_LABEL} also lose that driver. If the object "
+        f"is no longer needed, run kubectl delete nvidiadriver {name}."
     )
 
 
@@ -351,7 +351,7 @@ def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:
 
 
 def pool_label_edits(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> list[NodeEdit]:
-    """The edits that give each node without it the label of its pool, by which its driver is chosen."""
+    """The edits that set the label of its pool on each node that lacks it; the label selects the driver."""
     membership = assign_pools(pools, nodes)
     return _label_edits(nodes, {name: pool for pool, names in membership.by_pool.items() for name in names})
 

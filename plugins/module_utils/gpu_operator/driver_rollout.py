@@ -139,7 +139,7 @@ def _has_digest(daemonset: Document) -> bool:
 
 
 def format_change(before: Document, after: Document, path: Path) -> str:
-    """A path at which two specs differ, with both values if they may be shown."""
+    """A path at which two specs differ, with both values unless they may be confidential."""
     name = ".".join(path)
     values = [get_nested(document, *path) for document in (before, after)]
     if not may_show(path, *values):
@@ -171,7 +171,7 @@ def _format_value(value: t.Any) -> str:
 class UpgradePolicy:
     """The replacement of driver pods: automatically by the operator, or only after each pod was deleted manually.
 
-    `setting` is the field that says so; `at_once`: all pods are deleted at the same time.
+    `setting` is the field that determines this; `at_once`: all pods are deleted at the same time.
     """
 
     automatic: bool
@@ -216,7 +216,7 @@ def _limits(policy: Document) -> tuple[int, str]:
 class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
-    `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so that the change needs no permission.
+    `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so the change requires no permission.
     `parts` are the numbers of nodes with a different upgrade policy than `upgrade_policy`: those of NVIDIADriver objects with their own.
     """
 
@@ -305,7 +305,7 @@ class DriverRollout:
 
 
 def changed_fields(paths: t.Iterable[str]) -> list[str]:
-    """The reasons of a rollout: fields of the ClusterPolicy, such as spec.driver.version, change."""
+    """The reasons for a rollout: fields of the ClusterPolicy, such as spec.driver.version, change."""
     return [f"{path} of the ClusterPolicy changes" for path in paths]
 
 

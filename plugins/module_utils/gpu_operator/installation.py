@@ -262,7 +262,7 @@ def _ignored_policies(policies: t.Sequence[Document]) -> t.Iterator[str]:
     if len(policies) > 1:
         active = t.cast("Document", active_policy(policies))["metadata"]["name"]
         others = sorted(item["metadata"]["name"] for item in policies if item["metadata"]["name"] != active)
-        yield f"it follows the oldest ClusterPolicy, {active}, and ignores {', '.join(others)}: delete what is not needed"
+        yield f"it follows the oldest ClusterPolicy, {active}, and ignores {', '.join(others)}: delete those that are not needed"
 
 
 def _orphans_problem(policies: t.Sequence[Document]) -> str:
@@ -304,7 +304,7 @@ def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
 
 
 def _version(metadata: Document, container: Document) -> str:
-    """The version from the image's tag, or else from OLM's owner, the labels or the chart."""
+    """The version from the image's tag, otherwise from OLM's owner, the labels or the chart."""
     labels = metadata.get("labels") or {}
     texts = [
         _image(container).partition(":")[2],

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why an operator cannot get the pools' drivers, or cannot be used at all: GitOps sources and GPUCluster objects (pure).
+"""The reasons why an operator cannot get the pools' drivers, or cannot be used at all: GitOps sources and GPUCluster objects (pure).
 
 Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: with a ClusterPolicy and a GPUCluster the
 operator reports an error and labels no nodes.
@@ -38,15 +38,16 @@ def with_gpu_clusters(
     name = clusters[0]["metadata"]["name"]
     if policy is None:
         problem = (
-            f"GPUCluster {name} provides the GPUs of this cluster through dynamic resource allocation (DRA), without a ClusterPolicy. This collection "
-            "shares GPUs through the device plugin, which such a cluster does not run. Use this cluster without the collection; or move it to the "
-            f"device plugin: kubectl delete gpucluster {name}, create a ClusterPolicy, and run again."
+            f"GPUCluster {name} provides the GPUs of this cluster through dynamic resource allocation (DRA), without a ClusterPolicy. This "
+            "collection shares GPUs through the device plugin, which such a cluster does not run. Use this cluster without the collection. Or, "
+            f"to move it to the device plugin, run kubectl delete gpucluster {name}, create a ClusterPolicy, and run again."
         )
     else:
         problem = (
-            f"GPUCluster {name} exists in addition to ClusterPolicy {policy['metadata']['name']}. The operator rejects this combination: it reports an "
-            "error, and labels no new node. To share GPUs through the device plugin, as this collection does, kubectl delete gpucluster "
-            f"{name}; its pods with resource claims lose their GPUs. To use dynamic resource allocation (DRA), run accel.gpu.uninstall."
+            f"GPUCluster {name} exists in addition to ClusterPolicy {policy['metadata']['name']}. The operator rejects this combination: it "
+            "reports an error, and labels no new node. To share GPUs through the device plugin, as this collection does, run kubectl delete "
+            f"gpucluster {name}; its pods with resource claims lose their GPUs. To use dynamic resource allocation (DRA), run "
+            "accel.gpu.uninstall."
         )
     return replace(finding, problem=problem, notes=())
 
@@ -59,8 +60,8 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
     if uses_driver_objects(policy.get("spec") or {}):
         return finding
     problem = (
-        f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, and {owner} "
-        "would set it back, which replaces the driver of every node twice. Set it in the source of that object, where it restarts the "
-        "driver on every node, and run again; or remove `driver` from the pools."
+        f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, but {owner} would "
+        "revert it, which would replace the driver of every node twice. Set it in the source of that object, which restarts the driver on "
+        "every node, and run again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())

@@ -23,7 +23,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _MISSING = object()
-# The names under which Helm (kubernetes.core.helm calls the program), GitOps tools and the operator write what is no manual change.
+# The names under which Helm (kubernetes.core.helm calls the program), GitOps tools and the operator make changes that are not manual.
 _WRITERS = (
     "helm",
     *(manager for tool in GITOPS_TOOLS.values() for manager in tool.helm_managers),
@@ -117,11 +117,11 @@ def _get(document: Document, path: Path) -> t.Any:
 
 
 def manual_fields_message(fields: t.Sequence[ManualField], name: str) -> str:
-    """Why an upgrade is rejected, with the values that keep the fields."""
+    """The reason why an upgrade is rejected, with the values that keep the fields."""
     paths = ", ".join(map(str, fields))
     values = ", ".join(each.as_value for each in fields)
     return (
-        f"Helm would overwrite fields that were set manually in ClusterPolicy {name}: {paths}. To keep them, set these values of the Helm release "
-        f"(release_values; gpu_cluster.operator.values): {values}. To discard them, set the values of the new chart there, or remove the fields from the "
-        f"ClusterPolicy (kubectl edit clusterpolicy {name}). Nothing has been upgraded."
+        f"Helm would overwrite fields that were set manually in ClusterPolicy {name}: {paths}. To keep them, set these values of the Helm "
+        f"release (release_values; gpu_cluster.operator.values): {values}. To discard them, set the values of the new chart there, or remove "
+        f"the fields from the ClusterPolicy (kubectl edit clusterpolicy {name}). Nothing has been upgraded."
     )

@@ -36,7 +36,9 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
     except ApiError as error:
         if not error.forbidden:
             raise
-        return [f"you may not list the objects of OLM in namespace {planned.namespace}, so their changes are unknown"]
+        return [
+            f"you do not have permission to list OLM objects in namespace {planned.namespace}, so the changes to them are unknown"
+        ]
 
 
 def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
@@ -51,8 +53,8 @@ def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs:
         if not names:
             return []
         return [
-            f"deletes ClusterServiceVersion {join_words(names)}, which no Subscription references, and installs the operator again with a new Subscription "
-            f"{planned.namespace}/{package}; the custom resources stay"
+            f"deletes ClusterServiceVersion {join_words(names)}, which no Subscription references, and installs the operator again with a new "
+            f"Subscription {planned.namespace}/{package}; the custom resources stay"
         ]
     title, spec = f"Subscription {planned.namespace}/{name_of(live)}", live.get("spec") or {}
     changes = [] if is_created_by_collection(live) else [f"manages {title}, which this collection did not create"]

@@ -28,7 +28,7 @@ _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ComponentPlan) -> set[str]:
     """The namespaces of these installations in which this collection has made the Subscription of the planned package.
 
-    Without the right to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
+    Without permission to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
     """
     namespaces = {item.namespace for item in installations if item.manager in _MADE_BY_OLM}
     return {
@@ -55,8 +55,8 @@ def evaluate_olm(
     title = TITLES[found.component]
     if found.manager == HELM_MANAGER and found.release in by_helm:
         problem = (
-            f"This collection has installed {title} with Helm ({found.managed_by}), but gpu_cluster.{found.component}.installer is olm. Set installer: "
-            "helm to keep it; or run accel.gpu.uninstall with installer: helm, and then install it through OLM."
+            f"This collection has installed {title} with Helm ({found.managed_by}), but gpu_cluster.{found.component}.installer is olm. Set "
+            "installer: helm to keep it; or run accel.gpu.uninstall with installer: helm, and then install it through OLM."
         )
         return InstallationFinding(found, managed=False, problem=problem)
     own = found.manager in _MADE_BY_OLM and found.namespace in subscribed
@@ -67,8 +67,8 @@ def evaluate_olm(
         if not own:
             return finding
         problem = (
-            f"This collection has installed {title} in namespace {found.namespace}, but gpu_cluster names {planned.namespace}. A Subscription cannot be "
-            "moved: restore the namespace, or run accel.gpu.uninstall with it first."
+            f"This collection has installed {title} in namespace {found.namespace}, but gpu_cluster names {planned.namespace}. A Subscription "
+            "cannot be moved: restore the namespace, or run accel.gpu.uninstall with it first."
         )
         return InstallationFinding(found, managed=False, problem=problem)
     return InstallationFinding(found, managed=True, planned=planned)

@@ -262,12 +262,12 @@ def _driver_objects(drivers: t.Sequence[Document], nodes: t.Sequence[Document]) 
             selector = ", ".join(f"{key}: {nvidia_driver.node_selector(driver)[key]}" for key in keys)
             yield (
                 f"NVIDIADriver {driver['metadata']['name']} does not select {abbreviate(names)} of its pool, because they do not match its "
-                f"spec.nodeSelector ({selector}), so that the operator installs no driver there: only {POOL_LABEL} belongs there; run again to "
-                "remove other keys"
+                f"spec.nodeSelector ({selector}), so the operator installs no driver there: the selector must contain only {POOL_LABEL}; run "
+                "again to remove other keys"
             )
     if without:
         yield (
-            f"no NVIDIADriver selects {abbreviate_nodes(sorted(without))}, so that the operator installs no driver there: declare a pool for them, "
+            f"no NVIDIADriver selects {abbreviate_nodes(sorted(without))}, so the operator installs no driver there: declare a pool for them, "
             "or create an NVIDIADriver with a nodeSelector for them"
         )
     needed = {name for names in selecting.values() for name in names}

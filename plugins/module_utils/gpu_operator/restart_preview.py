@@ -45,7 +45,7 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-# The only driver value of the chart that has another name in the ClusterPolicy.
+# The only driver value of the chart that has a different name in the ClusterPolicy.
 _RENAMED = ("driver", "nvidiaDriverCRD")
 
 

@@ -44,7 +44,7 @@ _INSTALLERS = ("helm", "accel.gpu")
 
 @dataclass(frozen=True)
 class ToolkitSettings:
-    """The values to add to the operator's Helm values; `notes` say what was kept, or what changes.
+    """The values to add to the operator's Helm values; `notes` describe what was kept, or what changes.
 
     `replaces_declared`: the values that are derived from the declared distribution are left out.
     """
@@ -156,8 +156,8 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
     if not installed.working or _is_derived(plan, distribution, recorded, installed):
         return ToolkitSettings()
     note = (
-        f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings for {distribution.title} "
-        f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
+        f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings for "
+        f"{distribution.title} ({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
     )
     values = _with_recorded(plan.cluster.distribution_values, env, recorded)
     return ToolkitSettings(distribution.name, values, (note,), replaces_declared=True)
@@ -221,7 +221,7 @@ def restart_note(distribution: Distribution | None, settings: str, nodes: int) -
     where = f" on {nodes} node(s)" if nodes else ""
     return (
         f"toolkit.env changes ({settings}): the container toolkit is replaced{where} and restarts {restarted}; running containers are not "
-        "affected, but no pod can start on a node for some seconds"
+        "affected, but no pod can start on a node for a few seconds"
     )
 
 
@@ -288,7 +288,7 @@ def _read_installed(
         content = records.content(records.latest())
         recorded = get_nested(content.config, "toolkit", "env") if content else None
     except ApiError as error:
-        # A plan may not read Secrets.
+        # The user of a plan may lack permission to read Secrets.
         if not error.forbidden:
             raise
     statuses = [daemonset_status(item) for item in client.list(DAEMONSETS, field_selector=f"metadata.name={TOOLKIT}")]

@@ -215,7 +215,7 @@ class OperatorUpgrade:
         nodes = rolled_nodes(driver_nodes(daemonsets), preview.driver_paths, preview.drivers, replaced=replaced)
         if not nodes or not preview.reasons:
             return None
-        # The new operator replaces the drivers, so what its API server sets in the present objects does not count.
+        # The new operator replaces the drivers, so what its API server sets in the current objects does not count.
         own = follows_own_policies((), chart.version)
         rollout = UpgradePolicies.read(preview.spec, drivers, own=own).rollout(nodes, preview.reasons)
         in_place = (
@@ -228,7 +228,7 @@ class OperatorUpgrade:
         return replace(rollout, in_place=in_place)
 
     def _live_definition(self) -> list[Object]:
-        """The CRD of the ClusterPolicy in the cluster; none if it may not be read."""
+        """The CRD of the ClusterPolicy in the cluster; None if the user is not allowed to read it."""
         try:
             found = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{_DEFINITION}")
         except ApiError as error:

@@ -46,7 +46,7 @@ class HelmTools:
 
 @dataclass(frozen=True)
 class RefusalPreview:
-    """The messages with which site would refuse the upgrade, by code, or the `problem` why they are not known."""
+    """The messages with which site would refuse the upgrade, by code, or the `problem` that prevents their prediction."""
 
     refusals: tuple[tuple[str, str], ...] = ()
     problem: str = ""
@@ -75,7 +75,7 @@ def preview_upgrade_of_site(
         return (
             None
             if same
-            else RefusalPreview(problem=f"this user may not read Secrets in namespace {operator.namespace}")
+            else RefusalPreview(problem=f"this user is not allowed to read Secrets in namespace {operator.namespace}")
         )
     try:
         if _is_up_to_date(revision, content, operator, initial):

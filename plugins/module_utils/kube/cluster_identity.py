@@ -69,10 +69,10 @@ class ClusterIdentity:
         self.recorded = recorded_name(lease)
         if self.recorded not in ("", self.name, self.renamed_from):
             raise WrongCluster(
-                f"This is a different cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is recorded as "
-                f"{self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential of "
-                f"{self.name!r}. If the cluster {self.recorded!r} should be called {self.name!r} from now on, set "
-                f"gpu_cluster.renamed_from: {self.recorded} for one run."
+                f"This is a different cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is "
+                f"recorded as {self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential "
+                f"of {self.name!r}. If the cluster {self.recorded!r} should be called {self.name!r} from now on, set gpu_cluster.renamed_from: "
+                f"{self.recorded} for one run."
             )
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
@@ -148,12 +148,12 @@ def recorded_name(lease: t.Mapping[str, t.Any] | None) -> str:
 
 
 def read_uid(client: Client) -> str:
-    """The UID of the namespace kube-system, for a report; empty if the user may not read it."""
+    """The UID of the namespace kube-system, for a report; empty if the user is not allowed to read it."""
     return _uid_of(_get_if_allowed(client, _UID_PATH))
 
 
 def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.Any]:
-    """The identity of the cluster, for a report; values that the user may not read are None."""
+    """The identity of the cluster, for a report; values that the user is not allowed to read are None."""
     recorded = identity.recorded if identity.name else read_recorded_name(client)
     return {
         "uid": read_uid(client) or None,
@@ -165,7 +165,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """The recorded name of a cluster that the run does not name, for a report; empty if the user may not read it."""
+    """The recorded name of a cluster that the run does not name, for a report; empty if the user is not allowed to read it."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

@@ -154,8 +154,8 @@ def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
     """Check that a kubeconfig and K8S_AUTH_HOST name the same server, because the names in the kubeconfig only apply to its own server."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
-            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
-            "wrong variable; in AWX, detach one of the two credentials."
+            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} point to different servers (the latter to "
+            f"{found.server}). Unset the wrong variable; in AWX, detach one of the two credentials."
         )
 
 
@@ -258,7 +258,7 @@ def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
         # Other lines of a plugin's output may contain anything, such as a token or its environment.
         lines = [" ".join(record.getMessage().strip().partition("\n")[0].split()) for record in logged.buffer]
         raise ConnectionProblem(
-            f"The {origin} gives no credentials: its plugin failed with: {_one_line('; '.join(lines))}"
+            f"The {origin} provides no credentials: its plugin failed with: {_one_line('; '.join(lines))}"
         )
 
 
@@ -268,7 +268,7 @@ def _has_credentials(configuration: t.Any) -> bool:
 
 def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
     if isinstance(error, (TypeError, AttributeError)):
-        return ConnectionProblem(f"The {origin} cannot be used: this is no kubeconfig.")
+        return ConnectionProblem(f"The {origin} cannot be used: it is not a kubeconfig.")
     text = masked(" ".join(str(error).split()))
     return ConnectionProblem(f"The {origin} cannot be used: {text or type(error).__name__}")
 

@@ -108,8 +108,8 @@ class ConnectionOptions:
         basic_auth = [_name_in(ENVIRONMENT, name) for name in ("username", "password") if name in variables]
         if source == ENVIRONMENT and basic_auth:
             raise WrongCluster(
-                f"{' and '.join(basic_auth)}: the Kubernetes API has no basic authentication. Set {PREFIX}API_KEY in addition to {PREFIX}HOST, or "
-                "use a kubeconfig, and unset them."
+                f"{' and '.join(basic_auth)}: the Kubernetes API does not support basic authentication. Set {PREFIX}API_KEY in addition to "
+                f"{PREFIX}HOST, or use a kubeconfig, and unset them."
             )
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
 
@@ -193,7 +193,7 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     if users:
         raise WrongCluster(
             f"Option {users[0]} names a user and no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
-            f"a default kubeconfig. Also set option host or kubeconfig, or remove it."
+            "a default kubeconfig. Also set option host or kubeconfig, or remove it."
         )
     if in_document:
         return GPU_CLUSTER
@@ -212,7 +212,7 @@ def _require_whole(values: Values, source: str) -> None:
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(
-            f"{_name_in(source, 'context')} names an entry of a kubeconfig, and with {_name_in(source, 'host')} none is read. Also set "
+            f"{_name_in(source, 'context')} names an entry of a kubeconfig, but with {_name_in(source, 'host')}, no kubeconfig is read. Also set "
             f"{_name_in(source, 'kubeconfig')}, or remove one of them."
         )
     if values["impersonate_groups"] and not values.get("impersonate_user"):

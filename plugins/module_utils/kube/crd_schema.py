@@ -18,7 +18,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def read_definition(client: Client, name: str) -> Object | None:
-    """A CRD; None if the user may not read it."""
+    """A CRD; None if the user is not allowed to read it."""
     try:
         return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}")
     except ApiError as error:

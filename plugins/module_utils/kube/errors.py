@@ -20,10 +20,11 @@ TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # What the API server says about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
-# resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may say the same later on.
+# resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may use the same text
+# later in the message.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _MISSING_RIGHT = re.compile(rf"(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ")
-# A role that grants more than the user may do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
+# A role that grants more than the user is allowed to do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
 _ESCALATION = "attempting to grant RBAC permissions not currently held"
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -64,7 +65,7 @@ class ApiError(ServiceError):
 
     @property
     def lacks_right(self) -> bool:
-        """Whether the user may not send such requests; other 403s are about the object: a quota, pod security, an admission webhook."""
+        """Whether the user is not allowed to send such requests; other 403 errors are about the object: a quota, pod security, an admission webhook."""
         return self.forbidden and bool(_MISSING_RIGHT.match(self.message))
 
     @property
@@ -74,7 +75,7 @@ class ApiError(ServiceError):
         400 is the status of an admission webhook that returns none (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
         """
         if self.status == 403:
-            # A proxy may refuse, too.
+            # A proxy may also refuse.
             return self.has_status_object and not self.lacks_right
         return self.status in (400, 422)
 
@@ -127,7 +128,7 @@ def status_error(
 
 
 def parse_status(body: bytes) -> dict[str, t.Any]:
-    """The fields of the Status object in an error response. Fields with other types than those of the API, as a proxy may send them, are left out."""
+    """The fields of the Status object in an error response. Fields whose types differ from those of the API, which a proxy may send, are left out."""
     with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(body)
         if isinstance(parsed, dict):

@@ -129,7 +129,7 @@ class CommandRunner:
         except websocket.WebSocketBadStatusException as error:
             raise _refused(request, error) from None
         except (websocket.WebSocketTimeoutException, TimeoutError):
-            text = f"{request.command[0]} did not end within {timeout:.0f} s" if channel else "no answer in time"
+            text = f"{request.command[0]} did not end within {timeout:.0f} s" if channel else "no response in time"
             raise _no_answer(request, text, TIMEOUT, sent=connection is not None) from None
         except _ProxyRefusal as error:
             raise _no_answer(request, str(error), PROXY, sent=False) from None
@@ -149,7 +149,7 @@ class CommandRunner:
                     connection.close()
 
     def _upgrade(self, connection: t.Any, request: ExecRequest) -> t.Any:
-        """Ask the API server to start the command. It may have started it even if no answer arrives."""
+        """Ask the API server to start the command. It may have started it even if no response arrives."""
         import websocket
 
         scheme, dummy, server = self._connection.server.partition("://")

@@ -34,7 +34,7 @@ _OPTIONS = {
     f"{_PREFIX}TLS_SERVER_NAME": "tls_server_name",
     f"{_PREFIX}INSECURE_SKIP_TLS_VERIFY": "skip_tls_verify",
 }
-_USE_A_KUBECONFIG = "Name a kubeconfig (gpu_cluster.kubeconfig), which can hold it."
+_USE_A_KUBECONFIG = "Use a kubeconfig (gpu_cluster.kubeconfig), which can contain it."
 
 
 def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None) -> dict[str, str]:
@@ -95,7 +95,7 @@ def require_usable_token(environ: t.Mapping[str, str]) -> None:
     token = environ.get(name, "")
     if token != token.strip():
         raise ConnectionProblem(
-            f"{name} has white space around the token, so that Helm cannot send it. Remove it, such as the line break at the end."
+            f"{name} has white space around the token, so Helm cannot send it. Remove the white space, such as the line break at the end."
         )
 
 

@@ -44,7 +44,7 @@ class LeaseLost(ModuleFailure):
 
 
 def elapsed() -> float:
-    """Seconds on a clock that continues while the machine is suspended (if the system has one), because other machines count that time, too."""
+    """Seconds on a clock that continues while the machine is suspended (if the system has one), because other machines also count that time."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -54,7 +54,7 @@ def elapsed() -> float:
 class Lease:
     """A context manager; inside it, `lost` is set (and check() raises) once this run no longer holds the lease.
 
-    From then on, the client sends no request, so every wait for the API server ends, too. Another holder counts as dead if this
+    From then on, the client sends no request, so every wait for the API server also ends. Another holder counts as dead if this
     process has observed no renewal for the duration of the lease, so the clocks of the machines need not agree.
     """
 
@@ -133,7 +133,7 @@ class Lease:
         if self.lost.is_set() and error is None:
             raise LeaseLost(
                 f"The lease {self._full_name} was lost before the run ended: {self._reason}. All requests were sent by then, but another run may "
-                "have changed the cluster meanwhile; run again."
+                "have changed the cluster in the meantime; run again."
             )
 
     def check(self) -> None:
@@ -162,8 +162,8 @@ class Lease:
         silent = self.clock() - self._renewed_at
         if silent > self.duration:
             self._lose(
-                f"it was not renewed for {silent:.0f} s and is valid for {self.duration:.0f} s (was this process stopped, or did "
-                "the API server not answer?)"
+                f"it was not renewed for {silent:.0f} s and is valid for {self.duration:.0f} s (was this process stopped, or did the API server "
+                "not respond?)"
             )
 
     def _wait(self) -> Object | None:

@@ -62,7 +62,7 @@ def reason_lost(held: Object, live: Object | None, holder: str) -> str:
     if other and other != holder:
         return f"another run, {other}, took it"
     if not other or any(now.get(key) != before.get(key) for key in ("leaseTransitions", "acquireTime")):
-        return "another run held it meanwhile"
+        return "another run held it in the meantime"
     if str(now.get("renewTime")) < str(before.get("renewTime")):
         return "it was set back to an earlier state (is the cluster being restored from a backup?)"
     return ""
@@ -80,7 +80,7 @@ def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str
         subject = f"Inventory host {host} of this same run"
         remedy = "One inventory host represents one cluster: assign each cluster to one host of the inventory."
     return (
-        f"{subject} has been changing this cluster since {since}; it renewed its lease {name} last at {last} (waited {waited:.0f} s). "
+        f"{subject} has been changing this cluster since {since}; it last renewed its lease {name} at {last} (waited {waited:.0f} s). "
         f"{remedy} If that run is dead, the lease expires {spec.get('leaseDurationSeconds')} s after its last renewal."
     )
 

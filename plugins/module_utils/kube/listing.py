@@ -100,7 +100,7 @@ def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
     """The page as a dictionary; in its objects, the lists of objects with the names `omit` are left out.
 
     The images and managedFields of nodes are more than half of a page. Finding their ends takes a twentieth of the time to parse them, which
-    is a fifth of the processor time of a run without changes for 5,000 nodes. If text contains something that looks like an end, the shortened
+    is a fifth of the CPU time of a run without changes for 5,000 nodes. If text contains something that looks like an end, the shortened
     page is not valid JSON, because its brackets or quotes do not match. In that case, the whole page is parsed.
     """
     try:

@@ -30,7 +30,7 @@ def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
 def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
     """The managers that own the field at this path of keys, the one that has written last first; empty if no manager has written it.
 
-    The server takes a field from its owners when another value is written, so that all owners agree on the value.
+    The server takes a field from its owners when another value is written, so all owners agree on the value.
     """
     entries = [entry for entry in _entries(live) if not entry.get("subresource")]
     entries.sort(key=lambda entry: str(entry.get("time") or ""), reverse=True)

@@ -155,7 +155,7 @@ class GpuModule(ClusterModule):
         """Compose the argument spec; the module's own options override shared options with the same name.
 
         records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: lists for which empty text is not
-        the empty list, because that one has a meaning of its own.
+        the empty list, because the empty list has a meaning of its own.
         """
         shared = ((EXPECTED, expected), (WAIT, wait), (LEASE_OPTIONS, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]

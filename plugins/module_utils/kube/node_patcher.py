@@ -37,7 +37,7 @@ E = t.TypeVar("E", bound=Edit)
 class PatchResult(t.Generic[E]):
     """The last edit that was sent, and its effect; `node` is the changed node, if it was requested.
 
-    unchanged: after a conflict nothing was left to change. gone: the node does not exist. unchecked: this user may not send a dry run.
+    unchanged: after a conflict nothing was left to change. gone: the node does not exist. unchecked: this user is not allowed to send a dry run.
     """
 
     status: PatchStatus

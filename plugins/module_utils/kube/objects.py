@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
-NOT_CHECKED = "not checked by the server: this user may not send a dry run"
+NOT_CHECKED = "not checked by the server: this user is not allowed to send a dry run"
 # Kinds that other objects in the same list need come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
@@ -31,7 +31,7 @@ Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
 def write_or_note(request: t.Callable[[], t.Any], *, check: bool) -> str | None:
-    """Send a write, in check mode its dry run. Returns NOT_CHECKED if this user may not send a dry run."""
+    """Send a write, in check mode its dry run. Returns NOT_CHECKED if this user is not allowed to send a dry run."""
     try:
         request()
     except ApiError as error:
@@ -227,7 +227,7 @@ class ObjectWriter:
             except ApiError as error:
                 if not error.forbidden:
                     raise
-                # A user with the right to write may lack the right to read namespaces, so the check is left to the
+                # A user with write permission may lack permission to read namespaces, so the check is left to the
                 # server.
                 self._namespaces[name] = True
         return self._namespaces[name]
@@ -252,7 +252,7 @@ class ObjectWriter:
         return change
 
     def _send(self, request: t.Callable[[], t.Any]) -> t.Any:
-        """The response to a write or its dry run; NOT_CHECKED if this user may not send a dry run."""
+        """The response to a write or its dry run; NOT_CHECKED if this user is not allowed to send a dry run."""
         if self._lease is not None:
             self._lease.check()
         try:

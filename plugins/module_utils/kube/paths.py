@@ -125,7 +125,7 @@ class Discovery:
         group = api_version.rpartition("/")[0]
         same = [version for version in versions if version.rpartition("/")[0] == group]
         near = same or difflib.get_close_matches(api_version, [*versions, "v1"], n=2)
-        return f" The nearest that it has: {', '.join(near)}." if near else ""
+        return f" The most similar APIs that it has: {', '.join(near)}." if near else ""
 
 
 def known_kind(api_version: str, kind: str) -> Kind:

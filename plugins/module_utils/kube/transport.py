@@ -260,7 +260,7 @@ def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], 
     except (HTTPError, OSError) as error:
         raise http.no_answer(ApiError, error, method="GET", path=path) from error
     finally:
-        # Closes the connection, too, unless all of the body was read.
+        # Also closes the connection, unless all of the body was read.
         response.close()
     if problem:
         # With the status of the response, so that no further attempt follows.

@@ -25,7 +25,7 @@ _WATCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection; if `optional`, it is empty if the cluster does not have its kind; if `may_be_forbidden`, also if the user is not allowed to list it."""
+    """A collection; if `optional`, it is empty if the cluster does not have its kind; with `may_be_forbidden`, also if listing is forbidden."""
 
     path: str
     label_selector: str | None = None
@@ -78,7 +78,7 @@ class WatchCache:
             self._replace(name, objects)
 
     def objects(self, name: str) -> tuple[Object, ...]:
-        """The present objects of a collection, sorted by name."""
+        """The current objects of a collection, sorted by name."""
         found = self._objects[name]
         return tuple(found[key] for key in sorted(found))
 

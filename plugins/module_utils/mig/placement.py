@@ -135,7 +135,7 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
 def unused(geometry: Geometry, counts: Counts) -> Unused:
     """The parts of the GPU that a layout leaves unused; the layout must fit.
 
-    Decoders and encoders belong to the slices. The engine that can stay unused is the OFA, of which a GPU has only one: profiles with +me or
+    Decoders and encoders belong to the slices. The engine that can stay unused is the OFA. A GPU has only one OFA: profiles with +me or
     +me.all and the whole GPU have it, all others do not (MIG user guide, "Supported MIG
     Profiles"; `nvidia-smi mig -lgip` on an H200, driver 580.159.04).
     """

@@ -149,11 +149,11 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
 def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
     """Problems between the fields of a set."""
     if all(entry.get(name) is None for name in ("label_selectors", "names", "match")):
-        yield f"{path}: selects no nodes; give label_selectors, names or match (label_selectors: [] for all nodes)"
+        yield f"{path}: selects no nodes; set label_selectors, names or match (label_selectors: [] for all nodes)"
     elif entry.get("match") is not None and not any((entry["match"] or {}).values()):
-        yield f"{path}.match: is empty; give model, pool or labels (or label_selectors: [] for all nodes)"
+        yield f"{path}.match: is empty; set model, pool or labels (or label_selectors: [] for all nodes)"
     if not (entry.get("purge") or any(entry.get(name) for name in ("labels", "annotations", "taints"))):
-        yield f"{path}: changes nothing; give labels, annotations, taints or purge"
+        yield f"{path}: changes nothing; set labels, annotations, taints or purge"
     if entry.get("purge") and entry.get("state") == "absent":
         yield f"{path}.purge: cannot be combined with state: absent; purge: true alone removes everything"
     identities = [(taint["key"], taint["effect"]) for taint in entry.get("taints") or ()]

@@ -107,7 +107,7 @@ def reconcile(
     progress: Progress,
     parallel: int = DEFAULT_LIMIT,
 ) -> NodesOutcome:
-    """Read all nodes and patch the nodes that differ. If there are differences, the lease is taken and the nodes are read again first.
+    """Read all nodes and patch the nodes that differ. If there are differences, the lease is acquired and the nodes are read again first.
 
     Raises InvalidOptions before the first patch if sets conflict or name nodes that do not exist.
     """

@@ -104,13 +104,13 @@ def group_statuses(
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool belongs to its group, by the cloud's label or else by the pool's label."""
+    """Whether a node of the pool belongs to its group, by the cloud's label, otherwise by the pool's label."""
     name = node.labels.get(group.group_label) if group.group_label else None
     return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The number of nodes in the cloud's result, or else the declared number; the sum over the zones of the pool."""
+    """The number of nodes in the cloud's result, otherwise the declared number; the sum over the zones of the pool."""
     return sum(_member_count(group, member, nodegroups.get(member.name) or {}) for member in group.members)
 
 

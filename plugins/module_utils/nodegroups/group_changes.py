@@ -19,7 +19,7 @@ from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 
-# The machines of a group with other settings than its new machines have; a difference of a group that is replaced for them.
+# The machines of a group whose settings differ from those of its new machines; a difference if the group is replaced because of them.
 OUTDATED = "outdated"
 
 # By field: (actual, desired).
@@ -33,7 +33,7 @@ class GroupChange:
     name: the name of the group that matches, or will match, the spec. current: this group; None if it must be created.
     superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that stay because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
-    outdated: the machines of `current` that keep other settings than the spec declares, because the change only affects new machines.
+    outdated: the machines of `current` whose settings still differ from the spec, because the change only affects new machines.
     """
 
     spec: NodeGroupSpec
@@ -156,7 +156,7 @@ def _change(
     ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
-        # Without immutable fields, the group is replaced for its outdated machines, and may already have the name for its present fields.
+        # Without immutable fields, the group is replaced for its outdated machines, and may already have the name for its current fields.
         names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
         name = next((name for name in names if all(group.name != name for group in groups)), names[0])
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])

@@ -84,7 +84,7 @@ class GroupDrain:
         if machines and not nodes:
             raise GroupFailed(
                 f"No machine of node group {group.name} ({abbreviate(machines)}) is a node of the cluster in `kubernetes`, so "
-                "it cannot be drained. Use that cluster's kubeconfig, or leave `kubernetes` out if the machines never joined it."
+                "it cannot be drained. Use the kubeconfig of the group's cluster, or omit `kubernetes` if the machines never joined it."
             )
         return nodes
 

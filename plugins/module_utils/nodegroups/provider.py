@@ -70,7 +70,7 @@ class NodeGroupProvider(t.Protocol):
         """The remaining requests in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Have no autoscaler add nodes to a group that is deleted; called before its nodes are drained."""
+        """Prevent autoscalers from adding nodes to a group that will be deleted; called before its nodes are drained."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group; a group that no longer exists is not an error."""

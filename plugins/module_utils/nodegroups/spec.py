@@ -50,7 +50,7 @@ class NodeGroupState:
 
     settled: no operation is in progress. failed: the last operation failed for the given `reason`. max_count: None without a limit.
     addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them. without_node: the number of machines
-    without a node, which a scale-down removes first. outdated: the machines that have other settings than new machines of the group would have.
+    without a node, which a scale-down removes first. outdated: the machines whose settings differ from those of new machines of the group.
     """
 
     id: str

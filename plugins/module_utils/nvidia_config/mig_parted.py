@@ -29,7 +29,7 @@ DISABLED_ENTRY: Entry = [{"devices": "all", "mig-enabled": False}]
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
     """A layout in the format of mig-parted's api/spec/v1; a layout by index needs the node's number of GPUs.
 
-    Each GPU is named once: mig-parted applies one part after the other, and refuses a part that contradicts an earlier one.
+    Each GPU is named once: mig-parted applies the parts in order, and refuses a part that contradicts an earlier one.
     """
     parts = [_part(list(part.devices) or "all", part.profiles) for part in layout]
     named = {index for part in layout for index in part.devices}

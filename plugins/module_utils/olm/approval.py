@@ -76,8 +76,8 @@ def _brings_others(plan: Document, others: t.Sequence[str], desired: str) -> Pro
         value=join_words(plan_csvs(plan)),
         rule=f"Only {desired} is declared, but approving the plan would also install {join_words(others)}.",
         remedy=(
-            f"If that is intended, add {join_words(others)} to {_ADDITIONAL_CSVS}, or approve the plan yourself. Otherwise, give the operator a namespace "
-            "of its own."
+            f"If that is intended, add {join_words(others)} to {_ADDITIONAL_CSVS}, or approve the plan yourself. Otherwise, use a separate "
+            "namespace for the operator."
         ),
     )
 

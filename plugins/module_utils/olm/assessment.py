@@ -3,7 +3,7 @@
 """The state of an installation through OLM: done, waiting for something, an InstallPlan to approve, or a problem (pure).
 
 Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
-A problem is reported only after it has lasted for its `minimum_seconds`, since OLM's conditions are wrong for some seconds during upgrades.
+A problem is reported only after it has lasted for its `minimum_seconds`, since OLM's conditions are wrong for a few seconds during upgrades.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .versions import Version
 
 @dataclass(frozen=True)
 class DesiredVersion:
-    """The version that the run installs, and the way to it."""
+    """The version that the run installs, and the upgrade path to it."""
 
     package: str
     subscription: str
     csv: str
     version: Version | None
-    # The ClusterServiceVersions on the way from the installed one, with the desired one.
+    # The ClusterServiceVersions on the upgrade path from the installed one, including the desired one.
     steps: frozenset[str]
     additional: frozenset[str] = frozenset()
     automatic: bool = False
@@ -59,7 +59,7 @@ class DesiredVersion:
 
 @dataclass(frozen=True)
 class Assessment:
-    """One of: done; a problem; an InstallPlan to approve or to discard; else `text` says what the run waits for."""
+    """One of: done; a problem; an InstallPlan to approve or to discard; otherwise `text` describes what the run waits for."""
 
     text: str = ""
     done: bool = False

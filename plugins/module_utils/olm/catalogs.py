@@ -47,7 +47,7 @@ class CatalogChoice:
     removed: str = ""
 
     def find_version(self, observed: Observed, live: Object | None) -> CatalogVersion | ChannelEntry | None:
-        """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
+        """The installed version if it is the desired one, otherwise what the catalogs offer; None if check mode cannot know it."""
         installed = installed_entry(observed, self.options, live)
         if installed is not None:
             return installed
@@ -143,7 +143,7 @@ class CatalogChoice:
 
 
 def _packages_timeout(catalog: Object, now: float) -> float:
-    """The seconds until the package server has read a connected catalog; 0 if it has had the time."""
+    """The seconds until the package server has read a connected catalog; 0 if enough time has passed."""
     connected = get_nested(catalog, "status", "connectionState", "lastConnect")
     try:
         moment = datetime.datetime.fromisoformat(str(connected)).timestamp()

@@ -51,7 +51,7 @@ class AppliedObject:
 class OlmClient:
     """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
 
-    `note` says that a dry run was not possible without the right to write; the preview then continues without the server.
+    `note` says that a dry run was not possible without write permission; the preview then continues without the server.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class OlmClient:
             client,
             {
                 "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", may_be_forbidden=True),
-                # Objects that may not be listed are not absent: a second OperatorGroup would stop OLM, and an operator would count as removed.
+                # Objects that the user is not allowed to list are not absent: a second OperatorGroup would stop OLM, and an operator would count as removed.
                 "subscriptions": Collection(self.path("Subscription"), optional=True),
                 "groups": Collection(self.path("OperatorGroup"), optional=True),
                 # Every namespace has a copy of the ClusterServiceVersions that watch all namespaces.
@@ -261,7 +261,7 @@ class OlmClient:
         return self._write(lambda: self.client.patch(path, body, dry_run=self._check))
 
     def _write(self, request: t.Callable[[], T]) -> T | None:
-        """The response to a write or its dry run; None if this user may not send a dry run."""
+        """The response to a write or its dry run; None if this user is not allowed to send a dry run."""
         self._prepare()
         try:
             return request()

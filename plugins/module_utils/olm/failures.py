@@ -16,7 +16,7 @@ from ..schema.messages import abbreviate
 from .observed import Condition, Document, catalog_state, conditions, csv_phase
 from .problem import CATALOG_START, LONG, MEDIUM, SHORT, Problem
 
-# Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.
+# Reasons for a failed ClusterServiceVersion that only a change to the OperatorGroups resolves, each with the remedy.
 _GROUP_REASONS = {
     "TooManyOperatorGroups": "Delete all OperatorGroups in the namespace except one.",
     "NoOperatorGroup": "Run the playbook again, which creates an OperatorGroup.",
@@ -124,7 +124,7 @@ def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
 
 
 def plan_failed(plan: Document) -> Problem:
-    """A step of the InstallPlan has failed for good."""
+    """A step of the InstallPlan has failed permanently."""
     message = get_nested(plan, "status", "message")
     steps = [
         f"{get_nested(step, 'resource', 'kind')} {get_nested(step, 'resource', 'name')}"
@@ -192,8 +192,8 @@ def _catalog_remedy(message: str) -> str:
         return f"Check the CatalogSource that the message names. {blocked}"
     namespace, name = match.groups()
     return (
-        f"Check the pod of CatalogSource {name} (kubectl -n {namespace} get pods -l olm.catalogSource={name}), or remove the CatalogSource if it is not "
-        f"needed. {blocked}"
+        f"Check the pod of CatalogSource {name} (kubectl -n {namespace} get pods -l olm.catalogSource={name}), or remove the CatalogSource if "
+        f"it is not needed. {blocked}"
     )
 
 

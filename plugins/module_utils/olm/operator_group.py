@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The OperatorGroup of a namespace: which one is created, and whether the existing one suits the operator (pure).
 
-OLM installs nothing in a namespace without exactly one OperatorGroup, and reports it in no condition of the Subscription. Sources: OLM's
+OLM installs nothing in a namespace without exactly one OperatorGroup, and no condition of the Subscription reports this. Sources: OLM's
 documentation "Operator Groups" and "Install Modes".
 """
 
@@ -61,7 +61,7 @@ def decide_group(
 
 
 def default_targets(namespace: str, modes: frozenset[str] | None) -> tuple[str, ...]:
-    """The namespaces of a new group: the own one if the operator supports it, else all."""
+    """The namespaces of a new group: its own namespace if the operator supports that, otherwise all namespaces."""
     return (namespace,) if modes is None or OWN in modes or ALL not in modes else ()
 
 

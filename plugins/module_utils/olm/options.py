@@ -70,7 +70,7 @@ def option_problems(options: OlmOptions) -> t.Iterator[str]:
     """The problems of the values, each with the name of its option."""
     for item in fields(options):
         value, rule = getattr(options, item.name), item.metadata["rule"]
-        # A default is valid, and empty text that is one means that the option is not set.
+        # A default is valid, and empty text as a default means that the option is not set.
         if rule is None or value == item.default:
             continue
         is_list = isinstance(value, tuple)

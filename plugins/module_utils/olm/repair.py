@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """States from which OLM does not recover without help, and the repairs after which it does (pure).
 
-Only what OLM makes again is removed: ClusterServiceVersions that no Subscription references or that never ran, and the status of a Subscription whose
-ClusterServiceVersion is gone. Custom resources and their CRDs stay. Deleting the InstallPlan does not help in the last case: OLM then compares only the
-conditions, and keeps its reference (operator-lifecycle-manager pkg/controller/operators/catalog/subscription/state.go, InstallPlanNotFound).
+Only objects that OLM creates again are removed: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
+Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs stay. Deleting the InstallPlan does not help in the last case: OLM
+then compares only the conditions, and keeps its reference (operator-lifecycle-manager pkg/controller/operators/catalog/subscription/state.go,
+InstallPlanNotFound).
 """
 
 from __future__ import annotations
@@ -114,5 +115,5 @@ def is_lost(current: str, csv: Document | None, plan: Document | None, subscript
 
 
 def _has_unfinished(observed: Observed, plan: Object) -> bool:
-    """Whether a ClusterServiceVersion of the plan does not run; a step may also have failed that the operators do not need."""
+    """Whether a ClusterServiceVersion of the plan does not run; a failed step may also be one that the operators do not need."""
     return any(csv_phase(observed.csv(name))[0] != SUCCEEDED for name in plan_csvs(plan))

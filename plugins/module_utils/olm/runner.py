@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installs an operator through OLM: sends what differs, approves the InstallPlans on the way, and waits until the ClusterServiceVersion is stable."""
+"""Installs an operator through OLM: sends what differs, approves the required InstallPlans, and waits until the ClusterServiceVersion is stable."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class OlmRun:
             self.repaired.append(text)
 
     def _await(self, desired: DesiredVersion) -> None:
-        """Approve the InstallPlans on the way, and wait until the ClusterServiceVersion is stable."""
+        """Approve the required InstallPlans, and wait until the ClusterServiceVersion is stable."""
         timer = StateTimer()
         while True:
             observed = self.client.observed()
@@ -232,7 +232,7 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Let OLM resolve again what it does not try again: after a catalog could not be read, or with an InstallPlan that was deleted or had failed.
+        """Let OLM repeat a resolution that it does not retry: after a catalog could not be read, or with an InstallPlan that was deleted or had failed.
 
         OLM may write the reference to such a plan again, from its cache, after this run has removed it.
         """
@@ -300,7 +300,7 @@ class OlmRun:
 
     @property
     def changed(self) -> bool:
-        """Whether the run has sent a change, or would."""
+        """Whether the run has sent a change, or would send one."""
         return bool(self.applied or self.repaired or self.approved or self.predicted)
 
     def result(self) -> Object:
@@ -325,7 +325,7 @@ class OlmRun:
             "created": live is not None and is_created_by_collection(live),
             "approved": sorted(self.approved),
             "repaired": list(self.repaired),
-            # OLM updates these conditions some seconds after a change; until then, they are about the version before.
+            # OLM updates these conditions a few seconds after a change; until then, they are about the version before.
             "warnings": [] if self.changed else failures.subscription_warnings(live),
             "after_discovery": list(self.plan.after_discovery) if self.plan else [],
         }

@@ -29,7 +29,7 @@ INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 
 def unstable_reason(observed: Observed, csv: Document, subscription: Document, former: Document | None = None) -> str:
-    """Why a ClusterServiceVersion is not stable yet; empty if it is. `former` is the Subscription's spec.config before this run."""
+    """The reason why a ClusterServiceVersion is not stable yet; empty if it is. `former` is the Subscription's spec.config before this run."""
     name = name_of(csv)
     phase, reason, message = csv_phase(csv)
     if is_deleting(csv):
@@ -60,7 +60,7 @@ def unready_deployments(observed: Observed, csv: Document) -> tuple[str, ...]:
 
 
 def is_executed(plan: Document) -> bool:
-    """Whether all steps of an InstallPlan are done; OLM sets the phase Complete some seconds later."""
+    """Whether all steps of an InstallPlan are done; OLM sets the phase Complete a few seconds later."""
     steps = get_nested(plan, "status", "plan") or ()
     return plan_phase(plan) == COMPLETE or (
         bool(steps) and all(step.get("status") in _FINISHED_STEPS for step in steps)

@@ -37,7 +37,7 @@ def subscription_body(
 ) -> Object:
     """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out.
 
-    adopts: whether a new Subscription replaces that of an operator which others have installed; it is not marked as created, so an uninstallation keeps it.
+    adopts: whether a new Subscription replaces that of an operator that others have installed; it is not marked as created, so an uninstallation keeps it.
     """
     declared = {field: getattr(options, option) for field, option in SUBSCRIPTION_FIELDS.items()}
     fields = {**declared, "channel": channel, "source": source, "startingCSV": starting_csv}

@@ -52,8 +52,8 @@ class NodeGroupFields:
     ) -> None:
         """creation_options: booleans with defaults that only affect the request that creates a group. aliases: additional names of options.
 
-        other_options: options of a group that are not settings of it. location_options: the options that say where the groups are; by default the required
-        name of a cluster.
+        other_options: options of a group that are not settings of it. location_options: the options that identify the location of the groups; by
+        default, the required name of a cluster.
         """
         self._definition = definition
         self.fields = {field.name: field for field in fields}
@@ -204,7 +204,7 @@ def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator
     if definition.autoscaling_option:
         # A missing limit is that of the existing group, with which the reconciler compares the other numbers.
         if high is not None and high < 1:
-            yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} reads as no limit; give 1 or more, or leave it out"
+            yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} interprets as no limit; set 1 or more, or omit it"
         if group.get("autoscaling") and (low is None or high is None):
             yield f"autoscaling needs {MIN_NODE_COUNT} and {MAX_NODE_COUNT}"
     elif (low is None) != (high is None):

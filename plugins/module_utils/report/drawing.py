@@ -101,7 +101,7 @@ def cells_per_gpu(node: GpuNode) -> list[list[Cell]]:
 
 
 def is_crowded(node: GpuNode) -> bool:
-    """Whether a node has too many units for drawing them one by one."""
+    """Whether a node has too many units to draw them one by one."""
     return sum(usage.total for usage in node.usage) > _MAX_CELLS
 
 

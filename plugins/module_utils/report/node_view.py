@@ -124,7 +124,7 @@ class GpuNode:
         if not self.usage:
             parts.append("nothing is allocatable")
         elif self.gpus > 1 and not cells_per_gpu(self):
-            parts.append("which GPU has which share is not known")
+            parts.append("it is not known which GPU has which share")
         return f"{self.name}: {'; '.join(parts)}"
 
 

@@ -188,7 +188,7 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
 
 
 def _permission(total: Document) -> str:
-    """The effect of gpu_operator_allow_driver_rollout, unless a refusal says it."""
+    """The effect of gpu_operator_allow_driver_rollout, unless a refusal already describes it."""
     refused = any(refusal["code"] == "driver_rollout" for refusal in (total["upgrade"] or {}).get("refusals", ()))
     if total["in_place"] or refused:
         return ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The explanation whether OpenShift's autoscaler scales the pools from zero, as text of a plan or a report (pure)."""
+"""Explains in the text of a plan or a report whether OpenShift's autoscaler scales the pools from zero (pure)."""
 
 from __future__ import annotations
 

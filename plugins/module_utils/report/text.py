@@ -37,12 +37,12 @@ _NODEGROUP_ACTIONS = {
 def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: bool = True) -> list[str]:
     """The lines of a plan or a report (`kind` is one of facts.KINDS) from the result of gpu_info.
 
-    Unless changes to the autoscaler are `applied`, which check mode only predicts, also a report says how pools scale after the run.
+    If changes to the autoscaler are not `applied`, but only predicted in check mode, a report also describes how pools scale after the run.
     """
     pools: Document = info.get("pools") or {}
     title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
     if not info.get("reachable"):
-        title = f"{title}: not reached, only what follows from the variables"[:width]
+        title = f"{title}: not reached; only values derived from the variables are shown"[:width]
     impact = impact_lines(info, width) if kind == "plan" else []
     components = [*component_paragraphs(info), *toleration_paragraphs(info)] if kind == "plan" else ()
     rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)

@@ -167,7 +167,7 @@ class SharingConfigMaps:
     def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
         """Read both ConfigMaps; the MIG manager's ConfigMap is only read if a pool or a node needs it.
 
-        The data that the MIG manager has published about the nodes is read once. If the right to list it is missing, a read that is not
+        The data that the MIG manager has published about the nodes is read once. If the permission to list it is missing, a read that is not
         `to_write` continues with a warning.
         """
         uses_mig = self._plan.mig.needed or any(mig_parted.is_managed(node.mig_config) for node in nodes)
@@ -192,8 +192,8 @@ class SharingConfigMaps:
                 if to_write or not error.forbidden:
                     raise
                 return {}, [
-                    "This user may not read the data that the nodes publish about their GPUs (operator v26.3 and later), so the catalog is used: "
-                    f"{error.message}"
+                    "This user is not allowed to read the data that the nodes publish about their GPUs (operator v26.3 and later), so the "
+                    f"catalog is used: {error.message}"
                 ]
         return self._published, []
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains why nodes are not as their pools declare: the differences, since when they exist, failing pods, and the remedy."""
+"""Explains why nodes are not as their pools declare: the differences and their duration, failing pods, and the remedy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
     try:
         named = plugin_configmap(active_policy(context.client.list(CLUSTER_POLICIES)))
     except ApiError:
-        # If the right to read the ClusterPolicy is missing, the rest of the advice is still useful.
+        # If the permission to read the ClusterPolicy is missing, the rest of the advice is still useful.
         named = configmap
     if named != configmap:
         return (
@@ -76,7 +76,7 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
             "run the role gpu_operator (module cluster_policy) first."
         )
     if pods_fail:
-        return f"Check these pods: kubectl -n {namespace} describe pod and logs --previous; then run again."
+        return f"Check these pods with kubectl -n {namespace} describe pod and kubectl -n {namespace} logs --previous, then run again."
     return (
         f"Check the pods of {operands.PLUGIN} and {operands.DISCOVERY} in namespace {namespace}; "
         "raise wait_timeout if they are only slow. The next run continues from here."

@@ -149,7 +149,7 @@ class NodeRunner:
         return edit.patch if edit else None
 
     def _drain(self, change: NodeChange) -> None:
-        """Evict the pods that cannot stay, or wait until they end."""
+        """Evict the pods that cannot stay, or wait until they terminate."""
         if change.blocking_pods:
             raise NodeFailure("drain", blocked_message(change.blocking_pods))
         if not change.displaced and not change.pods_to_evict:
@@ -255,7 +255,7 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
 
 
 def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
-    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None if nothing changes.
+    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason for a rollback. None if nothing changes.
 
     Only a verified node without a failure loses the startup taint.
     """

@@ -152,7 +152,7 @@ class NodeVerifier:
         if not self._node.wait(is_rebooted, timeout=reboot.timeout):
             raise NodeFailure(
                 "reboot",
-                f"{name} was not ready with another boot ID within {reboot.timeout} s after {program} (rollout.reboot.timeout): "
+                f"{name} was not ready with a new boot ID within {reboot.timeout} s after {program} (rollout.reboot.timeout): "
                 "check its console",
             )
         self._result.repaired = "rebooted"
@@ -192,7 +192,7 @@ def _advice(change: NodeChange, node: Node) -> str:
     advice = ""
     if change.possible_holders:
         names = abbreviate([f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in change.possible_holders])
-        advice = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
+        advice = f"\nIf its GPUs are in use, these pods, which no drain evicts, may hold them: {names}."
     if change.transition.resets and change.rollout.reboot is None:
         advice += "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: set rollout.reboot of the pool."
     return advice

@@ -131,7 +131,7 @@ def _await_mig_states(client: Client, names: t.Collection[str], progress: Progre
             interval=_INTERVAL,
             describe=lambda left: "",
             progress=progress,
-            progress_text=lambda left: f"{len(left)} MIG managers looking at the present configuration",
+            progress_text=lambda left: f"{len(left)} MIG managers reading the current configuration",
         )
 
 

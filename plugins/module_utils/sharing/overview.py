@@ -53,7 +53,7 @@ class Overview:
 
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
-    """Compare the pools with the nodes. `pods` returns the pods that have not ended, and is only called if the choice of GPUs to partition depends on them."""
+    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is only called if the choice of GPUs needs them."""
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     allocation = plan_demand(plan, nodes, membership, configmaps)
@@ -74,7 +74,7 @@ def impact_preview(
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
     """The counts of cluster_state.impact by pool, and the changes with the evicted pods.
 
-    `pods` are all pods that have not ended; empty if they do not affect the result.
+    `pods` are all pods that have not terminated; empty if they do not affect the result.
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)

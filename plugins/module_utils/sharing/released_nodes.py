@@ -61,10 +61,10 @@ class ReleasedNodes:
         return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
-        """The pools whose release needs a permission that is missing; empty if the run may continue.
+        """The pools whose release requires a permission that is missing; empty if the run may continue.
 
-        Removing one of several pools from the variables needs no permission. Releasing all managed nodes, nodes of more than one
-        pool, or all nodes of a pool that is still declared needs it.
+        Removing one of several pools from the variables requires no permission. Releasing all managed nodes, nodes of more than one
+        pool, or all nodes of a pool that is still declared requires it.
         """
         many = len(set(self.unclaimed.values())) > 1 or (bool(self.unclaimed) and not self.managed)
         required = [name for name in self.counts if many or name in self.pools_without_nodes]
@@ -81,7 +81,7 @@ class ReleasedNodes:
             return ""
         unknown = sorted(set(allowed) - set(self.counts))
         misspelled = (
-            f" gpu_allow_release names {abbreviate(unknown)}, but no node of these is released." if unknown else ""
+            f" gpu_allow_release names {abbreviate(unknown)}, but none of their nodes is released." if unknown else ""
         )
         return (
             f"This run would release {self.summary()}. No pool in gpu_pools claims these nodes any longer. "

@@ -174,8 +174,9 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         texts.append(f"{abbreviate(gone)} disappeared from the cluster during the change.")
     for pool, taints in held_back_taints(state.changes, state.nodes, state.plan.pools).items():
         texts.append(
-            f"Taint {', '.join(taints)} of pool {pool} was held back: the ClusterPolicy, or the NVIDIADriver of its nodes, does not tolerate it, so NVIDIA's "
-            "pods could not restart on these nodes. Allow the driver rollout by gpu_operator_allow_driver_rollout, then run again."
+            f"Taint {', '.join(taints)} of pool {pool} was held back: the ClusterPolicy, or the NVIDIADriver of its nodes, does not tolerate "
+            "it, so NVIDIA's pods could not restart on these nodes. Allow the driver rollout with gpu_operator_allow_driver_rollout, then run "
+            "again."
         )
     blocked = [
         f"{change.node} by {', '.join(map(str, change.blocking_pods))}"

@@ -116,7 +116,7 @@ class Rollout:
                 error = outcome.value.error if outcome.value is not None else outcome.error
                 if error is not None:
                     errors.append(error)
-            # Nodes after the first error may have been rolled back, too; they are reported with it.
+            # Nodes after the first error may also have been rolled back; they are reported with it.
             if errors:
                 raise errors[0]
 

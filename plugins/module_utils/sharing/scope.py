@@ -68,7 +68,7 @@ def scope_of(module: PlanModule) -> Scope:
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
     problems = [
-        f"{_POOL_NAMES}: {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
+        f"{_POOL_NAMES}: {name} is not a declared pool; declared pools: {', '.join(sorted(declared))}"
         for name in pool_names or ()
         if name not in declared
     ]
@@ -79,7 +79,7 @@ def scope_of(module: PlanModule) -> Scope:
         except ValueError as error:
             problems.append(f"{_LABEL_SELECTORS}: {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
-        problems.append(f"{_POOL_NAMES}: names no pool; name the pools to reset, or leave it out to reset all")
+        problems.append(f"{_POOL_NAMES}: names no pool; list the pools to reset, or omit it to reset all pools")
     if problems:
         raise InvalidOptions(problems)
     if state == RESET:

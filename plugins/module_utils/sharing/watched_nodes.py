@@ -71,7 +71,7 @@ class WatchedNodes:
     ) -> T | None:
         """The first result of `judge` that is not None; None after `timeout` seconds.
 
-        `check` is called about once a second and may raise; the error that ended the watch is raised, too.
+        `check` is called about once a second and may raise; the error that ended the watch is also raised.
         """
         deadline = self._clock() + timeout
         while True:

@@ -23,7 +23,7 @@ Problems = t.Iterator[str]
 
 @dataclass(frozen=True)
 class DeclaredSharing:
-    """The sharing of one pool for a mode's checks. None means not set; values with a wrong type were already refused."""
+    """The sharing of one pool for a mode's checks. None means not set; values of a wrong type were already rejected."""
 
     path: str
     options: t.Mapping[str, t.Any]

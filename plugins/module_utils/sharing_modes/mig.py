@@ -44,7 +44,7 @@ class Mig(SharingMode):
         layout, demand = declared.options.get("layout"), declared.options.get("demand")
         if layout is None and demand is None:
             yield (
-                f"{declared.path}.sharing.layout: is missing; set the MIG devices of each GPU, such as {{3g.20gb: 2}}, or as demand the "
+                f"{declared.path}.sharing.layout: is missing; set the MIG devices of each GPU, such as {{3g.20gb: 2}}, or set demand to the "
                 "devices that all nodes of the pool provide together"
             )
         if isinstance(layout, (dict, list)):
@@ -154,8 +154,8 @@ def _layout_problems(declared: DeclaredSharing, layout: layouts.Layout) -> Probl
     path, gpus = f"{declared.path}.sharing.layout", declared.gpus_per_node
     if gpus is None and any(part.devices for part in layout):
         yield (
-            f"{declared.path}.gpus_per_node: is required with a layout by GPU index; set the number of GPUs of each node, so "
-            "that MIG is switched off on those without a layout"
+            f"{declared.path}.gpus_per_node: is required with a layout by GPU index; set the number of GPUs of each node, so that MIG is "
+            "switched off on the GPUs without a layout"
         )
     beyond = [index for part in layout for index in part.devices if isinstance(gpus, int) and index >= gpus]
     if beyond:
@@ -165,7 +165,7 @@ def _layout_problems(declared: DeclaredSharing, layout: layouts.Layout) -> Probl
     if declared.options.get("strategy") == layouts.SINGLE and layouts.uniform(layout) is None:
         yield (
             f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device '
-            f"plugin), the layout has {', '.join(layouts.profiles(layout)) or 'none'}; set {layouts.MIXED}, or leave it out"
+            f"plugin), but the layout has {', '.join(layouts.profiles(layout)) or 'none'}; set {layouts.MIXED}, or leave it out"
         )
     if declared.model is not None:
         yield from _label_problems(declared, declared.model, layout)
@@ -181,8 +181,8 @@ def _demand_problems(declared: DeclaredSharing, demand: t.Mapping[t.Any, t.Any])
         yield f"{path}: has no MIG device; set mode: {NONE.name} for whole GPUs"
     if declared.options.get("strategy") == layouts.SINGLE:
         yield (
-            f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), and a '
-            f"demand leaves GPUs whole that it does not need; set {layouts.MIXED}, or leave it out"
+            f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), but '
+            f"with a demand, GPUs that are not needed stay whole; set {layouts.MIXED}, or leave it out"
         )
     if declared.model is not None:
         yield from _fit_problems(
@@ -213,7 +213,7 @@ def _label_problems(declared: DeclaredSharing, model: models.Model, layout: layo
     if len(label) > LABEL_LENGTH:
         yield (
             f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" makes the label {PRODUCT_LABEL} of a {model.key} "{label}", and NFD drops '
-            f"what is longer than {LABEL_LENGTH} characters, so the node would lose its product; set {layouts.MIXED}, or leave it out"
+            f"labels that are longer than {LABEL_LENGTH} characters, so the node would lose its product; set {layouts.MIXED}, or leave it out"
         )
 
 

@@ -42,19 +42,20 @@ class Mps(SharingMode):
         if replicas > limit:
             gpu = f"a {model.key}" if is_old and model else "a GPU"
             yield (
-                f"{declared.path}.sharing.replicas: {replicas} is not allowed: the MPS control daemon lets {limit} clients "
-                f"share {gpu}; use at most {limit}, or mode: {TIME_SLICING.name}"
+                f"{declared.path}.sharing.replicas: {replicas} is not allowed: the MPS control daemon lets at most {limit} clients share {gpu}; "
+                f"use at most {limit}, or mode: {TIME_SLICING.name}"
             )
 
     def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
-        """The common ones, and the one that MPS can be used."""
+        """The common labels, and the label that shows that MPS can be used."""
         return {**super().labels(sharing, product, devices), _CAPABLE_LABEL: "true"}
 
     def performance(self, pods: PodExpectation) -> str:
         """Share, latency and memory."""
         return (
-            f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the same latency as a pod that runs alone; the share is a "
-            f"hard limit, even while other pods are idle; {_memory(pods.memory_mib_per_share)}{benchmarks.limit_note(pods.replicas)}"
+            f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the same latency as a pod that runs alone; "
+            "the share is a hard limit, even while other pods are idle; "
+            f"{_memory(pods.memory_mib_per_share)}{benchmarks.limit_note(pods.replicas)}"
         )
 
 

@@ -101,7 +101,7 @@ class AfterHelm(Stage):
                     await_no_pods(
                         self.client, release.namespace, f"app.kubernetes.io/instance={release.name}", self.waiting
                     )
-            # The pods may have written to nodes until their end.
+            # The pods may have written to nodes until they terminated.
             self.nodes = read_nodes(self.client)
         for node in self.nodes:
             # The patch of the node removes the record of its resources, so these are removed first.
@@ -122,7 +122,7 @@ class AfterHelm(Stage):
             if not holder and self._delete_as_read(path, live["metadata"]):
                 self.result.add_removed(_lease_label(path))
             else:
-                self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has taken it")
+                self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has acquired it")
 
     def node_edit(self, node: Node) -> NodeEdit | None:
         """The patch that removes the residue of the Helm releases."""

@@ -36,7 +36,7 @@ _FOREIGN = "this collection did not create it"
 
 
 def autoscaling_removals(client: Client) -> list[Removal]:
-    """The removals, the MachineAutoscalers first; none on a cluster without this API, or without the right to read it."""
+    """The removals, the MachineAutoscalers first; none on a cluster without this API, or without permission to read it."""
     try:
         scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
         cluster = client.get(CLUSTER_AUTOSCALER_PATH)

@@ -130,7 +130,7 @@ class BeforeHelm(Stage):
         """Report the changes of a run, and let the server check them as far as possible."""
         super().preview()
         for node in self._partitioned():
-            # The patch that follows the reset of the MIG layout; the diff has what it leaves.
+            # The patch that follows the reset of the MIG layout; the diff contains the metadata that it leaves.
             edit = restore_node(node, reset_mig=False).edit
             if edit is not None:
                 self.result.add_node(edit)
@@ -204,7 +204,7 @@ class BeforeHelm(Stage):
         return str((policy.get("status") or {}).get("namespace") or self._release_namespace)
 
     def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
-        """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver may not restart."""
+        """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver is not allowed to restart."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
         if self.components.operator.removes(policy):
             yield deletion(self.client, _path(policy), policy, label)
@@ -237,7 +237,7 @@ class BeforeHelm(Stage):
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)
 
     def _require_driver_rollout(self, foreign: t.Sequence[Document]) -> None:
-        """Raise InvalidOptions where a kept operator would replace the driver of our NVIDIADriver objects without permission."""
+        """Raise InvalidOptions if a kept operator would replace the driver of the collection's NVIDIADriver objects without permission."""
         if not (foreign and self.drivers) or self.allow_driver_rollout:
             return
         daemonsets = list(
@@ -273,8 +273,8 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in found.values() for user in on_node]
     count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
     return (
-        f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. "
-        "Delete these pods, or drain their nodes, first."
+        f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. First delete these pods, or drain their "
+        "nodes."
     )
 
 

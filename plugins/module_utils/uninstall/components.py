@@ -18,7 +18,7 @@ from .olm import find_subscriptions
 Document = t.Mapping[str, t.Any]
 
 _NOT_INSTALLED = "this collection did not install"
-_UNREADABLE = "you may not list them, so it is unknown whether this collection has created one; grant list on subscriptions.operators.coreos.com"
+_UNREADABLE = "you do not have permission to list them, so it is unknown whether this collection created one; grant list on subscriptions.operators.coreos.com"
 # Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
 # node-feature-discovery pkg/nfd-master).
 ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
@@ -54,12 +54,12 @@ class ComponentRemoval:
 
     @property
     def kept_reason(self) -> str:
-        """Why the Helm release is kept; empty if it is uninstalled or does not exist."""
+        """The reason why the Helm release is kept; empty if it is uninstalled or does not exist."""
         return f"{_NOT_INSTALLED} it" if self._is_foreign else ""
 
     @property
     def namespace_kept_reason(self) -> str:
-        """Why the namespace is kept because of the Helm release."""
+        """The reason why the namespace is kept because of the Helm release."""
         return f"it contains the Helm release {self.release.name}, which {_NOT_INSTALLED}" if self._is_foreign else ""
 
     @property
@@ -68,7 +68,7 @@ class ComponentRemoval:
 
     @property
     def lease_paths(self) -> tuple[str, ...]:
-        """The Leases to delete. The marker is a record of this collection; an upgrade of a foreign release has written it, too."""
+        """The Leases to delete. The marker is a record of this collection; an upgrade of a foreign release has also written it."""
         release = self.release
         elections = ELECTION_LEASES if self.by_helm else ()
         return (

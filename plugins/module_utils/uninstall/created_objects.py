@@ -42,7 +42,7 @@ class CreatedKind:
 
     is_own: whether an object has the mark of this collection; except in OF_OPERATORS, only the metadata of an object may be known.
     names: the names of the objects; empty for any.
-    listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools, with which it is kept.
+    listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools; such an object is kept.
     removal: returns the removal of an object; None deletes it as it was read.
     """
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the deletion of the NVIDIADriver objects of this collection needs a permission (pure)."""
+"""Determines when the deletion of the NVIDIADriver objects of this collection requires permission (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_uninstall_allow_driver_rollout", "all
 
 
 def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> str:
-    """Why the objects may not be deleted without a permission: a kept operator would install another driver. Empty if they may be."""
+    """The reason why the objects cannot be deleted without permission: a kept operator would install another driver. Empty if they can."""
     uids = {item["metadata"]["uid"] for item in drivers}
     nodes = sum(
         daemonset_status(item).scheduled
@@ -26,7 +26,7 @@ def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> 
         return ""
     names = ", ".join(sorted(item["metadata"]["name"] for item in drivers))
     return (
-        f"The operator is kept, and the driver of {nodes} nodes is that of NVIDIADriver {names}, which this collection created. Without them "
-        "all these nodes lose their driver at the same time and get that of the ClusterPolicy. Set "
+        f"The operator is kept, and {nodes} nodes have the driver of NVIDIADriver {names}, which this collection created. Without "
+        "these objects, all these nodes lose their driver at the same time and get the driver of the ClusterPolicy. Set "
         f"{ALLOW_DRIVER_ROLLOUT} to allow it. Nothing has been removed."
     )

@@ -15,9 +15,9 @@ Document = t.Mapping[str, t.Any]
 def named_license_objects(
     kept_policies: t.Iterable[Document], kept_drivers: t.Iterable[Document]
 ) -> dict[tuple[str, str], str]:
-    """The reason by kind and name why each Secret or ConfigMap is kept that a kept object names.
+    """For each Secret or ConfigMap that a kept object names, the reason why it is kept, by kind and name.
 
-    Without an object that it names, a kept operator starts no driver pod, and without its name, it restarts the driver: neither is changed.
+    If the named object is missing, a kept operator starts no driver pod; if its name is removed, the operator restarts the driver. Neither is changed.
     """
     users = {
         (kind, str(get_nested(item, "spec", *LICENSING_CONFIG, field))): f"ClusterPolicy {item['metadata']['name']}"
@@ -30,7 +30,7 @@ def named_license_objects(
         for kind, field in DRIVER_LICENSE_FIELDS.items()
     }
     return {
-        named: f"{user}, which this collection did not create, names it in licensingConfig, and starts no driver without it. To remove it, remove the name "
-        "(this restarts the driver on every node), and run again"
+        named: f"{user}, which this collection did not create, refers to it in licensingConfig, and no driver starts without it. To remove it, "
+        "first remove the reference (this restarts the driver on every node), then run the playbook again"
         for named, user in users.items()
     }

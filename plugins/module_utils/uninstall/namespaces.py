@@ -152,7 +152,9 @@ def _require_list_permission(client: Client, namespace: str) -> None:
     attributes = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": attributes}
     if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
-        raise UnknownContents("you may not list all of its objects, so it is unknown whether it contains foreign ones")
+        raise UnknownContents(
+            "you do not have permission to list all of its objects, so it is unknown whether it contains foreign ones"
+        )
 
 
 def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
@@ -189,7 +191,7 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
     except ApiError as error:
         if error.unreachable:
             raise
-        raise UnknownContents(f"the API {group_version} does not answer: {error.message}") from error
+        raise UnknownContents(f"the API {group_version} does not respond: {error.message}") from error
     return [
         Kind(group_version, resource["kind"], resource["name"], True)
         for resource in resources

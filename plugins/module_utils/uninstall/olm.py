@@ -27,7 +27,7 @@ Document = t.Mapping[str, t.Any]
 def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
     """own_subscriptions() of every cluster with OLM, and whether they could not be read. by_olm: whether the variables say that OLM installs a component.
 
-    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing right is not an error.
+    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing permission is not an error.
     """
     if not by_olm and client.get(API_PATH) is None:
         return [], False
@@ -42,7 +42,7 @@ def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:
     """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription.
 
-    Without the right to list them, operators that keep running would count as removed, so this raises the server's error.
+    Without permission to list them, operators that keep running would count as removed, so this raises the server's error.
     """
     found = [
         {

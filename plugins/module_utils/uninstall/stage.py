@@ -129,7 +129,7 @@ class Stage:
                 removal.wait(self.waiting)
 
     def report_kept_on_nodes(self) -> None:
-        """Add what is kept on nodes to the result."""
+        """Add the metadata that is kept on nodes to the result."""
         for node in self.nodes:
             for description in self.kept_on_node(node):
                 self.result.add_kept_on_node(node.name, description)
@@ -198,7 +198,7 @@ def await_gone(
     reason: t.Callable[[t.Mapping[str, t.Any]], str],
     waiting: WaitOptions,
 ) -> None:
-    """Wait until a deleted object is gone; raises WaitTimeout with the reason of the delay."""
+    """Wait until a deleted object is gone; raises WaitTimeout with the reason for the delay."""
     waiting.until(
         lambda: client.get(path),
         lambda live: live is None or live["metadata"].get("uid") != uid,

@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..validation_programs.program import Program
 
-# coreutils: timeout ends with 124 if the program ended at its signal, with 137 if it had to be killed.
+# coreutils: timeout exits with 124 if the program exited at its signal, with 137 if it had to be killed.
 _TIMEOUT_CODES = (124, 137)
 _COMMANDS = "|".join(["timeout", *(command for program in PROGRAMS for command in program.commands)])
 
@@ -58,9 +58,9 @@ _FINDINGS = (
         r"driver version is insufficient|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
         "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver (driver.version of the pool, or "
         "gpu_cluster.operator.driver.version), or set {variable} to an image for CUDA {cuda} or older",
-        "Driver {driver} supports CUDA {cuda}, which is sufficient for {image}, so the container does not use this driver. Look for an "
-        "older libcuda.so or CUDA compatibility libraries in the image and in its LD_LIBRARY_PATH, check the container toolkit's pod on the node, and "
-        "compare the node's label nvidia.com/cuda.driver-version.full with nvidia-smi on the node",
+        "Driver {driver} supports CUDA {cuda}, which is sufficient for {image}, so the container does not use this driver. Look for an older "
+        "libcuda.so or CUDA compatibility libraries in the image and in its LD_LIBRARY_PATH, check the container toolkit's pod on the node, "
+        "and compare the node's label nvidia.com/cuda.driver-version.full with nvidia-smi on the node",
     ),
     _finding(
         r"ECC error|hardware stack error|GPU is lost|unspecified launch failure", "The GPU reports errors: {repair}"
@@ -131,4 +131,4 @@ def _values(node: Node, program: Program, image: str) -> dict[str, str]:
 def hang(node: Node) -> str:
     """The remedy for a program that does not end."""
     mps = " With MPS, processes of another user id wait for each other: set gpu_validation_run_as_user to that of the workloads."
-    return f"The GPU does not answer: {_REPAIR}.{mps if node.mode == MPS_MODE else ''}"
+    return f"The GPU does not respond: {_REPAIR}.{mps if node.mode == MPS_MODE else ''}"

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluates the pods that validate a pool (pure).
 
-The pods must run together, each with its device. A node must not run more pods than it has shares, and must refuse a request for
-two shares of a device.
+The pods must run together, each with its device. A node must not run more pods than it has shares, and must reject a request for two shares of a device.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ class PoolTest:
 
     @property
     def finished(self) -> bool:
-        """Whether no further result is possible. After a failure, pods that run the kernel are waited for, as they may fail, too."""
+        """Whether no further result is possible. After a failure, pods that run the kernel are waited for, as they may also fail."""
         answered = len(self._answers) == len(self.site.negative_checks)
         failed = bool(self.failures) and not self.observation.running
         return failed or (self.observation.ended and answered)
@@ -203,13 +202,13 @@ def one_more_result(
 ) -> NegativeResult | None:
     """Whether one more pod had to wait while the `holders` held all units of the resource; None if not known yet.
 
-    `ran_together`: all holders have been running at the same time; `ended`: all have ended. The pod has waited if it was
+    `ran_together`: all holders have been running at the same time; `ended`: all have terminated. The pod has waited if it was
     unschedulable while all holders ran, or started no sooner than the first of them ended (whole seconds, the node's clock).
     """
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         reason = pod_failure("", status).reason
-        return NegativeResult("failed", f"one pod more than {len(holders)} did not wait: {reason}")
+        return NegativeResult("failed", f"the pod in addition to {len(holders)} others did not wait: {reason}")
     started = [start for start, dummy in run_times(status)]
     if not started:
         waits = any(
@@ -259,7 +258,7 @@ def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Devi
     for pod, log in sorted(logs.items()):
         listed = devices(log)
         if len(listed) != 1:
-            problems.append(f"{pod} lists {len(listed)} devices, 1 is expected; its log: {excerpt(log)}")
+            problems.append(f"{pod} lists {len(listed)} devices, but 1 is expected; its log: {excerpt(log)}")
             continue
         name, uuid = listed[0]
         holders[uuid] += 1
@@ -281,7 +280,7 @@ def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Ite
     for uuid, pods in sorted(holders.items()):
         if pods > replicas:
             allowed = "one pod" if replicas == 1 else f"{replicas} pods"
-            yield f"{uuid} was given to {pods} pods at once, mode {pool.mode} allows {allowed}"
+            yield f"{uuid} was given to {pods} pods at the same time, but mode {pool.mode} allows {allowed}"
 
 
 def _ran_together(statuses: t.Sequence[Status]) -> bool:

@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
     from ..validation_programs.program import Options
 
 VERIFIED, FAILED = "verified", "failed"
-# Results that an entry has only as far as they apply.
+# Results that an entry contains only if they apply.
 _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHARES)
 
 

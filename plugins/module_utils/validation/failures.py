@@ -13,7 +13,7 @@ from ..validation_programs.program import excerpt
 
 @dataclass(frozen=True)
 class ExplainedFailure:
-    """Why a pod has failed, with the UUID of its device, its log (None: it has none) and the remedy, as far as they are known."""
+    """The reason why a pod has failed, with the UUID of its device, its log (None: it has none) and the remedy, as far as they are known."""
 
     pod: str
     reason: str

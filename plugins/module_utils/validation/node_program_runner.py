@@ -139,7 +139,7 @@ class NodeProgramRunner:
             return NodeProgramResult(values, problems, summary=group_failures(explained, len(names)))
         if not observation.ended or sum(observation.phases.values()) < len(site.nodes):
             reasons = abbreviate(observation.waiting, separator="; ") or "its pods still run"
-            problem = f"did not end in {options[program.timeout]} seconds ({observation}): {reasons}. {program.timeout_remedy}"
+            problem = f"did not end within {options[program.timeout]} seconds ({observation}): {reasons}. {program.timeout_remedy}"
             return NodeProgramResult(values, (f"{site} {problem}",))
         measured, problem = program.evaluate(self._pods.log(names[0], program.container), options)
         return NodeProgramResult({**values, **measured}, (f"{site}: {problem}",) if problem else ())

@@ -115,4 +115,4 @@ def _number_problems(subject: str, value: t.Any, option: Number) -> t.Iterator[s
     if not is_whole(value) or not (option.low <= value <= option.high or (option.or_zero and not value)):
         also = "0, or " if option.or_zero else ""
         by_pool = ", or a map of such numbers by pool" if option.per_pool else ""
-        yield f"{subject}: {quote(value)} is not allowed; give {also}a number from {option.low} to {option.high}{by_pool}"
+        yield f"{subject}: {quote(value)} is not allowed; use {also}a number from {option.low} to {option.high}{by_pool}"

@@ -25,7 +25,7 @@ UsedGpus = t.Mapping[str, t.Sequence[GpuRequest]]
 
 @dataclass(frozen=True)
 class PodRequest:
-    """One pod: its name within the test, its requested resource and count, and whether it holds them for some seconds."""
+    """One pod: its name within the test, its requested resource and count, and whether it holds them for a few seconds."""
 
     name: str
     resource: str
@@ -141,7 +141,7 @@ def _negative_checks(
 ) -> tuple[str, str]:
     """The resources of the negative checks that can be run (one more pod, two shares).
 
-    For a waiting pod the scheduler may evict workloads of a lower priority, so none waits where other pods hold a share.
+    The scheduler may evict workloads with a lower priority in favor of a waiting pod, so no pod waits on a node on which other pods hold a share.
     """
     alone = free == allocatable
     one_more = next(

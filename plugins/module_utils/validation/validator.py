@@ -75,7 +75,7 @@ class Validator:
         return ValidationState(nodes, membership, entries, inputs, leftovers)
 
     def used_gpus(self) -> UsedGpus:
-        """The requests of all pods that have not ended, by node; one list."""
+        """The requests of all pods that have not terminated, by node; one list."""
         return gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
 
     def choose_sites(
@@ -179,7 +179,7 @@ class Validator:
         return DeviceCheck(dict(sorted(used.items())), problems, summary=groups)
 
     def _hanging(self, test: PoolTest, logs: t.Mapping[str, str]) -> t.Iterator[ExplainedFailure]:
-        """The running pods that have listed their device, but not ended the kernel."""
+        """The running pods that have listed their device, but not finished the kernel."""
         for pod in test.observation.running:
             log = logs.get(pod, "")
             if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options_of(test.pool))[1]:
@@ -204,7 +204,7 @@ def undeleted(names: t.Sequence[str]) -> str:
     """The problem that pods are not deleted in time, and the remedy."""
     return (
         f"{abbreviate(names)} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
-        "process that waits for its GPU, or does not answer. Cordon the node, and reboot it"
+        "process that waits for its GPU, or does not respond. Cordon the node, and reboot it"
     )
 
 

@@ -105,7 +105,7 @@ class NodeProgram(Program):
     title: t.ClassVar[str]
     """Its name in messages."""
     min_gpus: t.ClassVar[int]
-    """How many free GPUs each node needs."""
+    """The number of free GPUs that each node needs."""
     timeout: t.ClassVar[str]
     """The option with the seconds within which its pods must end."""
     env: t.ClassVar[t.Mapping[str, str]] = {}

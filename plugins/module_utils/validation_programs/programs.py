@@ -127,7 +127,7 @@ class _AllReduce(NodeProgram):
         if measured is None:
             return {}, "the log has no bandwidth"
         bandwidth, minimum = round(float(measured[1]), 1), options[self.minimum]
-        problem = f"{bandwidth} GB/s bus bandwidth, at least {minimum} is required. {self.checks}"
+        problem = f"{bandwidth} GB/s bus bandwidth, but at least {minimum} is required. {self.checks}"
         return {"bus_bandwidth": bandwidth}, problem if bandwidth < minimum else ""
 
     def covers(self, result: t.Any, options: Options) -> bool:

@@ -152,7 +152,7 @@ class CloudQuery:
             server = folder.foreign_server(host, cluster)
             if server:
                 problem = ConnectionProblem(
-                    f"the kubeconfig {folder.path(host)} has the server {server}, and the cluster's is {cluster.server}; delete the file"
+                    f"the kubeconfig {folder.path(host)} has the server {server}, but the server of the cluster is {cluster.server}; delete the file"
                 )
                 self._report(self._source_of(cluster), problem, f"cluster {cluster.name}: ")
             else:
@@ -160,7 +160,7 @@ class CloudQuery:
         return kept
 
     def _source_of(self, cluster: DiscoveredCluster) -> ClusterSource:
-        """The source that discovered a cluster, also for a cluster from the cache."""
+        """The source that discovered a cluster, even if the cluster comes from the cache."""
         return next(
             source
             for source in self._sources

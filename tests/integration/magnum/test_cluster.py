@@ -157,7 +157,7 @@ def test_the_api_server_accepts_the_kubeconfig(magnum: Magnum, tmp_path: Path) -
     assert info["valid"]
     assert info["expires_at"] == written["kubeconfig"]["expires_at"]
     other = magnum.run("kubeconfig_info", cluster=CLUSTER, path=str(dest))["kubeconfig"]
-    assert (other["valid"], other["reason"]) == (False, f"its context is {own}, and the cluster is {CLUSTER}")
+    assert (other["valid"], other["reason"]) == (False, f"its context is {own}, but the cluster is {CLUSTER}")
 
     dest.chmod(0o644)
     loosened = magnum.run("kubeconfig", **args)

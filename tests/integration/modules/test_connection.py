@@ -85,7 +85,7 @@ def test_the_name_does_not_resolve(kube: Kube) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_no_response(kube: Kube, silent: int, scheme: str) -> None:
     kubeconfig = kube.kubeconfig_with(user(kube), {"server": f"{scheme}://127.0.0.1:{silent}"})
-    assert "no answer in time" in failure(kube, 8, kubeconfig=kubeconfig, request_timeout=2)["msg"]
+    assert "no response in time" in failure(kube, 8, kubeconfig=kubeconfig, request_timeout=2)["msg"]
 
 
 def test_a_certificate_of_an_unknown_ca(kube: Kube) -> None:
@@ -141,7 +141,7 @@ def test_a_credential_plugin_that_fails(kube: Kube) -> None:
     ("content", "text"),
     [
         ("a: [b", "cannot be used: while parsing a flow sequence"),
-        ("hello", "this is no kubeconfig"),
+        ("hello", "it is not a kubeconfig"),
         ("", "is empty"),
         ("{apiVersion: v1, kind: Config, contexts: [], clusters: [], users: []}", "current-context"),
     ],

@@ -194,7 +194,7 @@ def test_a_release_follows_drain_none(rolling: Rolling) -> None:
     with rolling.users.watched() as pods:
         failed = release(rolling)
     assert failed["code"] == "partial"
-    assert "Evictions are not allowed" in failed["msg"]
+    assert "Evictions are disabled" in failed["msg"]
     assert "rollout.drain: gpu-pods" in failed["msg"]
     assert pods.gone == {}
     for name, node in rolling.cluster.nodes().items():

@@ -141,7 +141,7 @@ def test_the_first_plan_does_not_report_what_the_run_creates(scaling: Scaling) -
     renamed = scaling.pool(sharing={"mode": "time-slicing", "replicas": 4, "rename": True})
     planned = scaling.play("plan", gpu_pools=[renamed]).require_success()
     assert planned.shown("will not scale from zero after this run")
-    assert planned.shown("cause: before OpenShift 5.0, the autoscaler expects no other GPUs than nvidia.com/gpu")
+    assert planned.shown("cause: before OpenShift 5.0, the autoscaler expects no GPUs other than nvidia.com/gpu")
 
 
 def test_a_broken_machine_set_is_explained_repaired_and_scales(scaling: Scaling, tmp_path: Path) -> None:

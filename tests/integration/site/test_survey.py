@@ -46,7 +46,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"gpu_nodegroups_drain_options": "none"}, "gpu_nodegroups_drain_options: \"none\" is a string, not a map"),
     ("plan", {"gpu_nodegroups_node_counts": '{"trian": 3}'}, "1 error in the numbers of nodes (gpu_nodegroups_node_counts): trian is not a declared pool"),
     ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
-    ("plan", {"gpu_nodegroups_pool_names": ","}, "contains no name; give names"),
+    ("plan", {"gpu_nodegroups_pool_names": ","}, "contains no name; use comma-separated names"),
     ("plan", {"gpu_nodegroups_wait_timeout": "4 hours"}, "gpu_nodegroups_wait_timeout: \"4 hours\" is a string, not a whole number"),
     ("reset", {"gpu_sharing_pool_name": "train"}, "gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names?"),
     ("uninstall", {"gpu_uninstall_reset_migs": "false"}, "did you mean gpu_uninstall_reset_mig?"),
@@ -193,7 +193,8 @@ def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
         (
             "uninstall",
             {},
-            "This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster one; pods that use GPUs lose the driver.",
+            "This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster one; pods that use "
+            "GPUs lose the driver.",
         ),
     ],
 )  # fmt: skip

@@ -188,5 +188,5 @@ def test_without_the_right_to_list_a_namespace_it_stays(lab: Lab) -> None:
     environ = lab.env_as("uninstall")
     reported = left(played(lab, UNINSTALL, environ=environ))
     assert reported
-    assert all("you may not list all of its objects" in line for line in reported)
+    assert all("you do not have permission to list all of its objects" in line for line in reported)
     assert played(lab, UNINSTALL, environ=environ).changed() == 0

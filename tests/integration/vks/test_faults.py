@@ -184,7 +184,7 @@ def test_a_missing_right_has_a_clear_message(account: Account) -> None:
     assert not reconcile(account, **NEW).get("failed")
     account.put("forbidden", "metadata")
     assert (
-        "/metadata): Access denied. The service account needs the permission in IAM"
+        "/metadata): Access denied. The service account requires the permission in IAM"
         in reconcile(account, node_labels={"a": "2"})["msg"]
     )
 

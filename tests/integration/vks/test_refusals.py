@@ -61,7 +61,7 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"disk_type": "SSD", "disk_size": 6000}, "disk_size: 6000 is not allowed: VKS allows at most 5000 GiB"),
         (
             {"secondary_subnets": ["10.1.0.0/24"]},
-            "secondary_subnets: only for clusters of network CILIUM_NATIVE_ROUTING",
+            "secondary_subnets: only for clusters with network CILIUM_NATIVE_ROUTING",
         ),
         (
             {"kubernetes_version": "v1.30.0"},
@@ -159,7 +159,7 @@ def test_two_clusters_of_one_name_are_refused_with_their_ids(account: Account) -
         account.fake.state.clusters[f"k8s-{TWIN[3:]}"] = {**one, "id": f"k8s-{TWIN[3:]}"}
     reported = refused(account, group())
     assert (
-        f"cluster: 2 clusters are called 'demo': {one['id']} (ACTIVE), k8s-{TWIN[3:]} (ACTIVE). Give the id."
+        f"cluster: 2 clusters are called 'demo': {one['id']} (ACTIVE), k8s-{TWIN[3:]} (ACTIVE). Use the id."
         in reported["msg"]
     )
     assert account.run(vks_nodegroup.main, check=True, **{"cluster": one["id"], **group()})["changed"]

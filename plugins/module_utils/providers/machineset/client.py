@@ -46,7 +46,7 @@ class MachineObjects:
 
 
 class MachineApi:
-    """The MachineSets of one namespace, and what decides about them."""
+    """The MachineSets of one namespace, and the objects that determine what happens to them."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         """Send nothing yet."""
@@ -64,8 +64,8 @@ class MachineApi:
                 raise
             raise InvalidOptions(
                 [
-                    f"The cluster does not have the API of MachineSets ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift clusters have "
-                    "this API. On other clusters, remove gpu_cluster.cloud.machineset and the pools' nodes."
+                    f"The cluster does not have the API of MachineSets ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift "
+                    "clusters have this API. On other clusters, remove gpu_cluster.cloud.machineset and the pools' nodes."
                 ]
             ) from error
         return MachineObjects(machinesets, tuple(self.client.list(self._machines)))
@@ -89,7 +89,7 @@ class MachineApi:
         return openshift_release(version) if version else ASSUMED_RELEASE
 
     def machine_configuration(self) -> Object | None:
-        """The object that says which boot images OpenShift manages; None if there is none, or the user may not read it."""
+        """The object that configures which boot images OpenShift manages; None if there is none, or the user is not allowed to read it."""
         try:
             return self.client.get(MACHINE_CONFIGURATION_PATH)
         except ApiError as error:

@@ -34,7 +34,7 @@ def state_of(
 ) -> NodeGroupState:
     """The state. `machines` are its Machines, `paths` those of the declared part of the providerSpec, `declared` the declared fields.
 
-    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. awaits_capacity: the
+    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so they do not count. awaits_capacity: the
     platform's controller is still expected to set the annotations with their size. ignored: Machines that had failed before.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
@@ -90,7 +90,7 @@ def _outdated(
     paths: t.Mapping[str, Path],
     declared: t.Collection[str],
 ) -> tuple[str, ...]:
-    """The nodes (or Machines without a node) that have other values of declared fields than new Machines would have."""
+    """The nodes (or Machines without a node) whose values of declared fields differ from those of new Machines."""
 
     def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}

@@ -19,7 +19,7 @@ RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "De
 _CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose a different flavor or zone"
 # AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
 _CAPACITY = re.compile(r"quota|limit|capacity", re.IGNORECASE)
-# Reasons of a failed Machine (the same package, MachineStatusError), and remedies.
+# Reasons for a failed Machine (the same package, MachineStatusError), and remedies.
 _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
@@ -41,7 +41,7 @@ def node_of(machine: Machine) -> str | None:
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
-    """A text for each of the first Machines that are not running, with its phase and for how long it exists, the reason, and the remedy."""
+    """A text for each of the first Machines that are not running, with its phase, its age, the reason, and the remedy."""
     stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
     stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))
     texts = [_problem(machine, now) for machine in stuck[:_SHOWN]]
@@ -72,8 +72,8 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
             "not joined. Check its console and the pending certificate requests: oc get csr"
         )
     return (
-        f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its virtual machine. "
-        f"See oc describe machine -n {namespace} {name}; after fixing the cause, {delete}"
+        f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its "
+        f"virtual machine. See oc describe machine -n {namespace} {name}; after fixing the cause, {delete}"
     )
 
 

@@ -70,7 +70,7 @@ def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
     """A new MachineSet without Machines that creates the same Machines as the source, without anything that identifies the source or its owner.
 
     Labels and annotations of the source are left out, except the label with the cluster's name: they belong to the tools that manage the source
-    (Hive, GitOps), to its autoscaler, or to the size of its Machines. The collection's own labels and taints are left out, too.
+    (Hive, GitOps), to its autoscaler, or to the size of its Machines. The collection's own labels and taints are also left out.
     """
     source_name, template = name_of(source), copy.deepcopy(dict(source["spec"].get("template") or {}))
     kept = {MACHINE_CLUSTER_LABEL: get_nested(source, "metadata", "labels", MACHINE_CLUSTER_LABEL)}

@@ -18,9 +18,9 @@ from .specs import Cluster, MachineSetSpec, Options, find_machineset, spec_of
 def machine_sets_after(
     groups: t.Iterable[Options], machinesets: t.Sequence[Object], rules: AutoscalerRules
 ) -> list[Object]:
-    """The MachineSets that there are after a run with these node groups; one that the run refuses is as it is now.
+    """The MachineSets that exist after a run with these node groups; one that the run refuses to change is unchanged.
 
-    The Infrastructure is not needed: where it has the failure domains, the declared zone is trusted.
+    The Infrastructure is not needed: if it has the failure domains, the declared zone is trusted.
     """
     cluster = Cluster(machinesets, rules, None)
     after = {name_of(item): item for item in machinesets}

@@ -58,7 +58,7 @@ def complete_registration(
         node_labels = {**{key: str(value) for key, value in labels.items() if value is not None}, **capacity.labels}
         computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)
-        # What the platform's controller sets again and again is left to it.
+        # Values that the platform's controller sets repeatedly are left to it.
         from_controller = {key for key in computed if platform and key in platform.controller_annotations}
         computed = {key: value for key, value in computed.items() if key not in from_controller or key not in existing}
         annotations = {**_dropped(record, "annotations", computed), **computed}

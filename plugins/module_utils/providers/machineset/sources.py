@@ -71,7 +71,7 @@ def select_source(
 ) -> Source:
     """The MachineSet to copy: the one with the name `like`, else one of the worker MachineSets that this collection does not manage.
 
-    With a zone, it is in this zone: if `like` is in another zone, the MachineSet with the same name but this zone, else the only one there.
+    With a zone, it is in this zone: if `like` is in another zone, the MachineSet with the same name but this zone, otherwise the only one there.
     Raises NoSource.
     """
     named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)

@@ -52,7 +52,7 @@ class MagnumChecks:
 
     @functools.cached_property
     def template(self) -> Object | None:
-        """The cluster's template; None if the user may not read it."""
+        """The cluster's template; None if the user is not allowed to read it."""
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
     def problems(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
@@ -120,7 +120,7 @@ class MagnumChecks:
         images = self._glance.named(name)
         if len(images) > 1:
             ids = ", ".join(str(image["id"]) for image in images)
-            yield f"{len(images)} images are called {name}: {ids}; give the id"
+            yield f"{len(images)} images are called {name}: {ids}; specify the id"
             return
         if not images:
             names = sorted({str(image["name"]) for image in self._glance.images})
@@ -152,7 +152,7 @@ class MagnumChecks:
         ):
             yield (
                 f"image {image['name']} is {system}, for which NVIDIA publishes no driver container, so the GPUs of flavor {flavor['name']} "
-                f"would have no driver; choose an image of ubuntu, or set the label {GPU_LABEL}=true if cloud or image install one"
+                f"would have no driver; choose an image of ubuntu, or set the label {GPU_LABEL}=true if the cloud or the image installs one"
             )
 
     def _driver_is_installed(self, spec: NodeGroupSpec) -> bool:

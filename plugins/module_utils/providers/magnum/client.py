@@ -231,7 +231,7 @@ class Magnum:
         return self._service.pages(path, key, lambda at: self._send("GET", at))
 
     def _headers(self) -> dict[str, str]:
-        # Magnum before 22 accepts only this name of the service; newer releases accept it, too.
+        # Magnum before 22 accepts only this name of the service; newer releases also accept it.
         spoken = self._spoken or NODE_GROUPS
         return {"OpenStack-API-Version": f"container-infra {spoken[0]}.{spoken[1]}"}
 
@@ -241,7 +241,7 @@ class Magnum:
         except OpenStackError as error:
             if error.status == 406 and self._spoken is None:
                 raise ConnectionProblem(
-                    f"This Magnum ({self.session.origin}) has no node groups. They need microversion 1.9 of its API (release 9, Train)."
+                    f"This Magnum ({self.session.origin}) has no node groups. They require microversion 1.9 of its API (release 9, Train)."
                 ) from None
             raise
         if self._spoken is None:

@@ -53,7 +53,7 @@ def problems(options: Object) -> list[str]:
         )
     for option, least in (("node_count", 0), ("master_count", 1), ("docker_volume_size", 1), ("create_timeout", 0)):
         if options.get(option) is not None and options[option] < least:
-            found.append(f"{option} is {options[option]}; give {least} or more.")
+            found.append(f"{option} is {options[option]}; set {least} or more.")
     if (options.get("master_count") or 1) % 2 == 0:
         found.append(
             f"master_count is {options['master_count']}; etcd needs an odd number, and Magnum rejects other numbers."

@@ -54,7 +54,7 @@ class OpenStackError(ServiceError):
 
 def explain(error: OpenStackError, origin: str) -> str:
     """One message with the request, the response and the remedy. origin: cloud, region and project as text."""
-    text = error.message.rstrip(". ") or error.reason or "the answer has no text"
+    text = error.message.rstrip(". ") or error.reason or "the response has no text"
     at = f"({origin}): {text}."
     if error.unreachable:
         return f"Cannot reach {error.service} at {error.url} {at} {error.remedy}"
@@ -73,7 +73,7 @@ def explain(error: OpenStackError, origin: str) -> str:
     if error.status == 406:
         return f"{error.service} does not have the API version that {error.operation} needs {at}"
     if error.transient:
-        return f"{error.service} failed with {error.status} at {error.operation} {at} Run again when it works."
+        return f"{error.service} failed with {error.status} at {error.operation} {at} Run again when the service works."
     return f"{error.service} rejected {error.operation} with {error.status} {at}"
 
 

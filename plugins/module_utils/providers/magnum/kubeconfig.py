@@ -97,9 +97,9 @@ def problem(
     if cluster is None or user is None:
         return "it has no current context"
     if context != endpoint.name:
-        return f"its context is {context}, and the cluster is {endpoint.name}"
+        return f"its context is {context}, but the cluster is {endpoint.name}"
     if cluster.get("server") != endpoint.server:
-        return f"its server is {server_of(cluster)}, and the cluster's is {endpoint.server}"
+        return f"its server is {server_of(cluster)}, but the cluster's is {endpoint.server}"
     ca = decoded(cluster.get("certificate-authority-data"))
     if ca is None or ca.strip() != endpoint.ca.strip():
         return "it trusts a different CA than the cluster's"

@@ -37,7 +37,7 @@ class Nova:
         ]
 
     def _read(self, path: str) -> Object:
-        """The response; empty if the user may not read it."""
+        """The response; empty if the user is not allowed to read it."""
         try:
             return self._service.send("GET", path).json()
         except OpenStackError as error:
@@ -56,7 +56,7 @@ class Nova:
 
     @functools.cached_property
     def limits(self) -> Object:
-        """The project's absolute limits and usage; empty if the user may not read them."""
+        """The project's absolute limits and usage; empty if the user is not allowed to read them."""
         return dict(self._read("/limits").get("limits", {}).get("absolute", {}))
 
 

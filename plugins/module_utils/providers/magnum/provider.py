@@ -41,7 +41,7 @@ class MagnumProvider:
     immutable_fields = FIELDS.immutable_fields
     machine_fields: frozenset[str] = frozenset()
     max_name_length = MAGNUM.max_name_length
-    # A driver stores a request only after it has passed it on to Heat or Helm, which takes some seconds.
+    # A driver stores a request only after it has passed it on to Heat or Helm, which takes a few seconds.
     patience = 20.0
     takes_requests_anytime = False
     in_cluster = False

@@ -3,7 +3,7 @@
 """The session with an OpenStack cloud, configured by clouds.yaml, OS_* or options in the same way as openstacksdk.
 
 Only the configuration reader of the SDK is imported. `import openstack` loads the classes of all services, which are not used here because
-the SDK does not support node groups. It takes 0.9 s of processor time for each host of each task, and 0.4 s without these classes. In total,
+the SDK does not support node groups. It takes 0.9 s of CPU time for each host of each task, and 0.4 s without these classes. In total,
 the import of a module with its Ansible code takes 0.65 s.
 """
 
@@ -95,7 +95,7 @@ class CloudOptions:
         extra = sorted(name for name in given if name != "interface" or given[name] != "public")
         if extra:
             raise ConnectionProblem(
-                f"cloud is a whole configuration and cannot be combined with {', '.join(extra)}. Move that into cloud."
+                f"cloud is a whole configuration and cannot be combined with {', '.join(extra)}. Move these settings into cloud."
             )
         return cls(None, dict(cloud))
 

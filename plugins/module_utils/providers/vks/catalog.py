@@ -50,7 +50,7 @@ def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str
         return usable[0].id
     if len(usable) > 1:
         ids = ", ".join(f"{item.id}{f' ({item.note})' if item.note else ''}" for item in usable)
-        raise UnresolvedName(f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Give the id.")
+        raise UnresolvedName(f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Use the id.")
     if matches:
         raise UnresolvedName(f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'}).")
     names = [item.name for item in items if item.usable]

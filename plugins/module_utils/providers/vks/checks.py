@@ -81,7 +81,7 @@ def _creation_problems(spec: NodeGroupSpec, cluster: VksCluster, resolver: NameR
         cidrs = ", ".join(subnets[0].details["secondary_cidrs"]) or "none yet"
         yield f"secondary_subnets: required by the cluster's network, {NATIVE_ROUTING}. Subnet {subnets[0].name} has {cidrs}."
     elif secondary and not native:
-        yield f"secondary_subnets: only for clusters of network {NATIVE_ROUTING}, and this one's is {cluster.network}; leave them out."
+        yield f"secondary_subnets: only for clusters with network {NATIVE_ROUTING}, but the network of this cluster is {cluster.network}; omit them."
 
 
 def _version_problems(spec: NodeGroupSpec, state: NodeGroupState | None, cluster: VksCluster) -> t.Iterator[str]:

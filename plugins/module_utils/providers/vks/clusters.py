@@ -92,7 +92,7 @@ def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
     matches = [row for row in rows if row.id == wanted] or [row for row in rows if row.name == wanted]
     if len(matches) > 1:
         ids = ", ".join(f"{row.id} ({row.status})" for row in matches)
-        raise InvalidOptions([f"cluster: {len(matches)} clusters are called {wanted!r}: {ids}. Give the id."])
+        raise InvalidOptions([f"cluster: {len(matches)} clusters are called {wanted!r}: {ids}. Use the id."])
     if not matches:
         names = available(wanted, [row.name for row in rows])
         raise InvalidOptions([f"cluster: there is no {wanted!r} in this account and region. {names}"])

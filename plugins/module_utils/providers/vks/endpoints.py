@@ -60,7 +60,7 @@ def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
     problems = []
     if region not in REGIONS and not (vks and vserver):
         problems.append(
-            f"region: {region!r} is unknown; known are {', '.join(REGIONS)}. For another region set vks_url and vserver_url."
+            f"region: {region!r} is unknown; known regions: {', '.join(REGIONS)}. For another region, set vks_url and vserver_url."
         )
     iam, version, wrong = _iam(params.get("iam_url"), params.get("iam_version"))
     problems += wrong

@@ -45,7 +45,7 @@ class VksError(ServiceError):
     def transient(self) -> bool:
         """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object.
 
-        A request that failed because the service is processing the object is not sent again at once (common/http.py): that takes minutes,
+        A request that failed because the service is processing the object is not sent again immediately (common/http.py): that takes minutes,
         so the caller waits for the object first.
         """
         return self.busy or super().transient
@@ -55,13 +55,13 @@ def explain(error: VksError) -> str:
     """One message with the request, the response and the remedy."""
     request = f"({error.operation}): {error.detail}"
     if error.unreachable:
-        return f"No answer from {error.service} {request}. {error.remedy}"
+        return f"No response from {error.service} {request}. {error.remedy}"
     if error.status == 401:
         return f"{error.service} does not accept the token {request}. Check that the region is the account's."
     if error.status == 403:
         return (
-            f"{error.service} denies the request {request}. The service account needs the permission in IAM; "
-            "policy VKSFullAccess has those of VKS."
+            f"{error.service} denies the request {request}. The service account requires the permission in IAM; policy VKSFullAccess contains "
+            "the permissions for VKS."
         )
     if error.status == 429:
         return f"{error.service} rejects further requests for now {request}. Run again later."

@@ -126,7 +126,7 @@ def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
         if token:
             return str(token), float(body.get("expires_in") or body.get("expiresIn") or _DEFAULT_LIFETIME)
     raise VksError(
-        "the answer contains no token. Check that iam_url is the URL of IAM",
+        "the response contains no token. Check that iam_url is the URL of IAM",
         service=IAM,
         status=400,
         method="POST",

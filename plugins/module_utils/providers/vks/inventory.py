@@ -78,7 +78,7 @@ class VksSource:
 
     @functools.cached_property
     def _flavors(self) -> dict[str, Flavor]:
-        """All flavors of the region by id; empty if the account may not read them (the GPUs are then unknown)."""
+        """All flavors of the region by id; empty if the account is not allowed to read them (the GPUs are then unknown)."""
         try:
             zones = [zone.id for zone in self._vserver.zones() if zone.usable]
             return {flavor.id: flavor for zone in zones for flavor in self._vserver.flavors(zone)}
@@ -124,7 +124,7 @@ def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_
 
 
 def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """The options of a module, from the entry or else from the environment; the entry may name the environment variables of its account."""
+    """The options of a module, from the entry, otherwise from the environment; the entry may name the environment variables of its account."""
     params: dict[str, t.Any] = {
         option: next((environ[name] for name in names if environ.get(name)), None)
         for option, names in ENVIRONMENT.items()

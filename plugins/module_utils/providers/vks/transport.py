@@ -99,7 +99,7 @@ class VksTransport:
         self._connected_before: set[str] = set()
 
     def get(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """The parsed body of the response, or None if it is empty; raises VksError, also for a truncated response."""
+        """The parsed body of the response, or None if it is empty; raises VksError, including for a truncated response."""
         return self._repeated(service, "GET", path, query, None)
 
     def find(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
@@ -166,8 +166,8 @@ def _parse(answer: HttpResponse, service: str, url: str) -> t.Any:
     except ValueError:
         fields: dict[str, t.Any] = {"service": service, "method": "GET", "path": url.partition("?")[0]}
         if answer.data.lstrip().startswith(b"<"):
-            raise VksError("the answer is a web page: check the address", status=400, **fields) from None
-        raise VksError("the answer is incomplete", reason=BROKEN, **fields) from None
+            raise VksError("the response is a web page: check the address", status=400, **fields) from None
+        raise VksError("the response is incomplete", reason=BROKEN, **fields) from None
 
 
 def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
@@ -219,7 +219,7 @@ def _read_pages(fetch: Fetch, size: int) -> tuple[list[Row], int]:
         received = {str(row.get("id")): row for row in rows_of(body)}
         total = body.get("total") if isinstance(body, dict) else None
         if not isinstance(total, int):
-            raise VksError("the answer is not a page of a list", status=502, method="GET")
+            raise VksError("the response is not a page of a list", status=502, method="GET")
         if not received.keys() - rows.keys():
             return list(rows.values()), total
         rows.update(received)

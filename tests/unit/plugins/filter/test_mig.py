@@ -110,7 +110,7 @@ def test_models_without_a_geometry(model: t.Any, said: str) -> None:
         ({"3g.40gb": "two"}, "profiles['3g.40gb']: \"two\" is a string, not a whole number"),
         ({"3g.40gb": 10**6000}, "a number of more than 60 digits is not allowed"),
         ({"3g.40gb": True}, "true is a boolean, not a whole number"),
-        ({"3g.40gb": -1}, "-1 is not allowed: give 0 or more"),
+        ({"3g.40gb": -1}, "-1 is not allowed: use 0 or more"),
     ],
 )
 def test_what_is_no_layout(profiles: t.Any, said: str) -> None:

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.filter.report_lines import report_lin
     [
         ([], "plan", "needs the value gpu_info"),
         ({"changed": False, "gpu_info": {"pools": {}}}, "plan", "needs the value gpu_info of the result"),
-        ({"pools": {}}, "html", "kind is 'html'; it is one of plan, report"),
+        ({"pools": {}}, "html", "kind is 'html'; it must be one of plan, report"),
     ],
 )
 def test_invalid_input_is_refused(info: t.Any, kind: str, message: str) -> None:

@@ -53,7 +53,7 @@ def test_values(name: str, value: t.Any, found: t.Any) -> None:
     [
         ("only", {"train": 1}, "only: is not a list of names; give names, with commas between them"),
         ("only", True, "only: true is not a list of names"),
-        ("only", ",", 'only: "," contains no name; give names'),
+        ("only", ",", 'only: "," contains no name; use comma-separated names'),
         ("only", [""], "only: contains no name"),
         ("timeout", "4 nodes", 'timeout: "4 nodes" is a string, not a whole number; give decimal digits alone'),
         ("timeout", 1.5, "timeout: 1.5 is a number with a fraction, not a whole number"),

@@ -37,7 +37,7 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
     assert found.messages() == [
         "the driver upgrade failed on d",
         "the driver is being upgraded on c (drain-required)",
-        "1 node(s) wait for the upgrade",
+        "1 node(s) are waiting for the upgrade",
         f"f keep the old driver because of their label {SKIP}",
     ]
     assert driver_upgrade(nodes(a="upgrade-done", b="")) == DriverUpgrade()

@@ -76,7 +76,7 @@ def test_the_expression_of_a_pool_that_is_no_longer_declared_is_kept() -> None:
 
 @pytest.mark.parametrize("text", ["- a", "a: [x]", "1: x", "1: [2]", "{", "true: [a]"])
 def test_a_text_that_the_autoscaler_cannot_read_is_a_problem(text: str) -> None:
-    assert "so that the autoscaler ignores it" in merge_priorities(text, {}, {"^a$": 1}).problem
+    assert "so the autoscaler ignores it" in merge_priorities(text, {}, {"^a$": 1}).problem
 
 
 def test_a_text_of_comments_is_empty() -> None:

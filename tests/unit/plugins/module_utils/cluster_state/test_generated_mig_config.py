@@ -98,7 +98,7 @@ def test_ambiguous_entries_are_left_out_and_reported(found: list[t.Any], nodes: 
     assert of(*found) == (
         {},
         (
-            f"MIG configuration x of {nodes}: is generated differently for GPUs that no PCI id of the catalog distinguishes, and is left out.",
+            f"MIG configuration x of {nodes} differs between GPUs that the PCI ids of the catalog cannot distinguish, and is left out.",
         ),
     )
 
@@ -109,7 +109,7 @@ def test_what_is_there_stays_and_is_said_where_it_means_something_else() -> None
     assert of(("n1", A80, {"x": SEVEN}), static={"x": SEVEN}) == ({}, ())
     assert of(("n1", A80, {"x": SEVEN}), ("n2", A40, {"x": FOUR}), static={"x": SEVEN}) == (
         {},
-        ("MIG configuration x of n2: differs from what the MIG manager has generated, and is kept.",),
+        ("MIG configuration x of n2 differs from what the MIG manager has generated, and is kept.",),
     )
     assert of(("n1", "NVIDIA-X1", {"x": SEVEN}), static={"x": both}).warnings
     assert not of(
@@ -160,7 +160,7 @@ def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_an
     found = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
     assert found.entries == {}
     assert found.warnings == (
-        "MIG configuration all-1g.10gb of n2: differs from what the MIG manager has generated, and is kept.",
+        "MIG configuration all-1g.10gb of n2 differs from what the MIG manager has generated, and is kept.",
     )
 
 
@@ -179,7 +179,7 @@ def test_entries_are_added_once_and_never_change_or_disappear() -> None:
     later = mig_entries(plan.mig, [name], configmap, found)
     assert set(later.added) == set(OF_30) - set(OF_80)
     assert found.warnings == (
-        "MIG configuration all-balanced of n3: differs from what the MIG manager has generated, and is kept.",
+        "MIG configuration all-balanced of n3 differs from what the MIG manager has generated, and is kept.",
     )
     assert {key: later.after[key] for key in live} == live
     configmap = {"data": {mig_parted.KEY: mig_parted.render_configuration(later.after)}}

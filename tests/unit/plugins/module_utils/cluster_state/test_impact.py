@@ -181,4 +181,6 @@ def test_differences(of_node: Node, of_pool: PoolPlan | None, expected: list[str
 
 
 def test_a_node_of_several_pools_is_in_none_of_them() -> None:
-    assert drift_of_node(node(), None, None, None, ["a", "b"]) == ["matches the pools a, b, and is in none of them"]
+    assert drift_of_node(node(), None, None, None, ["a", "b"]) == [
+        "matches the pools a, b, and belongs to none of them"
+    ]

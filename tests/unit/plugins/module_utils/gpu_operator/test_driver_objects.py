@@ -304,7 +304,7 @@ PROBLEMS: list[tuple[Object, Object, str]] = [
         {},
         "driverType of NVIDIADriver accel-gpu-a100 cannot change",
     ),
-    ({}, {"version": None}, "its driver has no version"),
+    ({}, {"version": None}, "neither its driver nor the ClusterPolicy has a version"),
 ]
 
 

@@ -102,7 +102,7 @@ FOUND = Installation("operator", "gpu-operator", NAMESPACE, "olm", "OLM", "v25.1
 def test_without_the_right_to_list_them_the_changes_are_unknown() -> None:
     finding = InstallationFinding(FOUND, managed=True, planned=planned())
     (change,) = read_olm_changes(cast("Client", Cluster(403)), finding)
-    assert "you may not list the objects of OLM" in change
+    assert "you do not have permission to list OLM objects" in change
     with pytest.raises(ApiError):
         read_olm_changes(cast("Client", Cluster(500)), finding)
 

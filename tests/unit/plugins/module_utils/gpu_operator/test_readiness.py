@@ -271,7 +271,7 @@ def test_nodes_that_the_object_of_their_pool_does_not_select() -> None:
     assert "spec.nodeSelector (rack: x)" in lines[0]
     # The third node belongs to no pool.
     assert lines[1].startswith(
-        "no NVIDIADriver selects node gpu-2, so that the operator installs no driver there: declare a pool"
+        "no NVIDIADriver selects node gpu-2, so the operator installs no driver there: declare a pool"
     )
     foreign = {**driver, "metadata": {"name": "x"}}
     waiting = assess(scenario.policy, [scenario.driver], scenario.nodes, EFFECT, drivers=[foreign]).waiting

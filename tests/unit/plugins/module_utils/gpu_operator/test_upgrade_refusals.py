@@ -109,7 +109,7 @@ def test_a_missing_chart_is_a_problem(tmp_path: Path) -> None:
 def test_without_the_right_to_read_secrets_only_another_version_is_a_problem() -> None:
     assert preview(plan(), Server(forbidden=True)) is None
     found = preview(plan(version="v26.7.0"), Server(forbidden=True))
-    assert found == RefusalPreview(problem="this user may not read Secrets in namespace gpu-operator")
+    assert found == RefusalPreview(problem="this user is not allowed to read Secrets in namespace gpu-operator")
 
 
 @pytest.mark.parametrize(

@@ -130,9 +130,9 @@ def released_manually(server: Server) -> None:
 
 LOSSES: dict[Callable[[Server], None], str] = {
     stolen: "another run, awx-7/prod, took it",
-    stolen_and_released: "another run held it meanwhile",
-    stolen_and_back_with_ourselves: "another run held it meanwhile",
-    released_manually: "another run held it meanwhile",
+    stolen_and_released: "another run held it in the meantime",
+    stolen_and_back_with_ourselves: "another run held it in the meantime",
+    released_manually: "another run held it in the meantime",
     deleted: "it was deleted",
     recreated: "it was deleted",
     restored: "set back to an earlier state",

@@ -33,11 +33,11 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
         ),
         (
             {"pool_names": "", "state": "reset"},
-            "gpu_sharing_pool_names (option pool_names of the module): names no pool; name the pools to reset",
+            "gpu_sharing_pool_names (option pool_names of the module): names no pool; list the pools to reset",
         ),
         (
             {"pool_names": [], "state": "reset"},
-            "gpu_sharing_pool_names (option pool_names of the module): names no pool; name the pools to reset",
+            "gpu_sharing_pool_names (option pool_names of the module): names no pool; list the pools to reset",
         ),
         ({"state": "reset"}, NO_CLUSTER),
         ({"label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),

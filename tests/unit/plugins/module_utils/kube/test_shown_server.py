@@ -86,7 +86,7 @@ def test_the_environment_is_shown_without_user_information(tmp_path: Path, monke
     monkeypatch.setenv("K8S_AUTH_KUBECONFIG", str(path))
     with pytest.raises(WrongCluster) as refused:
         Client(ConnectionOptions.from_params({}, {}), "test")
-    assert "two servers" in str(refused.value)
+    assert "different servers" in str(refused.value)
     assert SECRET not in str(refused.value)
     for name in ("K8S_AUTH_HOST", "K8S_AUTH_KUBECONFIG"):
         monkeypatch.delenv(name)

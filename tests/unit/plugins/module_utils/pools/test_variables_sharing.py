@@ -63,11 +63,11 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"sharing": {"mode": "mps", "replicas": 49}},
-        ".sharing.replicas: 49 is not allowed: the MPS control daemon lets 48",
+        ".sharing.replicas: 49 is not allowed: the MPS control daemon lets at most 48",
     ),
     (
         {"match": {"model": "V100-SXM2-16GB"}, "sharing": {"mode": "mps", "replicas": 17}},
-        ".sharing.replicas: 17 is not allowed: the MPS control daemon lets 16 clients share a V100-SXM2-16GB",
+        ".sharing.replicas: 17 is not allowed: the MPS control daemon lets at most 16 clients share a V100-SXM2-16GB",
     ),
     ({"sharing": {"mode": "mig", "layout": 3}}, ".sharing.layout: 3 is a number, not a layout"),
     ({"sharing": {"mode": "mig", "layout": []}}, ".sharing.layout: is empty; write"),

@@ -102,7 +102,8 @@ def test_a_machine_set_at_its_maximum_is_not_called_unable_to_scale() -> None:
     lines = text(result(state)).splitlines()
     assert lines == [
         "scaling of notebooks: MachineSet notebooks has the maximum number of nodes",
-        "cause: MachineSet notebooks has 6 of at most 6 nodes. Remedy: if the pods need more nodes, raise autoscale.max of the pool, and run the role "
+        "cause: MachineSet notebooks has 6 of at most 6 nodes. Remedy: if the pods need more nodes, raise autoscale.max of the pool, and run "
+        "the role "
         "autoscaling",
     ]
     assert text(result(state), "plan").startswith("scaling of notebooks: MachineSet notebooks has the maximum")
@@ -122,7 +123,7 @@ def test_before_the_first_run() -> None:
     info = result(ClusterObjects("4.20.3", (SOURCE,)), sharing={"mode": "time-slicing", "replicas": 4, "rename": True})
     assert text(info, "plan").startswith(
         "scaling of notebooks: MachineSet notebooks will not scale from zero after this run\n"
-        "cause: before OpenShift 5.0, the autoscaler expects no other GPUs than nvidia.com/gpu"
+        "cause: before OpenShift 5.0, the autoscaler expects no GPUs other than nvidia.com/gpu"
     )
 
 
@@ -154,7 +155,8 @@ def test_pods_with_some_labels_and_a_fixed_size() -> None:
         nodes={"flavor": "g4dn.xlarge", "count": 2},
     )
     assert text(fixed) == (
-        "scaling of notebooks: MachineSet notebooks has a fixed size: no MachineAutoscaler refers to it. To scale it, declare nodes and autoscale in the "
+        "scaling of notebooks: MachineSet notebooks has a fixed size: no MachineAutoscaler refers to it. To scale it, declare nodes and "
+        "autoscale in the "
         "pool, and run the playbook site"
     )
 

@@ -142,7 +142,7 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
     ("no second badge if not ready", {"ready": False, "drift": ["is not ready"]}, {}, [("not ready", "")]),
     (
         "no second badge in several pools",
-        {"pool": None, "drift": ["matches the pools a, b, and is in none of them"]},
+        {"pool": None, "drift": ["matches the pools a, b, and belongs to none of them"]},
         {"overlaps": {"n1": ["a", "b"]}},
         [("several pools", "a, b")],
     ),

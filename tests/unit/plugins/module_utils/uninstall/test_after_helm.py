@@ -63,8 +63,8 @@ def lease(holder: str = "") -> Object:
     [
         (FakeClient(None), [], []),
         (FakeClient(lease()), [f"{LABEL}: deleted"], []),
-        (FakeClient(lease("other")), [], [f"{LABEL}: another run, other, has taken it"]),
-        (FakeClient(lease(), conflict=True), [], [f"{LABEL}: another run, a new one, has taken it"]),
+        (FakeClient(lease("other")), [], [f"{LABEL}: another run, other, has acquired it"]),
+        (FakeClient(lease(), conflict=True), [], [f"{LABEL}: another run, a new one, has acquired it"]),
     ],
 )
 def test_the_leases_of_runs(client: FakeClient, removed: list[str], kept: list[str]) -> None:
@@ -188,7 +188,7 @@ THEIR_POLICY = {"metadata": {"name": "theirs"}, "spec": {"driver": {"licensingCo
         (Namespaces(), "n", ""),
         # Without the Secret, the driver of the policy would not start.
         (Namespaces(THEIR_POLICY), "n", "it contains Secret token"),
-        (Namespaces(may_list=False), "n", "you may not list all of its objects"),
+        (Namespaces(may_list=False), "n", "you do not have permission to list all of its objects"),
         (Namespaces(), "theirs", None),
         (Namespaces(), "absent", None),
     ],
@@ -201,4 +201,4 @@ def test_check_mode_and_a_namespace_with_licensing_objects(client: Any, name: st
         assert removal.kept.startswith(kept)
         assert bool(removal.kept) == bool(kept)
     # Objects are only listed where the answer counts and the permission is known.
-    assert bool(client.listed) == (kept is not None and "may not list" not in kept)
+    assert bool(client.listed) == (kept is not None and "permission to list" not in kept)

@@ -24,7 +24,7 @@ def daemonset(uid: str, nodes: int) -> Object:
     [
         ([], ""),
         ([daemonset("1", 0), daemonset("2", 5)], ""),
-        ([daemonset("1", 2), daemonset("1", 1)], "the driver of 3 nodes is that of NVIDIADriver accel-gpu-a"),
+        ([daemonset("1", 2), daemonset("1", 1)], "3 nodes have the driver of NVIDIADriver accel-gpu-a"),
     ],
 )
 def test_objects_of_a_kept_operator_need_a_permission(daemonsets: list[Object], text: str) -> None:

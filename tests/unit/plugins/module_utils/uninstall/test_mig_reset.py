@@ -179,7 +179,7 @@ def test_pods_that_lose_the_driver_are_named(way: str, more: Object) -> None:
     client = cast(Client, FakeClient({}, [pod("one", "a", **more), pod("two", "cpu", **more), manager("a")]))
     assert driver_warning(client, "gpu-operator", [GPU_NODE, Node("cpu")]) == (
         f"1 pod on node a can use GPUs, and loses the driver: team/one ({way}). "
-        "Delete these pods, or drain their nodes, first."
+        "First delete these pods, or drain their nodes."
     )
 
 

@@ -48,8 +48,8 @@ LOST = "The container toolkit has not mounted the driver"
         ("timeout: failed to run command 'vectorAdd': No such file or directory", 127, "lacks this program"),
         ("sh: 1: timeout: not found", 127, "lacks this program"),
         ("kernel ended with exit code 137 (OOMKilled)", 137, "memory limit"),
-        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 124, "The GPU does not answer"),
-        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 137, "The GPU does not answer"),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 124, "The GPU does not respond"),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 137, "The GPU does not respond"),
         ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 3, ""),
     ],
 )

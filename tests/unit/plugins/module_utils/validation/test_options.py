@@ -28,14 +28,14 @@ POOLS = ["dev", "train"]
         (
             "kernel_timeout",
             0,
-            "gpu_validation_kernel_timeout (option kernel_timeout of the module): 0 is not allowed; give a number from 1 to 3600",
+            "gpu_validation_kernel_timeout (option kernel_timeout of the module): 0 is not allowed; use a number from 1 to 3600",
         ),
         ("load_seconds", -1, "gpu_validation_load_seconds (option load_seconds of the module): -1 is not allowed"),
         ("load_seconds", 86401, "to 86400"),
         (
             "all_reduce_nodes",
             1,
-            "gpu_validation_all_reduce_nodes (option all_reduce_nodes of the module): 1 is not allowed; give 0, or a number from 2 to 64",
+            "gpu_validation_all_reduce_nodes (option all_reduce_nodes of the module): 1 is not allowed; use 0, or a number from 2 to 64",
         ),
         (
             "all_reduce_timeout",
@@ -45,7 +45,8 @@ POOLS = ["dev", "train"]
         (
             "min_bandwidth",
             -4,
-            "gpu_validation_min_bandwidth (option min_bandwidth of the module): -4 is not allowed; give a number from 0 to 100000, or a map of such numbers by pool",
+            "gpu_validation_min_bandwidth (option min_bandwidth of the module): -4 is not allowed; use a number from 0 to 100000, or a map of "
+            "such numbers by pool",
         ),
         (
             "min_bandwidth",
@@ -65,34 +66,34 @@ POOLS = ["dev", "train"]
         (
             "min_bandwidth",
             {"train": -4},
-            "gpu_validation_min_bandwidth.train: -4 is not allowed; give a number from 0 to 100000",
+            "gpu_validation_min_bandwidth.train: -4 is not allowed; use a number from 0 to 100000",
         ),
         ("min_network_bandwidth", {"train": {}}, "gpu_validation_min_network_bandwidth.train: a map is not allowed"),
         (
             "max_pods",
             0,
-            "gpu_validation_max_pods (option max_pods of the module): 0 is not allowed; give a number from 1 to 1000",
+            "gpu_validation_max_pods (option max_pods of the module): 0 is not allowed; use a number from 1 to 1000",
         ),
         ("max_pods", -1, "gpu_validation_max_pods (option max_pods of the module): -1 is not allowed"),
         (
             "hold_seconds",
             0,
-            "gpu_validation_hold_seconds (option hold_seconds of the module): 0 is not allowed; give a number from 1 to 3600",
+            "gpu_validation_hold_seconds (option hold_seconds of the module): 0 is not allowed; use a number from 1 to 3600",
         ),
         (
             "wait_timeout",
             0,
-            "gpu_validation_wait_timeout (option wait_timeout of the module): 0 is not allowed; give a number from 1 to 86400",
+            "gpu_validation_wait_timeout (option wait_timeout of the module): 0 is not allowed; use a number from 1 to 86400",
         ),
         (
             "run_as_user",
             -1,
-            "gpu_validation_run_as_user (option run_as_user of the module): -1 is not allowed; give a number from 0 to 2147483647",
+            "gpu_validation_run_as_user (option run_as_user of the module): -1 is not allowed; use a number from 0 to 2147483647",
         ),
         (
             "wait_sleep",
             61,
-            "gpu_validation_wait_sleep (option wait_sleep of the module): 61 is not allowed; give a number from 1 to 60",
+            "gpu_validation_wait_sleep (option wait_sleep of the module): 61 is not allowed; use a number from 1 to 60",
         ),
     ],
 )

@@ -101,7 +101,7 @@ GPU 0: NVIDIA H200 (UUID: GPU-1)
     [
         ("361.234 ", "0 OK", 0, 361.2, ""),
         ("1.2e+03 OK", "0 OK", 400, 1200.0, ""),
-        ("35.9 ", "0 OK", 300, 35.9, "35.9 GB/s bus bandwidth, at least 300 is required. Check nvidia-smi nvlink"),
+        ("35.9 ", "0 OK", 300, 35.9, "35.9 GB/s bus bandwidth, but at least 300 is required. Check nvidia-smi nvlink"),
         ("361.2 ", "18 FAILED", 0, None, "18 wrong values"),
     ],
 )

@@ -71,7 +71,7 @@ def group(count: int = 1, **more: Any) -> NodeGroupState:
         ({"image": "flatcar", "flavor": "gpu"}, {}, "NVIDIA publishes no driver container"),
         ({"image": "flatcar", "flavor": "gpu", "labels": {"nvidia_gpu_enabled": "true"}}, {}, None),
         ({"image": "flatcar", "flavor": "gpu"}, {"labels": {"nvidia_gpu_enabled": "True"}}, None),
-        ({"image": "twice"}, {}, "2 images are called twice: b, c; give the id"),
+        ({"image": "twice"}, {}, "2 images are called twice: b, c; specify the id"),
         ({"image": "b"}, {}, None),
         ({"image": "queued"}, {}, "is queued"),
         ({"image": "large", "flavor": "gpu"}, {"labels": {"boot_volume_size": "50"}}, "needs 9000 MB of ram"),

@@ -89,7 +89,7 @@ def test_who_chooses_the_number_of_nodes(options: Options, cluster_labels: dict[
     [
         ({"name": ""}, "name is empty"),
         ({"node_count": -1}, "node_count is -1"),
-        ({"max_node_count": 0}, "Magnum reads as no limit"),
+        ({"max_node_count": 0}, "Magnum interprets as no limit"),
         ({"autoscaling": True, "min_node_count": 1}, "needs min_node_count and max_node_count"),
         ({"role": "master"}, "Magnum creates no more groups of it"),
         ({"docker_volume_size": 0}, "a volume has at least 1 GiB"),

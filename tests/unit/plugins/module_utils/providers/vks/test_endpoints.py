@@ -54,7 +54,7 @@ def test_an_address_may_end_with_the_version() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"region": "BKK"}, "region: 'BKK' is unknown; known are HCM-3, HAN."),
+        ({"region": "BKK"}, "region: 'BKK' is unknown; known regions: HCM-3, HAN."),
         ({"vks_url": "http://vks.example"}, "vks_url: 'http://vks.example' would send the token unencrypted"),
         ({"iam_url": "http://10.0.0.1"}, "iam_url: 'http://10.0.0.1/accounts-api/v2/auth/token' would send"),
         ({"vserver_url": "vserver.example"}, "is not a URL of the form https://HOST/PATH"),

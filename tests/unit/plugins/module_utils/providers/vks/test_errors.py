@@ -78,7 +78,7 @@ def test_what_an_error_means(error: VksError, busy: bool, transient: bool, outco
     [
         (
             VksError("no server", reason="Refused", method="GET", path="https://v/x"),
-            ["No answer from VKS (GET https://v/x)", "check the address"],
+            ["No response from VKS (GET https://v/x)", "check the address"],
         ),
         (VksError("self signed", service="IAM", reason="TLS"), ["IAM", "ca_cert"]),
         (VksError("no right", status=403), ["denies", "VKSFullAccess"]),
