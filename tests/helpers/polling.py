@@ -13,10 +13,13 @@ _BETWEEN = 0.1
 BUSY = 4
 
 
-def until(ask: Callable[[], Any], limit: float = 60) -> Any:
-    """Call until the result is true, and return it; fail with the last result after this number of seconds, on a busy machine later."""
+def until(ask: Callable[[], Any], limit: float = 60, describe: Callable[[], Any] | None = None) -> Any:
+    """Call until the result is true, and return it; fail after this number of seconds, on a busy machine later.
+
+    The failure shows the last result, or the result of `describe`.
+    """
     deadline = time.monotonic() + BUSY * limit
     while not (answer := ask()):
-        assert time.monotonic() < deadline, answer
+        assert time.monotonic() < deadline, describe() if describe else answer
         time.sleep(_BETWEEN)
     return answer

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -58,7 +59,16 @@ def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> N
     spec = {"nodeSelector": {"pool": NAME}, "containers": [container], "terminationGracePeriodSeconds": 0}
     api.apply(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": NAME}, "spec": spec})
 
-    until(lambda: (api.get(POD) or {})["status"].get("phase") == "Running", limit=120)
+    def state() -> str:
+        machines = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
+        nodes = list(api.list("/api/v1/nodes", labelSelector=f"pool={NAME}"))
+        names = {node["metadata"]["name"] for node in nodes}
+        pods = [pod for pod in api.list("/api/v1/pods") if pod["spec"].get("nodeName") in names]
+        events = api.list("/api/v1/namespaces/default/events")
+        found = [api.get(POD), api.get(f"{MACHINE_SETS}/{NAME}"), *api.list(machines), *nodes, *pods, *events]
+        return json.dumps(found, indent=1)
+
+    until(lambda: (api.get(POD) or {})["status"].get("phase") == "Running", limit=120, describe=state)
     found = api.get(f"{MACHINE_SETS}/{NAME}")
     assert found is not None
     assert found["spec"]["replicas"] == 1
