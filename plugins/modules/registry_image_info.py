@@ -87,7 +87,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ['images[0]: "gpu-operator" names no registry; write its host first']}
+  sample: {problems: ['images[0]: "gpu-operator" does not specify a registry; put its host first']}
 """
 
 import functools

@@ -107,7 +107,7 @@ class AutoscalingClient:
             found = {item["metadata"]["name"]: item for item in items}
             states = {name: _missing_bounds(found.get(name), scaler) for name, scaler in planned.scaled.items()}
             return [
-                f"MachineSet {name} {state}, for {timer.seconds(name, state):.0f} s or longer."
+                f"For at least {timer.seconds(name, state):.0f} s, MachineSet {name} {state}."
                 for name, state in sorted(states.items())
                 if state
             ]
@@ -116,11 +116,11 @@ class AutoscalingClient:
             read,
             lambda missing: not missing,
             describe=lambda missing: (
-                f"{' '.join(missing)} The cluster-autoscaler-operator writes the bounds of a {MACHINE_AUTOSCALER_KIND} into its MachineSet; read the events of "
+                f"{' '.join(missing)} The cluster-autoscaler-operator writes the range of a {MACHINE_AUTOSCALER_KIND} into its MachineSet. Check the events of "
                 f"the {MACHINE_AUTOSCALER_KIND} (oc -n {self.namespace} get events), and the log of the operator (oc -n {self.namespace} logs "
                 "deployment/cluster-autoscaler-operator)."
             ),
-            progress_text=lambda missing: f"waiting for the bounds of {len(missing)} MachineSets",
+            progress_text=lambda missing: f"waiting for the ranges of {len(missing)} MachineSets",
         )
 
     def _collection(self, kind: str) -> str:
@@ -142,7 +142,7 @@ class AutoscalingClient:
             ) from error
 
     def _read_version(self) -> str:
-        """The version of OpenShift; empty if the user may not read it."""
+        """The version of OpenShift; empty if the user is not allowed to read it."""
         if self._version is None:
             try:
                 found = self._client.get_once(CLUSTER_VERSION_PATH)
@@ -155,16 +155,18 @@ class AutoscalingClient:
 
 
 def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
-    """Describe the bounds that the MachineSet of a MachineAutoscaler lacks; empty if it has them."""
+    """Describe how the range of a MachineSet differs from that of its MachineAutoscaler, as the end of a sentence; empty if it does not."""
     if machine_set is None:
-        return "does not exist"
+        return "has not existed"
     annotations = machine_set["metadata"].get("annotations") or {}
     name = f"{scaler['metadata']['namespace']}/{scaler['metadata']['name']}"
     owner = annotations.get(_OWNER)
     if owner is not None and owner != name:
-        return f"still belongs to {MACHINE_AUTOSCALER_KIND} {owner} (annotation {_OWNER})"
+        return f"has belonged to {MACHINE_AUTOSCALER_KIND} {owner} (annotation {_OWNER})"
     low, high = bounds_of(scaler)
     if (annotations.get(_MIN), annotations.get(_MAX), owner) == (str(low), str(high), name):
         return ""
-    found = f"{annotations[_MIN]} to {annotations[_MAX]}" if {_MIN, _MAX} <= annotations.keys() else "no bounds"
-    return f"has {found} instead of {low} to {high} nodes of {MACHINE_AUTOSCALER_KIND} {name}"
+    found = (
+        f"the range {annotations[_MIN]} to {annotations[_MAX]}" if {_MIN, _MAX} <= annotations.keys() else "no range"
+    )
+    return f"has had {found} instead of {low} to {high} nodes, the range of {MACHINE_AUTOSCALER_KIND} {name}"

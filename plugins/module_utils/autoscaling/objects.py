@@ -109,7 +109,7 @@ def cluster_autoscaler_change(
         return AutoscalerChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
     fields = {("spec", *path): value for path, value in leaves(declared).items()}
     if declared.get("scaleDown") and get_nested(live, *SCALE_DOWN_ENABLED) is None:
-        # The CRD requires it. What is not declared switches nothing on.
+        # The CRD requires it. Undeclared fields do not enable anything.
         fields.setdefault(SCALE_DOWN_ENABLED, False)
     set_declared = set_fields(live, fields, change_foreign=change_foreign)
     entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)

@@ -54,15 +54,13 @@ class AutoscalingRun:
         known = [pool.name for pool in self._plan.pools if pool.nodegroup]
         unknown = sorted(self._options.pool_names - {*known})
         if unknown:
-            listed = ", ".join(known) or "none"
+            listed, verb = ", ".join(known) or "none", "is not the name" if len(unknown) == 1 else "are not names"
             raise InvalidOptions(
-                [
-                    f"pool_names: {', '.join(unknown)}: no declared pool with nodes has this name; such pools are: {listed}"
-                ]
+                [f"pool_names: {', '.join(unknown)} {verb} of a declared pool with nodes. Pools with nodes: {listed}"]
             )
 
     def preview(self) -> None:
-        """Have the server check the changes."""
+        """Let the server check the changes."""
         changes = self._changes()
         self._written.update({change.label: change for change in changes})
         with self._result_in_errors():
@@ -70,7 +68,7 @@ class AutoscalingRun:
                 self._note = self._send(change, check=True) or self._note
 
     def apply(self, lease: Lease) -> None:
-        """Write the changes; they are computed again from what the cluster has now, also after a conflict."""
+        """Write the changes; they are computed again from the current state of the cluster, including after a conflict."""
 
         def send_all(changes: list[AutoscalerChange]) -> None:
             # The server checks all changes before the first one is written, for example by an admission policy.

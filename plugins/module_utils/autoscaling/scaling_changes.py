@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All changes that the pools require of the autoscaler's objects, and what is left as it is (pure)."""
+"""All changes to the autoscaler's objects that the pools require, and the objects that are not changed (pure)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScalingOptions:
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of one cluster. `unread` are the kinds of objects that the user may not read, PRIORITY_CONFIGMAP for the ConfigMap."""
+    """The objects of one cluster. `unread` are the kinds of objects that the user is not allowed to read, PRIORITY_CONFIGMAP for the ConfigMap."""
 
     version: str = ""
     machine_sets: tuple[Object, ...] = ()
@@ -179,8 +179,8 @@ class _Comparison:
             live = foreign[0]
         if live is None and target.name in self.remaining:
             self.result.problems.append(
-                f"Pool {target.pool.name}: MachineAutoscaler {self.namespace}/{target.name} refers to MachineSet {self.remaining[target.name]}, so that "
-                f"MachineSet {target.name} cannot get a MachineAutoscaler of its name. Delete it, or recreate it with another name."
+                f"Pool {target.pool.name}: MachineAutoscaler {self.namespace}/{target.name} refers to MachineSet {self.remaining[target.name]}, so no "
+                f"MachineAutoscaler of that name can be created for MachineSet {target.name}. Delete the existing one, or recreate it under a different name."
             )
             return
         change = machine_autoscaler_change(target, live, self.namespace, change_foreign=self.options.change_foreign)
@@ -193,8 +193,8 @@ class _Comparison:
         self.result.unmanaged += names
         if has_own:
             self.result.warnings.append(
-                f"MachineSet {target.name} has a managed MachineAutoscaler, and also foreign MachineAutoscaler {join_words(names)}; only one of them has an "
-                "effect. Delete the foreign one."
+                f"In addition to its managed MachineAutoscaler, MachineSet {target.name} has foreign MachineAutoscaler {join_words(names)}; only one of them "
+                "has an effect. Delete the foreign one."
             )
             return
         low, high = bounds_of(foreign[0])
@@ -233,7 +233,7 @@ class _Comparison:
         self.result.left.append(name)
         self.result.warnings.append(
             f"MachineAutoscaler {name} still scales MachineSet {scaled_machine_set(item)} between {low} and {high} nodes, but {reason}. It is kept. To "
-            f"remove it: oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
+            f"remove it, run oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
 
     def _cluster_autoscaler(self) -> AutoscalerChange | None:
@@ -260,7 +260,7 @@ class _Comparison:
         if scale_down and "enabled" not in scale_down and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
             self.result.warnings.append(
                 f"{KIND} {NAME} removes no nodes (scaleDown.enabled is false), so the other fields of scale_down have no effect. Declare "
-                "gpu_cluster.autoscaler.scale_down.enabled: true to switch it on."
+                "gpu_cluster.autoscaler.scale_down.enabled: true to let it remove nodes."
             )
         return change
 
@@ -296,5 +296,5 @@ class _Comparison:
         kept = "They are not changed. Declare these values, or set gpu_autoscaling_force: true to change them."
         effect = "They are changed." if self.options.change_foreign else kept
         self.result.warnings.append(
-            f"{change.label} has fields of another manager: {'; '.join(map(str, change.foreign))}. {effect}"
+            f"{change.label} has fields of another field manager: {'; '.join(map(str, change.foreign))}. {effect}"
         )

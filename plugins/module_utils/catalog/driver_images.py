@@ -88,7 +88,7 @@ PUBLIC_REGISTRIES = frozenset(
     {"docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws"}
     | {"registry.gitlab.com", "registry.access.redhat.com"}
 )  # fmt: skip
-# From this branch on, NVIDIA's installer uses the open kernel modules.
+# In this branch and later, NVIDIA's installer uses the open kernel modules.
 OPEN_MODULES_SINCE = 560
 
 

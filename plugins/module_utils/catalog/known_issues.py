@@ -149,7 +149,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v25.3.2", "v25.3.3", "v25.3.4"),
         frozenset({"model GH200", "mig"}),
-        "MIG or GPUDirect Storage on GH200 and GB200 with drivers from 580.65.06 on: these start with coherent driver "
+        "MIG or GPUDirect Storage on GH200 and GB200 with drivers 580.65.06 and later: these start with coherent driver "
         "memory management, which excludes both (notes of v25.3.2)",
     ),
     KnownIssue(
@@ -172,7 +172,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v25.10.0",),
         frozenset({"model RTX", "vgpu"}),
-        "MIG-backed vGPU on an RTX PRO 6000 Server Edition with the default vGPU configuration fails; give one whose type "
+        "MIG-backed vGPU on an RTX PRO 6000 Server Edition with the default vGPU configuration fails; use one whose type "
         "names end in GFX (notes of v25.10.0)",
     ),
     KnownIssue(

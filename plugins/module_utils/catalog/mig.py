@@ -10,7 +10,7 @@ import typing as t
 RESOURCE_PREFIX = "nvidia.com/mig-"
 
 # Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; a GPU that is passed through to a
-# virtual machine may not support the reset, and then needs a reboot. From Hopper on, there is no reset. Source: MIG
+# virtual machine may not support the reset, and then needs a reboot. Hopper and later GPUs are not reset. Source: MIG
 # user guide, "Enable MIG Mode".
 RESET_FAMILIES = ("ampere",)
 

@@ -87,7 +87,7 @@ MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
-# The labels of the ConfigMap that it generates for each node, from operator v26.3 on.
+# The labels of the ConfigMap that it generates for each node, in operator v26.3 and later.
 GENERATED_SELECTOR = "app.kubernetes.io/component=nvidia-mig-manager"
 GENERATED_NODE_LABEL = "nvidia.com/node-name"
 

@@ -75,7 +75,7 @@ OPERANDS = (
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
 # The pods whose configuration is that of the device plugin.
 _CONFIGURED = frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})
-# The fields below the spec of the ClusterPolicy of which a change restarts other pods than those of the operand with this part, or none.
+# The fields below the spec of the ClusterPolicy whose change restarts pods other than those of the operand with this part, or no pods.
 _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
     # Its image is that of init containers of the other operands.
     ("validator",): APPS,

@@ -67,7 +67,7 @@ POOL_DRIVER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("licensing_secret",): LICENSING_SECRET_SINCE,
     ("upgrade",): (26, 7),
 }
-# The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
+# The first release in which the operator restarts driver pods in place if the digest of the driver's configuration stays equal
 # (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
 _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).

@@ -9,7 +9,7 @@ import typing as t
 Taint = t.Mapping[str, t.Any]
 Toleration = t.Mapping[str, t.Any]
 
-# From Cluster Autoscaler 1.29 on, a node with such a taint counts as one that will be ready soon, and its node group is treated as if its nodes
+# In Cluster Autoscaler 1.29 and later, a node with such a taint counts as one that will be ready soon, and its node group is treated as if its nodes
 # had no such taint (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
 STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"

@@ -73,7 +73,7 @@ class ServiceError(Exception):
     timeout_setting: t.ClassVar[str] = "request_timeout"
     ca_setting: t.ClassVar[str] = "ca_cert"
     proxy_setting: t.ClassVar[str] = "HTTPS_PROXY and NO_PROXY"
-    # Statuses with which the service says that it has not carried out the request, and that it may be sent again later.
+    # Statuses by which the service indicates that it did not carry out the request, and that the request may be sent again later.
     retry_statuses: t.ClassVar[frozenset[int]] = frozenset({429})
 
     def __init__(
@@ -89,7 +89,7 @@ class ServiceError(Exception):
         retry_after: float | None = None,
         sent: bool = True,
     ) -> None:
-        """Keep the service's response; `sent` is False if the request certainly did not reach the service."""
+        """Keep the service's response; `sent` is False if the request definitely did not reach the service."""
         super().__init__(message)
         self.message = message
         if service:
@@ -128,7 +128,7 @@ class ServiceError(Exception):
 
     @property
     def declined(self) -> bool:
-        """Whether the service has not carried out the request, and asks to send it again later."""
+        """Whether the service did not carry out the request, and asks the client to send it again later."""
         return self.status in self.retry_statuses
 
     @property
@@ -165,7 +165,7 @@ class ServiceError(Exception):
     def remedy(self) -> str:
         """The advice if the service does not respond."""
         return {
-            REFUSED: f"Nothing listens there. Check that the service runs, and check {self.address_setting}.",
+            REFUSED: f"Nothing listens there. Check that the service is running, and check {self.address_setting}.",
             DNS: f"The name does not resolve from this machine. Check {self.address_setting} and the network.",
             TIMEOUT: f"Check the network, firewalls and proxies, or raise {self.timeout_setting}.",
             TLS: f"Set its CA as {self.ca_setting}; validate_certs=false disables the check.",

@@ -204,16 +204,16 @@ def no_answer(kind: t.Callable[..., E], error: Exception, **fields: t.Any) -> E:
         unresolved = "resolve" in text.lower() or "Name or service not known" in text
         reason, sent = DNS if unresolved else REFUSED, False
     elif isinstance(error, urllib3_errors.ConnectTimeoutError):
-        reason, sent, text = TIMEOUT, False, "no connection in time"
+        reason, sent, text = TIMEOUT, False, "no connection within the time limit"
     elif isinstance(error, urllib3_errors.ReadTimeoutError):
-        reason, text = TIMEOUT, "no answer in time"
+        reason, text = TIMEOUT, "no response within the time limit"
     return kind(text, reason=reason, sent=sent, **fields)
 
 
 def not_sendable(origin: str, remedy: str) -> ConnectionProblem:
     """The error for a ValueError of http.client, whose text must not be shown because it quotes the header, which may be the token."""
     return ConnectionProblem(
-        f"A request cannot be sent ({origin}): a header or the address has characters that HTTP does not carry. {remedy}"
+        f"A request cannot be sent ({origin}): a header or the address contains characters that HTTP does not support. {remedy}"
     )
 
 

@@ -34,7 +34,7 @@ def set_nested(document: dict[str, t.Any], keys: t.Sequence[str], value: t.Any) 
 
 
 def part_of(document: t.Any, shape: t.Any) -> t.Any:
-    """The part of the document with the keys of `shape`; values that are not dictionaries are whole."""
+    """The part of the document with the keys of `shape`; values that are not dictionaries are kept as a whole."""
     if not isinstance(document, dict) or not isinstance(shape, dict):
         return document
     return {key: part_of(document[key], below) for key, below in shape.items() if key in document}

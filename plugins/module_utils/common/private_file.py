@@ -86,8 +86,8 @@ def _existing(path: str) -> os.stat_result | None:
         return None
     if stat.S_ISLNK(existing.st_mode):
         raise ConnectionProblem(
-            f"{path} cannot be written: it is a symbolic link, which is not followed. Name its target, or delete the link."
+            f"{path} cannot be written: it is a symbolic link, which is not followed. Use the path of its target, or delete the link."
         )
     if not stat.S_ISREG(existing.st_mode) and not stat.S_ISDIR(existing.st_mode):
-        raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another path.")
+        raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Use a different path.")
     return existing

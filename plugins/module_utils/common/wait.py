@@ -129,5 +129,5 @@ def _timeout_message(limit: str, last: list[T], transient: ServiceError | None, 
     parts = [f"Not done within {limit}."]
     parts += [describe(state) for state in last]
     if transient is not None:
-        parts.append(f"{transient.service} did not answer at the end: {transient.message}")
+        parts.append(f"{transient.service} did not respond at the end: {transient.message}")
     return " ".join(part for part in parts if part)

@@ -19,7 +19,7 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Compatibility:
-    """The result of a check: versions with a problem are rejected, a warning is shown. Both are empty for compatible versions."""
+    """The result of a check: versions with a problem are rejected; a warning is only shown. Both are empty for compatible versions."""
 
     problem: str = ""
     warning: str = ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver images that the pools need, with every tag that the operator will ask for (pure)."""
+"""The driver images that the pools need, with every tag that the operator will request (pure)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def desired_images(
         systems = systems_of(pool)
         if not systems:
             problems.append(
-                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set "
+                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has not labelled any of them. Set "
                 "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
             )
         names, known = needed.setdefault((found, version), ([], set()))

@@ -42,11 +42,11 @@ def parse_installer(name: str) -> Installer:
     if found is None:
         raise WrongInstaller(
             f"{name} does not have the name of an NVIDIA driver, such as NVIDIA-Linux-x86_64-580.95.05-grid.run. Use the file of the vGPU "
-            "package under its own name: the driver container searches for it"
+            "package under its original name, because the driver container searches for this name"
         )
     kind = found["kind"] or ""
     if kind != _GUEST:
-        title = _KINDS.get(kind, f"a driver of another kind ({kind.lstrip('-')})")
+        title = _KINDS.get(kind, f"a driver of a different kind ({kind.lstrip('-')})")
         raise WrongInstaller(
             f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{found['arch']}-{found['version']}{_GUEST}.run in the directory "
             "Guest_Drivers of the vGPU package"

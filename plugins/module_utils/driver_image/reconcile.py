@@ -70,7 +70,7 @@ class BuiltImages:
         return states
 
     def _foreign(self, states: t.Sequence[TargetState]) -> list[str]:
-        """The problems of tags with images of others, which only `replace_foreign` replaces."""
+        """The problems of tags with foreign images, which are replaced only with `replace_foreign`."""
         return [
             f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
             for state in states
@@ -79,7 +79,7 @@ class BuiltImages:
         ]
 
     def _refresh(self, state: TargetState) -> None:
-        """Read the tags again: another run may have pushed the image while this one has waited or built. Raises InvalidOptions for images of others."""
+        """Read the tags again: another run may have pushed the image while this one has waited or built. Raises InvalidOptions for foreign images."""
         fresh = self._compare(state.image, state.spec, list(state.actual))
         if problems := self._foreign([fresh]):
             raise InvalidOptions(problems)
@@ -109,7 +109,7 @@ class BuiltImages:
     def apply(self, states: t.Sequence[TargetState], report: Progress) -> None:
         """Build and push the images that are missing; further tags cost one request each.
 
-        Pushed images are removed from buildah's storage, also after a failure of another image, and those that a killed run has left. An image that is not
+        Pushed images are removed from buildah's storage, even after a failure of another image; so are images that a killed run has left. An image that is not
         pushed yet stays for the next run.
         """
         specs = {
@@ -161,7 +161,7 @@ class BuiltImages:
         manifest = self._client.manifest(first.with_digest(state.built) if state.built else first)
         if manifest is None:
             raise InvalidOptions(
-                [f"{first}: the registry does not return the image that it has just stored. Run again"]
+                [f"{first}: the registry does not return the image that it has just stored. Run the playbook again"]
             )
         return manifest
 

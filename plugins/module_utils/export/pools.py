@@ -55,13 +55,13 @@ class _Member:
 
 
 def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.Any]]) -> None:
-    """Give each pool the driver that it declared when its NVIDIADriver was written; report foreign objects."""
+    """Add to each pool the driver that it declared when its NVIDIADriver was written; report foreign objects."""
     by_name = {pool["name"]: pool for pool in exported.pools}
     for item in drivers:
         name = item["metadata"]["name"]
         if not is_managed(item):
             exported.remarks.append(
-                f"NVIDIADriver {name}: left out, since this collection did not create it; it is left unchanged"
+                f"NVIDIADriver {name}: left out, because this collection did not create it; it is not changed"
             )
             continue
         pool = by_name.get(get_nested(item, "spec", "nodeSelector", POOL_LABEL))
@@ -100,7 +100,9 @@ def export_pools(
             labelled[pool].append(member)
         else:
             grouped[_model(node), member.group_key].append(member)
-    exported.remarks += [f"{abbreviate(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
+    exported.remarks += [
+        f"{abbreviate(names)}: left out, because {reason}" for reason, names in sorted(left_out.items())
+    ]
     for pool, members in sorted(labelled.items()):
         pool_models = {_model(member.node) for member in members}
         only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
@@ -128,18 +130,20 @@ def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> Non
         pool["startup_taint"] = True
     if len(mig_pools) > 1:
         names = abbreviate([pool["name"] for pool in mig_pools])
-        exported.remarks.append(f"startup_taint: which of the pools {names} declare it is unknown, so all of them do")
+        exported.remarks.append(
+            f"startup_taint: it is unknown which of the pools {names} declare it, so it is exported for all of them"
+        )
 
 
 def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member], *, only_pool_of_model: bool) -> None:
     if validators.dns_label(name):
-        exported.remarks.append(f"pool {name}: left out, since its name is not a DNS label")
+        exported.remarks.append(f"pool {name}: left out, because its name is not a DNS label")
         return
     sharings = {json.dumps(member.sharing, sort_keys=True) for member in members}
     if len(sharings) > 1:
         names = abbreviate([member.node.name for member in members])
         exported.remarks.append(
-            f"pool {name} ({names}): left out, since its nodes are shared in {len(sharings)} different ways"
+            f"pool {name} ({names}): left out, because its nodes are shared in {len(sharings)} different ways"
         )
         return
     match = _match(members[0].node) if only_pool_of_model else {}

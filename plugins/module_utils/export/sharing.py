@@ -108,7 +108,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     plugin_key, shares = _export_shares(content)
     mode = find_mode(plugin_key, partitioned=layout is not None)
     if mode is None:
-        raise Inexpressible(f"it has {_MODES[plugin_key].name} on MIG devices, which NVIDIA's device plugin refuses")
+        raise Inexpressible(f"it has {_MODES[plugin_key].name} on MIG devices, which NVIDIA's device plugin rejects")
     partitioning = {} if layout is None else {"layout": layout, **_export_strategy(content, layout, strategy)}
     sharing: Document = {"mode": mode.name, **partitioning, **shares, **_export_settings(content, mode, plugin_key)}
     declared = sharing_of(sharing)
@@ -117,7 +117,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
         # The ClusterPolicy's strategy overrides the file's, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
     if _normalize(content, declared) != _normalize(derived, declared):
-        raise Inexpressible(f"no pool declares its device plugin configuration {_differences(content, derived)}")
+        raise Inexpressible(f"no pool can declare its device plugin configuration {_differences(content, derived)}")
     return sharing
 
 

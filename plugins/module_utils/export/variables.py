@@ -34,7 +34,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class InstalledRelease:
-    """A Helm release, read from the labels and annotations of one of its objects; `values` is None if the user may not read them."""
+    """A Helm release, read from the labels and annotations of one of its objects; `values` is None if the user is not allowed to read them."""
 
     name: str
     namespace: str
@@ -77,7 +77,7 @@ def export_cluster(
             continue
         if release.values is None:
             remarks.append(
-                f"gpu_cluster.{component}.values: not exported, because reading them needs permission to read Secrets in {release.namespace}"
+                f"gpu_cluster.{component}.values: not exported, because this requires permission to read Secrets in {release.namespace}"
             )
             continue
         planned: ComponentPlan = getattr(derive(document, {}, list(pools)), component)
@@ -86,7 +86,7 @@ def export_cluster(
         if secrets:
             paths = abbreviate([f"values.{path}" for path in secrets])
             remarks.append(
-                f"gpu_cluster.{component}: left out, since they look like secrets, which do not belong in Helm values: {paths}. Before site "
+                f"gpu_cluster.{component}: left out, because they look like secrets, which do not belong in Helm values: {paths}. Before site "
                 "upgrades the Helm release, store each in a Secret and set the values to its name."
             )
         if values:

@@ -19,16 +19,16 @@ _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
 _INCOMPATIBLE = "incompatible with Kubernetes"
 # Texts in helm's errors, and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
-    ("connection refused", "Nothing answers there: check the address, or use a chart from a local path."),
+    ("connection refused", "Nothing listens at this address: check the address, or use a chart from a local path."),
     ("no such host", "The name does not resolve from this machine: check the address, the DNS or a proxy, "
                      "or use a chart from a local path."),
-    ("i/o timeout", "No answer: check the network or a proxy, or use a chart from a local path."),
+    ("i/o timeout", "There was no response: check the network or a proxy, or use a chart from a local path."),
     ("not a valid chart repository", "Check chart_repo_url: it must be the directory that contains index.yaml."),
     ("certificate", "This machine does not trust the server's certificate."),
     ("unauthorized", "Log in first: helm registry login, or helm repo add with a user."),
     ("401", "Log in first: helm registry login, or helm repo add with a user."),
-    ("403", "Access is denied there: check the credentials (helm registry login, helm repo add)."),
-    ("not found", "Check the chart's name and version there."),
+    ("403", "Access is denied: check the credentials (helm registry login, helm repo add)."),
+    ("not found", "Check the name and version of the chart."),
     ("should be in form of repo_name/path_to_chart", "A bare chart name needs chart_repo_url; a path starts with / or ./ ."),
 )  # fmt: skip
 
@@ -37,7 +37,7 @@ _TIMEOUT = 300.0
 
 
 class HelmMissing(Exception):
-    """There is no helm; the message says where it was looked for and what to do."""
+    """helm was not found; the message says where the search took place and what to do."""
 
 
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
@@ -107,7 +107,7 @@ class Helm:
             return run_within(self._run, [self._binary, *command], _TIMEOUT, environ_update=environment, data=data)
         except TimeoutError:
             raise ChartProblem(
-                f"helm {' '.join(command[:2])} was stopped, because it has not finished within {_TIMEOUT:g} seconds. Check the network or a proxy, or use a "
+                f"helm {' '.join(command[:2])} was stopped because it did not finish within {_TIMEOUT:g} seconds. Check the network or a proxy, or use a "
                 "chart from a local path."
             ) from None
 

@@ -70,7 +70,7 @@ class ReleasePreparation:
     before_write: t.Callable[[], None]
     # The newest revision after the repair, with its content.
     content: ReleaseContent | None = field(default=None, init=False)
-    # Values besides those of the user that the release is given, and keeps.
+    # Values that are set in addition to the user's, and that the release keeps.
     kept_values: dict[str, t.Any] = field(default_factory=dict, init=False)
     repaired: list[str] = field(default_factory=list, init=False)
     _latest: Revision | None = field(default=None, init=False)
@@ -130,7 +130,7 @@ class ReleasePreparation:
         step = helm.next_step(self._latest, self.content, chart, self.desired_values)
         repeat = step.action == helm.NOTHING and bool(self.repaired) and self._latest is not None
         if repeat:
-            step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release half changed",))
+            step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release partially changed",))
         # kubernetes.core.helm would not repeat a failed revision whose chart and values are equal.
         if self._latest and not self.check and (repeat or self._latest.status == helm.FAILED):
             self.before_write()

@@ -131,8 +131,8 @@ class ReleaseRecords:
             read,
             lambda state: state[1],
             describe=lambda state: (
-                f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm finish, or wait longer "
-                "(wait_timeout). If no helm works on the release any longer, lower pending_timeout."
+                f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm process finish, or wait longer "
+                "(wait_timeout). If no helm process is working on the release any longer, lower pending_timeout."
             ),
             progress_text=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
         )
@@ -156,15 +156,18 @@ def is_abandoned(
     3. Otherwise (another machine or another tool), a revision older than pending_timeout is abandoned.
     """
     if helm_here:
-        return False, "a helm process on this machine works on it"
+        return False, "a helm process on this machine is working on it"
     annotations = get_nested(marker, "metadata", "annotations") or {}
     written = annotations.get(MACHINE_ANNOTATION), annotations.get(REVISION_ANNOTATION)
     if helm_here is False and written == (machine, str(revision.number)):
         run = get_nested(marker, "spec", "holderIdentity") or "unknown"
-        return True, f"the helm of run {run} that wrote it no longer runs"
+        return True, f"the helm process of run {run} that wrote it is no longer running"
     if age > timeout:
-        return True, f"it has not been finished for {age:.0f} s (pending_timeout {timeout:.0f} s)"
-    return False, f"it is {age:.0f} s old; a helm on another machine may work on it until it is {timeout:.0f} s old"
+        return True, f"it has been unfinished for {age:.0f} s (pending_timeout {timeout:.0f} s)"
+    return (
+        False,
+        f"it is {age:.0f} s old; a helm process on another machine may be working on it until it is {timeout:.0f} s old",
+    )
 
 
 def marker_path(release: str, namespace: str) -> str:

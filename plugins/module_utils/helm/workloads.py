@@ -163,7 +163,7 @@ def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
         return []
     node = min(state.unannotated)
     return [
-        "all pods run, so either the worker there publishes nothing or the master does not read it: "
+        "all pods are running, so either the worker on that node publishes nothing, or the master does not read it: check "
         f"kubectl -n {namespace} get nodefeature {node}, and the log of the worker on it "
         f"(kubectl -n {namespace} get pods --field-selector spec.nodeName={node}) or of the master"
     ]

@@ -50,11 +50,11 @@ class ImageCollector:
         suffixes_of: t.Callable[[PoolPlan | None, bool], t.Collection[str]],
         programs: t.Collection[str],
     ) -> None:
-        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes; true as second argument for those of precompiled drivers.
+        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes; for precompiled drivers, the second argument is true.
 
         programs: the programs of the validation. client: only OLM needs it.
         """
-        # The components whose images no public registry has.
+        # The components whose images are not in a public registry.
         self.private: set[str] = set()
         self._helm, self._client, self._suffixes_of, self._programs = helm, client, suffixes_of, programs
 
@@ -141,7 +141,7 @@ class ImageCollector:
         known = join_words(sorted(set(filter(None, offered)))) or "none"
         raise InvalidOptions(
             [
-                f"Package {package}: the images of version {wanted or 'the newest one'} are not known. It is not installed, and the catalogs describe only the "
-                f"newest version of each channel ({known}). oc-mirror reads the whole catalog: use the file imageset-config.yaml"
+                f"Package {package}: the images of version {wanted or 'the newest one'} are not known. This version is not installed, and the catalogs "
+                f"describe only the newest version in each channel ({known}). Use oc-mirror with imageset-config.yaml instead: it reads the whole catalog"
             ]
         )

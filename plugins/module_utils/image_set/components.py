@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class MissingImage(ValueError):
-    """A part of the ClusterPolicy has no complete image."""
+    """The image of a part of the ClusterPolicy is incomplete."""
 
 
 def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
@@ -54,7 +54,9 @@ def policy_images(
         else:
             image = _image(settings) or str(environment.get(variable) or "")
             if not image:
-                raise MissingImage(f"{part} has no image in the ClusterPolicy and in the variables of the operator")
+                raise MissingImage(
+                    f"Neither the ClusterPolicy nor the operator's environment variables name an image for {part}"
+                )
             found[part] = image
     return found
 

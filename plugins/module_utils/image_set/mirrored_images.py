@@ -79,8 +79,8 @@ def mirrored(
 
     requested, public: the images of each component with and without the declared mirror. registry: a mirror in place of the declared one, such as one that
     the cluster does not use yet.
-    upstreams: registries, optionally with a folder, that are read in place of public ones. private: components whose images no public registry has, and
-    which stay where the variables name them.
+    upstreams: registries, optionally with a folder, that are read in place of public ones. private: components whose images are not in a public
+    registry; they stay where the variables name them.
     """
     found: dict[str, MirroredImage] = {}
     problems: list[str] = []
@@ -95,8 +95,8 @@ def mirrored(
         known = found.setdefault(destination, added)
         if _conflicts(known, added, private):
             problems.append(
-                f"{destination}: {known.component} and {component} require different images with this name. Set another repository or image for one of them, "
-                "such as another driver.image of the pool"
+                f"{destination}: {known.component} and {component} require different images with this name. Set a different repository or image for one of "
+                "them, such as a different driver.image of the pool"
             )
         elif added.copied and not known.copied:
             found[destination] = added

@@ -58,12 +58,12 @@ def require_complete(result: t.Mapping[str, t.Any]) -> None:
     lines = [f"{name}: is missing" for name in result["missing"]]
     lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
     lines += [
-        f"{name}: its digest is unknown (digests_file, or else the registry from which it is copied, has none)"
+        f"{name}: its expected digest is unknown, because neither digests_file nor (without digests_file) the source registry contains it"
         for name in result["unrecorded"]
     ]
     if lines:
         raise IncompleteMirror(
-            "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
+            "The mirror is incomplete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
         )
 
 
@@ -74,10 +74,12 @@ def _read_digests(path: str) -> dict[str, str]:
             recorded = json.load(file)
     except OSError as error:
         raise InvalidOptions(
-            [f"digests_file: {path} cannot be read: {error.strerror}. accel.gpu.mirror writes it; or remove the option"]
+            [
+                f"digests_file: {path} cannot be read: {error.strerror}. Run accel.gpu.mirror, which writes this file, or remove the option"
+            ]
         ) from None
     except (ValueError, RecursionError):
         recorded = []
     if not isinstance(recorded, dict) or not all(_DIGEST.fullmatch(str(digest)) for digest in recorded.values()):
-        raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
+        raise InvalidOptions([f"digests_file: {path} contains no digests; run accel.gpu.mirror again to write it"])
     return recorded

@@ -179,7 +179,7 @@ class GpuModule(ClusterModule):
         # Ansible converts an empty text to one empty element, and a comma to two empty elements.
         if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
             # For many options an empty list means all; text such as "," must not.
-            self.fail_json(msg=f"{option}: contains no name; set names, separated by commas", code="invalid")
+            self.fail_json(msg=f"{option}: contains no name; use comma-separated names", code="invalid")
         return found
 
     def shown_params(self) -> dict[str, t.Any]:

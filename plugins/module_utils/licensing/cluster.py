@@ -75,25 +75,25 @@ class LicenseCluster:
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
     def selected_nodes(self, names: t.Collection[str]) -> list[LicenseNode]:
-        """The license nodes with these names, or all if none is given; raises InvalidOptions for a name of no such node."""
+        """The license nodes with these names, or all if none is given; raises InvalidOptions for names of other nodes."""
         nodes = self.license_nodes()
         if unknown := sorted(set(names) - {node.name for node in nodes}):
             raise InvalidOptions([f"{NODE_NAMES_OPTION}: {abbreviate(unknown)} is not a vGPU node of this cluster"])
         return [node for node in nodes if not names or node.name in names]
 
     def unfinished_restarts(self) -> dict[str, str]:
-        """By node, the driver pods whose restart a run has begun and not completed."""
+        """The driver pods, by node, whose restart a run has begun but not completed."""
         return {node.name: pod for node in self.nodes if (pod := driver_pod_to_restart(node)) is not None}
 
     def rollouts(self) -> dict[str, RolloutPlan]:
-        """The settings with which each node is drained: those of its pool, or those that are recorded on a node without one."""
+        """The drain settings of each node: those of its pool or, if the node is in no pool, those that are recorded on the node."""
         of_pools = {pool.name: pool.rollout for pool in self._plan.pools}
         declared = {name: of_pools[pool] for pool, names in self.membership.by_pool.items() for name in names}
         return {node.name: declared.get(node.name) or recorded_rollout(node) for node in self.nodes}
 
     @functools.cached_property
     def has_vgpu(self) -> bool:
-        """Whether nodes need a license, or will."""
+        """Whether nodes need a license, now or later."""
         return declares_vgpu(self._plan, self.policy, self.drivers) or bool(self._vgpu_nodes)
 
     @functools.cached_property
@@ -123,7 +123,7 @@ class LicenseCluster:
         return {node: [by_name[name] for name in found] for node, found in names.items()}
 
     def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
-        """The object that the NVIDIADriver which alone selects the node names; else that of its pool, or the only one."""
+        """The object that a node's NVIDIADriver names, if only one selects the node; otherwise the object of its pool, or the only object."""
         drivers = self._drivers_of_nodes.get(node.name, ())
         if len(drivers) != 1:
             return target_of_pool(self.mounted, node.pool)
@@ -131,14 +131,14 @@ class LicenseCluster:
         return next((each for each in self.mounted if own is not None and each.is_same_object(own)), None)
 
     def nodes_without_token(self) -> dict[str, list[str]]:
-        """The nodes that NVIDIADrivers select, but not one that names an object, by the reason. Managed drivers get the name after the object exists."""
+        """The nodes that NVIDIADrivers select without naming an object, by the reason. Managed drivers get the name after the object exists."""
         reasons: dict[str, list[str]] = {}
         for node in self._vgpu_nodes:
             drivers = self._drivers_of_nodes.get(node.name, ())
             if len(drivers) > 1:
                 reasons.setdefault("several NVIDIADrivers select the same node", []).append(node.name)
             elif drivers and target_of_driver(drivers[0]) is None and not is_managed(drivers[0]):
-                reasons.setdefault("the NVIDIADriver there names none", []).append(node.name)
+                reasons.setdefault("the NVIDIADriver that selects the node does not name one", []).append(node.name)
         return reasons
 
     @functools.cached_property
@@ -148,7 +148,7 @@ class LicenseCluster:
 
     @functools.cached_property
     def expected(self) -> dict[LicenseTarget, LicenseObject]:
-        """The content of each mounted object; that of a Secret which the user may not read is unknown."""
+        """The content of each mounted object; the content of a Secret is unknown if the user is not allowed to read it."""
         return {target: self._expected(target) for target in self.mounted}
 
     def expected_of(self, node: LicenseNode) -> LicenseObject | None:
@@ -166,8 +166,8 @@ class LicenseCluster:
         if not names:
             return ""
         return (
-            f"The driver pods on {abbreviate_nodes(names)} do not mount {target.label(self.namespace)}. They mount it after the playbook site has named it in "
-            "the NVIDIADriver of the pool."
+            f"The driver pods on {abbreviate_nodes(names)} do not mount {target.label(self.namespace)}. They will mount it after the playbook site has added "
+            "it to the NVIDIADriver of the pool."
         )
 
     def _has_other_files(self, node: LicenseNode, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
@@ -186,7 +186,7 @@ class LicenseCluster:
         return [text for text in texts if text]
 
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
-        """Expect the files that the module license would write, by its result in check mode."""
+        """Expect the files that the module license would write, according to its result in check mode."""
         found = {(item["kind"], item["name"]): item for item in provided["objects"]}
         if provided["policy"] and not provided["held_back"]:
             self.mounted = [LicenseTarget(kind, name) for kind, name in found]

@@ -36,7 +36,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Host and port in one word."""
+        """Host and port as one string."""
         return _address(self.host, str(self.port))
 
 
@@ -84,7 +84,7 @@ def check_command(server: Server, proxy: str) -> list[str]:
 
 
 def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: str, error: str) -> ServiceCheck:
-    """The meaning of the command's output. A server that has answered the TLS handshake works, whatever it then says."""
+    """The meaning of the command's output. A server that has completed the TLS handshake counts as reachable, regardless of its response."""
     resolved, connected, encrypted = _times(output)
     text = _text(error) or f"exit code {exit_code}"
     if exit_code == 0 or encrypted:
@@ -92,7 +92,7 @@ def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: st
     if exit_code is None or exit_code in _NOT_FOUND:
         return unknown_check(server, text)
     if proxy and (exit_code in (_RESOLVE_PROXY, _CONNECT, _RECEIVE, _PROXY_HANDSHAKE) or not connected):
-        remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and that the proxy allows this server"
+        remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and verify that the proxy allows connections to this server"
         return ServiceCheck(
             server.address, PROXY, f"{server.address} cannot be reached through the proxy {proxy} ({text}). {remedy}."
         )
@@ -101,12 +101,14 @@ def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: st
         return ServiceCheck(server.address, DNS, f"The name {server.host} cannot be resolved ({text}). {remedy}.")
     if exit_code == _CONNECT or not connected:
         remedy = (
-            "Allow it in firewalls and network policies, check the route, and whether nodes need a proxy (gpu_licensing_proxy_address). The port is 443 "
-            "in CLS, and 443 or 8082 in DLS"
+            "Allow the connection in firewalls and network policies, and check the route and whether nodes need a proxy (gpu_licensing_proxy_address). The "
+            "port is 443 in CLS, and 443 or 8082 in DLS"
         )
-        return ServiceCheck(server.address, TCP, f"There is no connection to {server.address} ({text}). {remedy}.")
+        return ServiceCheck(server.address, TCP, f"Cannot connect to {server.address} ({text}). {remedy}.")
     remedy = "Check that this is the port of the license server, and that no firewall intercepts TLS"
-    return ServiceCheck(server.address, TLS, f"{server.address} accepts connections, but not TLS ({text}). {remedy}.")
+    return ServiceCheck(
+        server.address, TLS, f"{server.address} accepts connections, but the TLS handshake fails ({text}). {remedy}."
+    )
 
 
 def unknown_check(server: Server, text: str) -> ServiceCheck:

@@ -82,7 +82,7 @@ class LicenseContainers:
         client: bool = False,
         on_done: t.Callable[[int], None] = lambda done: None,
     ) -> dict[str, Reading]:
-        """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
+        """Read all nodes in parallel; returns their readings by name. A reading contains the error of its node; raises errors that affect every node."""
         calls = [
             (node.name, functools.partial(self.read, pod, files=files, client=client))
             for node in nodes
@@ -91,7 +91,7 @@ class LicenseContainers:
         return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """The state of one node; of a node without a license, its clock, too; with `client`, leftovers, and of one with a license whether its client runs."""
+        """Read one node, including its clock if it has no license. With `client`, read leftovers, too, and whether the client of a licensed node runs."""
         status = self.status(pod)
         digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
         leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
@@ -101,7 +101,7 @@ class LicenseContainers:
         return Reading(status, digests, self._clock_skew(pod), leftovers=leftovers)
 
     def remove_leftovers(self, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> None:
-        """Remove the files that an earlier run has left; a node that fails is left to the next run. Raises errors that concern every node."""
+        """Remove the files that an earlier run has left; a node that fails is left to the next run. Raises errors that affect every node."""
         calls = [
             (node.name, functools.partial(self._run, pod, "rm", "-f", *leftovers))
             for node in nodes
@@ -168,7 +168,7 @@ class LicenseContainers:
         return round(int(text) - (before + self._wall_clock()) / 2)
 
     def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Write a file next to the one in use; its content goes through the standard input only."""
+        """Write a file next to the one in use; its content is passed only through standard input."""
         new = f"{path}{_NEW}"
         result = self._client.exec(
             pod.path,
@@ -180,12 +180,12 @@ class LicenseContainers:
         )
         if not result.ok:
             raise CommandFailed(
-                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod has started without a token."
+                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod was started without a token."
             )
         deadline = self._clock() + _FILE_TIMEOUT
         while self.fingerprints(pod, new)[new] != fingerprint(content):
             if self._clock() > deadline:
-                raise CommandFailed(f"Pod {pod.name} has not written {new} completely.")
+                raise CommandFailed(f"Pod {pod.name} did not write {new} completely.")
             self._sleep(0.5)
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
@@ -205,7 +205,7 @@ class LicenseContainers:
         while self._is_client(pod, pid):
             if not signalled.ok:
                 raise CommandFailed(
-                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be ended: {_last_line(signalled)}."
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be stopped: {_last_line(signalled)}."
                 )
             if self._clock() > deadline:
                 raise CommandFailed(
@@ -214,7 +214,7 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def client_pid(self, pod: DriverPod) -> str:
-        """The process ID of the license client; empty if it does not run, also if its PID file is left from an earlier process."""
+        """The process ID of the license client; empty if it does not run, even if a PID file is left from an earlier process."""
         file = self._run(pod, "cat", _PID_FILE)
         pid = file.stdout.strip()
         return pid if file.ok and pid.isdecimal() and int(pid) > 1 and self._is_client(pod, pid) else ""
@@ -225,7 +225,7 @@ class LicenseContainers:
         return name.ok and name.stdout.strip() == _CLIENT
 
     def start(self, pod: DriverPod) -> None:
-        """Start the license client, which reads its files only now; a second time if it fails."""
+        """Start the license client, which reads its files only when it starts; tries a second time if this fails."""
         result = self._start(pod)
         if not result.ok and not self.client_pid(pod):
             result = self._start(pod)
@@ -236,7 +236,7 @@ class LicenseContainers:
             )
 
     def _start(self, pod: DriverPod) -> ExecResult:
-        """Run the command once: after a lost response, the client may run, and must not be started beside itself."""
+        """Run the command once: after a lost response, the client may already be running, and must not be started a second time."""
         try:
             return self._client.exec(pod.path, DRIVER_CONTAINER, START, timeout=_READ_TIMEOUT)
         except ApiError as error:

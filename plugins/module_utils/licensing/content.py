@@ -48,7 +48,7 @@ class LicenseFiles:
         return self.token is not None and self.config is not None
 
     def completed_by(self, other: LicenseFiles) -> LicenseFiles:
-        """These files, and those of another object where this one has none. An empty gridd.conf is valid."""
+        """These files, with the missing ones taken from another object. An empty gridd.conf is valid."""
         return replace(
             self,
             token=other.token if self.token is None else self.token,
@@ -82,7 +82,7 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
     if target.kind == SECRET and live.get("type") not in (None, _OPAQUE):
         raise InvalidOptions(
             [
-                f"{target.label(namespace)} has the type {quote(live.get('type'))}, not {_OPAQUE}; give the licensing Secret another name"
+                f"{target.label(namespace)} has the type {quote(live.get('type'))}, not {_OPAQUE}; choose a different name for the licensing Secret"
             ]
         )
     data = {key: _decode(value) for key, value in _entries(live, "data" if target.kind == SECRET else "binaryData")}
@@ -93,9 +93,9 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 
 
 def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
-    """Why driver pods get no license from the object, with the remedy."""
+    """Why driver pods cannot get a license with the object, and the remedy."""
     if not exists:
-        return f"{target.label(namespace)} does not exist, and no token is given. {_SET_TOKEN}."
+        return f"{target.label(namespace)} does not exist, and no token was provided. {_SET_TOKEN}."
     return f"{_missing_keys(target, files, namespace)} {_SET_TOKEN}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
 
 
@@ -103,14 +103,14 @@ def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) ->
     missing = [
         key for key, value in ((LICENSE_TOKEN_KEY, files.token), (LICENSE_CONFIG_KEY, files.config)) if value is None
     ]
-    has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
-    keys = f"the GPU operator mounts exactly the keys {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}"
-    return f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; {keys}."
+    unused = f", and contains unused keys: {abbreviate(files.stray)}" if files.stray else ""
+    keys = f"The GPU operator mounts only the keys {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}"
+    return f"{target.label(namespace)} lacks {join_words(missing)}{unused}. {keys}."
 
 
 @dataclass(frozen=True)
 class DesiredFiles:
-    """The files that the object must have, what the token says, and sentences about them."""
+    """The desired files of the object, the values of its token, and warnings about both."""
 
     files: LicenseFiles
     token: TokenInfo
@@ -138,7 +138,7 @@ def desired_files(
         content = t.cast("bytes", live.token)
     if live.stray:
         warnings.append(
-            f"{target.label(namespace)} also has {abbreviate(live.stray)}, which the GPU operator does not read. Delete what is not needed."
+            f"{target.label(namespace)} also has {abbreviate(live.stray)}, which the GPU operator does not read. Delete the keys that are not needed."
         )
     return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
 
@@ -152,7 +152,7 @@ def managed_files(
     namespace: str,
     manager: str,
 ) -> DesiredFiles:
-    """The content of an object that another tool manages, which stays. Raises InvalidOptions if nodes would get no license from it."""
+    """The content of an object that another tool manages, which is not changed. Raises InvalidOptions if nodes would get no license from it."""
     label = target.label(namespace)
     remedy = managed_remedy(target, namespace, manager)
     if live.token is None or live.config is None:
@@ -200,7 +200,7 @@ def require_renewal(
         raise InvalidOptions(
             [
                 f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
-                f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
+                f"{join_words(reasons)}. Provide a newer token from the same license server, or set {REPLACE_OPTION} to true."
             ]
         )
 
@@ -221,7 +221,7 @@ def _config(
 
     Parameters that are not declared stay; only in a managed file, a FeatureType that does not fit the nodes is replaced.
     """
-    # Other bytes than those of UTF-8 stay, too.
+    # Bytes that are not valid UTF-8 are kept as well.
     before = gridd_conf.HEADER if live.config is None else live.config.decode(errors="surrogateescape")
     parameters = options.parameters
     if gridd_conf.is_managed(before) and options.feature_type is None:

@@ -40,9 +40,9 @@ class LicenseObject:
     namespace: str
     files: LicenseFiles
     token: TokenInfo | None = None
-    # Whether the files could be read. A user may lack the right to read Secrets.
+    # Whether the files could be read. A user may lack permission to read Secrets.
     readable: bool = True
-    # In check mode, what is known of the files that the object will have.
+    # In check mode, what is known about the files that the object will have.
     predicted: PredictedFiles | None = None
 
     @property
@@ -148,7 +148,7 @@ def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
         return ""
     direction = "ahead of" if skew > 0 else "behind"
     effect = token.problem(now + datetime.timedelta(seconds=skew))
-    by_clock = f"; by this clock, the token {effect.reason}" if effect else ""
+    by_clock = f"; according to this clock, the token {effect.reason}" if effect else ""
     return f"The clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
 
 
@@ -161,7 +161,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     named = answering or [server.address for server in servers_of(token.services)]
     verb, them = ("grants", "it") if len(named) == 1 else ("grant", "them")
     found = (
-        f", even though the node reaches {them}."
+        f", even though the node can reach {them}."
         if answering
         else ". Check from the node that the name resolves and the port is reachable, directly or through the proxy."
     )
@@ -174,7 +174,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: LicenseObject, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user may not read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
+        return f"This user is not allowed to read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant permission to get it."
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)

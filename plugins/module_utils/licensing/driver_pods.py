@@ -51,10 +51,10 @@ class DriverPod:
 
     @property
     def failure_text(self) -> str:
-        """The failure, or that the driver is not loaded yet, as sentences with the command that shows more."""
+        """The failure, or that the driver is not loaded yet, as sentences with a command that shows more details."""
         command = f"logs {self.name} -c {self.log_container}" if self.log_container else f"describe pod {self.name}"
         failure = self.failure or f"pod {self.name} is not ready"
-        return f"The driver does not run: {failure}. Check kubectl -n {self.namespace} {command}."
+        return f"The driver does not run: {failure}. Run kubectl -n {self.namespace} {command}."
 
     @property
     def path(self) -> str:
@@ -94,7 +94,7 @@ class Reading:
 
     status: LicenseStatus | None = None
     files: t.Mapping[str, str | None] = field(default_factory=dict)
-    # Seconds by which the node's clock differs from that of this machine, the positive values for a clock that is fast.
+    # Seconds by which the node's clock differs from that of this machine; positive if the node's clock is fast.
     clock_skew: float | None = None
     error: str = ""
     # The license servers, as far as they were checked from the node.
@@ -103,7 +103,7 @@ class Reading:
     leftovers: tuple[str, ...] = ()
     # Whether the license client runs; None if this was not read.
     client_runs: bool | None = None
-    # Whether the state is that of the metric of dcgm-exporter, which shows no cause.
+    # Whether the state comes from the metric of dcgm-exporter, which does not show the cause.
     from_metric: bool = False
 
     @property

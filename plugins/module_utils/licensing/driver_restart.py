@@ -3,7 +3,7 @@
 """Restarts the driver of a node that is cordoned and drained first: a driver that starts reads the token of its Secret.
 
 An annotation names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
-deleted only while no pod uses the GPUs, also none that tolerates the cordon: a driver is not unloaded while a process has a device file open.
+deleted only while no pod uses the GPUs, not even one that tolerates the cordon: a driver is not unloaded while a process has a device file open.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if t.TYPE_CHECKING:
 
 # Seconds in which a pod that tolerates the cordon is bound again after its predecessor is gone (the first backoff of the scheduler is 1 second).
 _RETURN_TIME = 5.0
-_RETURNED = "A pod that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down."
+_RETURNED = "A pod that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down."
 
 
 class RestartBlocked(ModuleFailure):
@@ -117,7 +117,7 @@ class DriverRestarts:
     def begin(self, pod: DriverPod, evicted: list[str]) -> None:
         """Cordon the node of a driver pod, evict the pods that use its GPUs, and delete the driver pod, which its DaemonSet replaces.
 
-        The evicted pods are added to `evicted`, also if an error is raised. If the driver pod was not deleted, the node is uncordoned.
+        The evicted pods are added to `evicted`, even if an error is raised. If the driver pod was not deleted, the node is uncordoned.
         """
         self._patch(pod.node, lambda node: cordon_for_driver_restart(node, pod.name))
         try:
@@ -129,7 +129,7 @@ class DriverRestarts:
     def drain_again(self, pod: DriverPod, evicted: list[str]) -> None:
         """Cordon a node on which a restart is unfinished, if it is not cordoned any longer, and evict the pods that have come since its drain.
 
-        The evicted pods are added to `evicted`, also if an error is raised.
+        The evicted pods are added to `evicted`, even if an error is raised.
         """
         self._patch(pod.node, lambda node: cordon_for_driver_restart(node, driver_pod_to_restart(node) or pod.name))
         self._drain(pod.node, evicted)
@@ -141,7 +141,9 @@ class DriverRestarts:
         except ServiceError:
             return ""
         return (
-            f"These pods use its GPUs, so its driver may not start: {abbreviate(found)}. {_RETURNED}" if found else ""
+            f"These pods use the node's GPUs, so the driver may not start: {abbreviate(found)}. {_RETURNED}"
+            if found
+            else ""
         )
 
     def _drain_and_delete(self, pod: DriverPod, evicted: list[str]) -> None:
@@ -159,7 +161,7 @@ class DriverRestarts:
             raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
 
     def _drain(self, name: str, evicted: list[str]) -> bool:
-        """Return once no pod of those that used the GPUs is there; returns whether there were any."""
+        """Wait until all pods that used the GPUs are gone; returns whether there were any."""
         node = self._read(name)
         drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
         if problem := restart_problem(node, drain):
@@ -184,7 +186,7 @@ class DriverRestarts:
             self.lease.check()
             if found := [pod.full_name for pod in self._gpu_pods(name)]:
                 raise CommandFailed(
-                    f"These pods came to the node during its drain, so its driver was not restarted: {abbreviate(found)}. {_RETURNED}"
+                    f"The driver was not restarted, because these pods were scheduled to the node during the drain: {abbreviate(found)}. {_RETURNED}"
                 )
             if time.monotonic() >= end:
                 return

@@ -41,7 +41,7 @@ def _unknown_feature_type(value: int) -> str | None:
     return None if value in FEATURE_TYPES else f"is not known; use {_LICENSED}"
 
 
-_PORTS = f"give a port from 1 to {MAX_PORT}"
+_PORTS = f"use a port from 1 to {MAX_PORT}"
 _FEATURE_TYPE = Integer((_unknown_feature_type,))
 _PORT = integer_between(1, MAX_PORT, _PORTS, _PORTS)
 # The content of a new file.
@@ -50,7 +50,7 @@ HEADER = "# Managed by accel.gpu\n"
 
 @dataclass(frozen=True)
 class GriddOptions:
-    """The declared parameters; None is not declared."""
+    """The declared parameters; None means that a parameter is not declared."""
 
     feature_type: int | None = None
     proxy_address: str | None = None
@@ -81,7 +81,7 @@ class GriddOptions:
             if getattr(self, name) is not None:
                 texts += field.problems(getattr(self, name), name)
         if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
-            texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
+            texts.append("proxy_address: is not a host; use a name or an address without scheme, user and port")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
             texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
@@ -122,7 +122,7 @@ def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
 
 
 def is_managed(text: str) -> bool:
-    """Whether this collection has composed the file."""
+    """Whether this collection has generated the file."""
     return text.startswith(HEADER.rstrip())
 
 

@@ -44,7 +44,7 @@ _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 
 
 def parse_metrics(text: str) -> LicenseStatus | None:
-    """The state of a node by its metrics, with several vGPUs that of the one without a license; None if the metric is missing.
+    """The state of a node according to its metrics; a node with several vGPUs has the worst of their states. None if the metric is missing.
 
     If the metric has another value, the state is UNKNOWN, and its text is this value.
     """
@@ -52,7 +52,7 @@ def parse_metrics(text: str) -> LicenseStatus | None:
 
 
 def _status(rest: str) -> LicenseStatus:
-    """The state of one vGPU by the rest of its line."""
+    """The state of one vGPU according to the rest of its line."""
     labels, value = _labels_and_value(rest.strip(" \t\r"))
     try:
         state = _STATES[float(value)]
@@ -81,7 +81,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 class LicenseMetrics:
-    """The metrics of one cluster's nodes; reading them needs no right to run commands."""
+    """The metrics of one cluster's nodes; reading them requires no permission to run commands."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         """`namespace` is that of the operator; sends no request yet."""

@@ -77,7 +77,7 @@ class LicenseReturn(NodeRemoval):
 
 
 def _is_unexpected(error: Exception) -> bool:
-    """Whether the error is none of a node, such as a lost lease."""
+    """Whether the error is not one of a single node, such as a lost lease."""
     return not isinstance(error, (ServiceError, CommandFailed))
 
 
@@ -87,5 +87,5 @@ def _lacks_right(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     if _lacks_right(error):
-        return "This user may not list driver pods, or run commands in them (pods/exec)."
+        return "This user is not allowed to list driver pods or to run commands in them (pods/exec)."
     return as_sentence(str(error))

@@ -157,7 +157,7 @@ class LicenseServiceClient:
             found = None
         if not isinstance(found, dict):
             # Another service answers; a repetition does not help.
-            text = f"The answer to GET {path} is not a JSON object. Check {API_URL_OPTION}."
+            text = f"The response to GET {path} is not a JSON object. Check {API_URL_OPTION}."
             raise LicenseServiceError(text, status=400, method="GET", path=path)
         return found
 

@@ -39,7 +39,7 @@ class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
     def secrets(self) -> set[str]:
-        """The token of the environment, too, and one that was given in another option."""
+        """Also the token in the environment, and a token that was set in a different option by mistake."""
         return super().secrets() | {
             *filter(None, [os.environ.get(TOKEN_ENV)]),
             *(text for value in self.params.values() for text in tokens_in(value)),
@@ -86,7 +86,9 @@ class LicenseTokenModule(BaseModule):
     def _content(self) -> str | bytes | None:
         token, path = self.params["token"], self.params["token_path"]
         if token and path:
-            raise InvalidOptions([f"{TOKEN_OPTION}: is given together with {TOKEN_PATH_OPTION}; give one of them"])
+            raise InvalidOptions(
+                [f"{TOKEN_OPTION} and {TOKEN_PATH_OPTION} are mutually exclusive; set only one of them"]
+            )
         if token:
             return t.cast("str", token)
         if path:
@@ -116,4 +118,4 @@ def _read_file(path: str) -> bytes:
 
 
 def _misplaced(option: str) -> str:
-    return f"{option}: looks like a token; give it as {TOKEN_OPTION}"
+    return f"{option}: looks like a token; set the token with {TOKEN_OPTION} instead"

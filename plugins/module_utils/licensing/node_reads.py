@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the license state of many nodes in parallel; which errors are those of one node, and their texts."""
+"""Reads the license state of many nodes in parallel, and separates the errors of single nodes from those that affect every node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommandFailed(ModuleFailure):
 def read_parallel(
     calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
 ) -> dict[str, Reading]:
-    """The readings of nodes by name; an error of one node is in its reading. Raises errors that concern every node."""
+    """The readings of nodes by name; a reading contains the error of its node. Raises errors that affect every node."""
     readings = {}
     for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=concerns_all):
         if outcome.error is not None and concerns_all(outcome.error):
@@ -40,7 +40,7 @@ def read_parallel(
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error concerns every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
+    """Whether an error affects every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
     if isinstance(error, ModuleFailure):
         return not isinstance(error, CommandFailed)
     if isinstance(error, ApiError):

@@ -56,7 +56,7 @@ class LicenseOptions:
 
 @dataclass(frozen=True)
 class LicenseObjectChange:
-    """One object: as it is, and as it must be; `body` is what has to be sent, None if nothing."""
+    """One object: its actual and its desired state; `body` is the body of the request, None if no request is needed."""
 
     target: LicenseTarget
     live: Object | None
@@ -109,25 +109,27 @@ class LicenseObjects:
         self._options = options
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
-        """The objects to compare: if a token is given, only the one of this name. Raises InvalidOptions if none has it, or if the token may not be for all."""
+        """The objects to compare: with a token, only the one of this name. Raises InvalidOptions if none has it, or if the token may not be for all."""
         if self._options.token is None or len(targets) == 1:
             return targets
         labels = join_words([target.label_with_pools(self._cluster.namespace) for target in targets])
         if name:
             if chosen := [target for target in targets if target.name == name]:
                 return chosen
-            raise InvalidOptions([f"{SECRET_NAME_OPTION}: {quote(name)} is none of {labels}"])
+            raise InvalidOptions(
+                [f"{SECRET_NAME_OPTION}: no driver pod mounts {quote(name)}; the driver pods mount {labels}"]
+            )
         tokens = [token for target in targets if (token := self._replaceable_token(target)) is not None]
         if any(one.other_licenses_than(other) for one, other in itertools.combinations(tokens, 2)):
             raise InvalidOptions(
                 [
-                    f"{labels} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
+                    f"{labels} contain different tokens, but only one token was provided. Set {SECRET_NAME_OPTION} to the name of the Secret that it is for."
                 ]
             )
         return targets
 
     def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
-        """Raise InvalidOptions if the token would get into a ConfigMap, which needs a permission; a token that a ConfigMap in use has stays there."""
+        """Raise InvalidOptions if the token would be written into a ConfigMap without permission; a token stays in a ConfigMap that is in use."""
         cluster = self._cluster
         named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
         for target in targets:
@@ -135,14 +137,13 @@ class LicenseObjects:
             if target.kind == CONFIG_MAP and not in_use:
                 label = target.label(cluster.namespace)
                 remedy = (
-                    f"The driver mounts {label}. Set driver.licensing_secret of the pool"
+                    f"The driver mounts {label}, which more users can read than a Secret. Set driver.licensing_secret of the pool"
                     if has_secret_name(version)
-                    else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
+                    else f"GPU operator {version} can mount the token only from {label}, which more users can read than a Secret. Upgrade the operator to "
+                    "v25.10 or later"
                 )
                 raise InvalidOptions(
-                    [
-                        f"{remedy}; or set {ALLOW_CONFIGMAP_OPTION} to write the token into {label}, which more users can read than a Secret."
-                    ]
+                    [f"{remedy}, or set {ALLOW_CONFIGMAP_OPTION} to write the token into the ConfigMap anyway."]
                 )
 
     def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
@@ -171,8 +172,8 @@ class LicenseObjects:
         if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
         if origin is not None and origin in self._cluster.mounted and not target.pools:
-            # An earlier run may have created the Secret, and the ConfigMap may have been changed since. A token for another license server that is in the
-            # Secret has got there on purpose.
+            # An earlier run may have created the Secret, and the ConfigMap may have been changed since. If the Secret contains a token for another
+            # license server, it was put there on purpose.
             if not options.replace:
                 require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
             if text := other_config_warning(target, desired.files, origin, mounted, namespace):

@@ -27,7 +27,7 @@ def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> Licen
         problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
     kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
     problems += [
-        f"vgpu_types: {quote(name)} is not a vGPU type; write it as in A100-10C"
+        f"vgpu_types: {quote(name)} is not a vGPU type; use a name such as A100-10C"
         for name, kind in kinds.items()
         if not kind
     ]

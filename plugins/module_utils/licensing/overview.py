@@ -102,7 +102,7 @@ def node_states(
 
 
 def _object_result(expected: LicenseObject, now: datetime.datetime) -> dict[str, t.Any]:
-    """An object with a token in the format of results; the values of its token are null if it has none, or the user may not read it."""
+    """An object with a token in the format of results; the values of its token are null if it has none, or if the user is not allowed to read it."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
     values = token.as_dict(now) if token is not None else dict.fromkeys(names)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives the running drivers the files of their Secret, node by node, without restarting a pod unless this is asked for.
+"""Loads the files in the Secret into running drivers, node by node; pods are restarted only if this is requested.
 
 The order of the steps makes the state of a node sufficient to continue after an end at any point: the client is ended before the new files get their names.
 A container with the new files therefore never runs a client that has read the old ones.
@@ -52,10 +52,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class NodeRotation:
-    """The change that one node needs: other files, or only a restart of its license client; none if only an unfinished restart of its driver is completed.
+    """The change that one node needs: new files, only a restart of its license client, or only the completion of an unfinished driver restart.
 
-    restarts_driver: whether the node is drained and its driver pod deleted, instead. unfinished: whether a run has begun that, and not completed it.
-    drains_again: whether the pods that have come since then are evicted, because the driver does not run.
+    restarts_driver: whether the node is drained and its driver pod is deleted instead. unfinished: whether an earlier run began such a restart, but
+    did not complete it. drains_again: whether pods that were scheduled since then are evicted, because the driver is not running.
     """
 
     node: LicenseNode
@@ -94,7 +94,7 @@ class FormerLicense:
     ended: bool = False
 
     def observe(self, status: LicenseStatus | None) -> None:
-        """Take notice of a state in which the node has no license."""
+        """Record whether the node was observed without a license."""
         self.ended |= status is not None and not status.is_licensed
 
     def is_shown_by(self, reading: Reading) -> bool:
@@ -177,7 +177,7 @@ def _node_rotation(
     if node.pod is None:
         node = dataclasses.replace(node, pod=DriverPod(pod_to_restart, files.namespace, node.name))
     elif action == RESTART and node.pod.name != pod_to_restart:
-        # The driver has restarted with these files. Its client may only not have its license yet.
+        # The driver has restarted with these files; its client may just not have a license yet.
         action = NONE
     return NodeRotation(
         node,
@@ -190,7 +190,7 @@ def _node_rotation(
 
 
 class Rotator:
-    """Rotates one node after the other, and stops at the first one that gets no license."""
+    """Rotates one node at a time, and stops at the first node that gets no license."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Rotator:
         self._restart_waiting = dataclasses.replace(waiting, timeout=restart_timeout, option="restart_timeout")
 
     def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
-        """Rotate the nodes; raises PartialFailure, or the error that concerns every node. The message names the node, the reason and the remedy."""
+        """Rotate the nodes; raises PartialFailure, or an error that affects every node. The message names the node, the reason and the remedy."""
         result.pending = [each.node.name for each in rotations]
         for rotation in rotations:
             name = rotation.node.name
@@ -282,7 +282,7 @@ class Rotator:
                     raise
 
     def _is_replaced(self, rotation: NodeRotation) -> bool:
-        """Whether the driver pod of the node is another one, or its container has started again."""
+        """Whether the node has a different driver pod, or the container of its driver pod was restarted."""
         return self._containers.current_pod(rotation.pod) != rotation.pod
 
     def _with_next_pod(self, rotation: NodeRotation, waiting: WaitOptions) -> NodeRotation:
@@ -352,7 +352,7 @@ class Rotator:
         try:
             return self._containers.status(pod)
         except (CommandFailed, ServiceError):
-            # If the API server fails, the next step does, too.
+            # If the API server fails, so does the next step.
             return None
 
     def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:
@@ -373,7 +373,7 @@ class Rotator:
                 reading = dataclasses.replace(reading, services=services)
             if reason := problem(node, reading, rotation.expected, utc_now()):
                 return reason
-            return "nvidia-smi still shows the license of the former client."
+            return "nvidia-smi still shows the license of the previous license client."
 
         self._waiting.until(
             read,
@@ -386,14 +386,14 @@ class Rotator:
 
 
 def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -> str:
-    done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
-    pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
+    done = f" Already rotated: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
+    pending = f" Not rotated yet: {abbreviate_nodes(result.pending)}." if result.pending else ""
     cordon = ""
     if rotation.is_restart and result.reached != _DRAINING:
-        cordon = " The node stays cordoned until a run completes its rotation; a cordon from before the restart stays."
+        cordon = " The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
     advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (
         f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
-        "Correct the cause, and run again: finished nodes are skipped."
+        "Correct the cause, and run again; nodes that are already rotated are skipped."
     )

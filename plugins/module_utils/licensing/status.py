@@ -38,13 +38,13 @@ class LicenseStatus:
 
 
 def parse_status(output: str) -> LicenseStatus:
-    """The state of the node; with several vGPUs that of the one without a license."""
+    """The state of the node; a node with several vGPUs has the worst of their states."""
     statuses = [_status(fields) for fields in _sections(output)]
     return worst(statuses) or LicenseStatus(NOT_APPLICABLE if "NVSMI LOG" in output else UNKNOWN)
 
 
 def worst(statuses: t.Iterable[LicenseStatus]) -> LicenseStatus | None:
-    """The state of a node by those of its vGPUs; None without any."""
+    """The worst of the states of a node's vGPUs; None without vGPUs."""
     return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER), default=None)
 
 

@@ -28,9 +28,7 @@ Path = tuple[str, ...]
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
 # For reports and failures.
-NO_OBJECT = (
-    "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
-)
+NO_OBJECT = "Neither an NVIDIADriver nor the ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 
 
 @dataclass(frozen=True)

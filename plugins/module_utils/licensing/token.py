@@ -88,7 +88,7 @@ class TokenInfo:
     server_type: str | None = None
     services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
-    # The service instance of the license system that has created it, and the license servers of that instance for which it is.
+    # The service instance of the license system that created the token, and the license servers of that instance that it is for.
     instance: str | None = None
     license_servers: frozenset[str] = frozenset()
     signature: str = UNKNOWN
@@ -135,15 +135,15 @@ class TokenInfo:
         return [text for text, mine, other in pairs if mine and other and mine < other]
 
     def other_licenses_than(self, other: TokenInfo) -> list[str]:
-        """Why a client gets other licenses with this token, each as a sentence without its end; unknown values are not compared."""
+        """Why a client gets different licenses with this token, each as a sentence without its end; unknown values are not compared."""
         reasons = []
         hosts, servers = (self.hosts, other.hosts), (self.license_servers, other.license_servers)
         if any(mine and theirs and set(mine).isdisjoint(theirs) for mine, theirs in (hosts, servers)):
-            reasons.append("it is for another license server")
+            reasons.append("it is for a different license server")
         if self.instance and other.instance and self.instance != other.instance:
-            reasons.append("it is for another service instance")
+            reasons.append("it is for a different service instance")
         if set(self.license_classes) != set(other.license_classes):
-            reasons.append("it is for other classes of licenses")
+            reasons.append("it is for different license classes")
         return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
@@ -171,7 +171,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
     if len(parts) != 3:
         raise InvalidToken(
             f"has {len(parts)} {'part' if len(parts) == 1 else 'parts'} instead of 3 (header, claims and signature, separated by dots); "
-            "it is truncated, or another file"
+            "it is truncated, or it is a different file"
         )
     header = _json_part(parts[0], "header")
     claims = _json_part(parts[1], "claims")
@@ -190,7 +190,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
     for claim, expected in (("iss", _ISSUER), ("aud", _AUDIENCE)):
         if claim in claims and claims[claim] != expected:
             warnings.append(
-                f"its claim {claim} is {quote(claims[claim])}, not {quote(expected)}; it may be another kind of token"
+                f"its claim {claim} is {quote(claims[claim])}, not {quote(expected)}; it may be a different kind of token"
             )
     if expires is None:
         warnings.append("it has no expiry")
@@ -241,7 +241,7 @@ def normalize_token(text: str | bytes) -> str:
 
 def too_long(size: int) -> str:
     """Why a text of this size is no token, as the end of a sentence."""
-    return f"has {size} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read"
+    return f"has {size} bytes; a token has about 2,700 bytes, and at most {MAX_LENGTH} bytes are read"
 
 
 def looks_like_token(text: str) -> bool:
@@ -280,7 +280,7 @@ def _json_part(part: str, name: str) -> dict[str, t.Any]:
     except (ValueError, RecursionError):
         raise InvalidToken(f"has a part ({name}) that is not JSON; it is truncated or was changed") from None
     if not isinstance(document, dict):
-        raise InvalidToken(f"has a part ({name}) that is not a JSON object; it is another file")
+        raise InvalidToken(f"has a part ({name}) that is not a JSON object; it is a different file")
     return document
 
 

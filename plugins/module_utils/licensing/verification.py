@@ -32,7 +32,7 @@ class LicenseVerification:
         read_all: ReadAll,
         progress: Progress,
     ) -> None:
-        """Send no request yet; `cluster` returns a cluster of which nothing has been read, and `read_all` the readings of nodes."""
+        """Send no request yet; `cluster` returns a cluster from which nothing has been read yet, and `read_all` the readings of nodes."""
         self._new_cluster = cluster
         self._read_all = read_all
         self._progress = progress
@@ -66,7 +66,7 @@ class LicenseVerification:
 
 
 def _is_outdated(known: NodeState | None, node: LicenseNode) -> bool:
-    """Whether a node must be read (again): it has no license but needs one, or its driver has restarted, also because the node was replaced."""
+    """Whether a node must be read (again): it has no license but needs one, or its driver has restarted, for example because the node was replaced."""
     if known is None or known.node.pod != node.pod:
         return True
     return not known.reading.is_licensed and not node.not_required

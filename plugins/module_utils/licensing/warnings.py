@@ -19,12 +19,13 @@ if t.TYPE_CHECKING:
 def object_warnings(
     cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], *, min_days: int, given: bool
 ) -> t.Iterator[str]:
-    """All warnings, after the objects are written; `given`: the user has given the token."""
+    """All warnings, after the objects are written; `given`: whether the user has provided the token."""
     namespace = cluster.namespace
     written = [change.target.label_with_pools(namespace) for change in changes if not change.managed_by]
     if len(written) > 1 and given and any(change.action == "created" for change in changes):
         yield (
-            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
+            f"{join_words(written)} contain the same token. If one of them needs a different token, run the playbook with that token, and set "
+            f"{SECRET_NAME_OPTION} to the name of that object."
         )
     for change in changes:
         label = change.target.label(namespace)
@@ -43,7 +44,7 @@ def object_warnings(
 
 def _node_warnings(cluster: LicenseCluster, changes: t.Iterable[LicenseObjectChange]) -> t.Iterator[str]:
     for reason, names in cluster.nodes_without_token().items():
-        yield f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}."
+        yield f"No licensing Secret is assigned to {abbreviate_nodes(names)}: {reason}."
     declared = [change for change in changes if change.target.pools]
     nodes = cluster.license_nodes() if declared else []
     for change in declared:

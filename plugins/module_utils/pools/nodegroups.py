@@ -156,10 +156,10 @@ def with_node_counts(
 def _count_problems(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
     pool, *others = [pool for pool in pools if get_nested(pool, "name") == name] or [None]
     if others:
-        yield f"pool {name}: {len(others) + 1} pools have this name; give each its own"
+        yield f"pool {name}: {len(others) + 1} pools have this name; use a unique name for each"
     elif pool is None:
         known = [str(get_nested(pool, "name")) for pool in pools]
-        yield f"{name} is not a declared pool; declared are {', '.join(known) or 'none'}"
+        yield f"{name} is not a declared pool; declared pools: {', '.join(known) or 'none'}"
     elif not isinstance(pool.get("nodes"), dict):
         yield f"pool {name}: it has no node group, so its number of nodes cannot be set; declare nodes first"
     elif pool.get("autoscale") or get_nested(defaults, "autoscale"):

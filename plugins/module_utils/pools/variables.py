@@ -57,7 +57,7 @@ class Variables:
 
 
 def merge(under: t.Any, over: t.Any) -> t.Any:
-    """`over` merged over `under`: maps are merged key by key at every depth, all other values (also lists) are replaced.
+    """`over` merged over `under`: maps are merged key by key at every depth, all other values (including lists) are replaced.
 
     None in `over` keeps the value of `under`, so `merge({}, x) == merge(x, {}) == x`, and merging is associative.
     Neither argument is changed.
@@ -144,7 +144,7 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
 
 
 def _unbounded(variable: t.Any) -> str | None:
-    """The reason why a value cannot be read completely, as the end of a sentence; with YAML aliases, a few lines can expand endlessly."""
+    """The reason why a value cannot be read completely, as the end of a sentence; with YAML aliases, a few lines can expand without limit."""
     waiting = [(variable, 0)]
     for count in itertools.count():
         if not waiting:

@@ -93,15 +93,15 @@ def _declared_issues(plan: Plan, conditions: t.Collection[str], *, version_known
 
 
 def _automatic_approval(plan: Plan) -> t.Iterator[str]:
-    """With automatic approval, OLM installs what the channel offers, whatever version is declared."""
+    """With automatic approval, OLM installs the version that the channel offers, regardless of the declared version."""
     for component, release, effect in (
         ("operator", plan.operator, "the GPU operator, and with it the driver on every node"),
         ("nfd", plan.nfd, "NFD"),
     ):
         if release.olm is not None and release.olm["approval"] == AUTOMATIC:
             yield (
-                f"gpu_cluster.{component}.olm.approval is Automatic: OLM upgrades {effect}, also between runs, as soon as the channel offers a newer version, "
-                "and does not keep the declared version. Set it to Manual to have only runs upgrade it."
+                f"gpu_cluster.{component}.olm.approval is Automatic: OLM upgrades {effect}, even between runs, as soon as the channel offers a newer version, "
+                "and does not keep the declared version. Set it to Manual so that only a run upgrades it."
             )
 
 
@@ -130,7 +130,7 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
     if switched:
         yield (
             f"{join_words(switched)}: NVSwitches connect the GPUs of HGX and DGX boards, and the driver is preinstalled (driver.enabled: false): on "
-            "nodes with NVSwitches, nvidia-fabricmanager must run in exactly the version of the driver, or CUDA fails with error 802 "
+            "nodes with NVSwitches, the version of nvidia-fabricmanager must exactly match that of the driver, or CUDA fails with error 802 "
             "(system not yet initialized)."
         )
 
@@ -151,7 +151,7 @@ def _kernel_modules(plan: Plan) -> t.Iterator[str]:
 def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
     if pool.match.product and pool.model is None:
         yield (
-            f"Pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
+            f"Pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known only once its nodes exist, and "
             "only the MIG manager checks a layout."
         )
     if pool.reason_without_containers:
@@ -180,15 +180,17 @@ def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules |
         counted = names.GPU_RESOURCE if names.GPU_RESOURCE in pool.resources else pool.resource
         if others := [resource for resource in pool.resources if resource != counted]:
             yield (
-                f"Pool {pool.name}: the cluster autoscaler only counts one resource of a MachineSet, {counted}: it may add no node for pods that request "
+                f"Pool {pool.name}: the cluster autoscaler only counts one resource of a MachineSet, {counted}, so it may not add a node for pods that request "
                 f"{join_words(others)}. Give these GPUs a pool of their own, or set autoscale.min to the number of nodes that is always needed."
             )
     elif uncounted:
         release = f" before OpenShift {since}" if on_openshift else ""
         later = (
-            f" From {since} on, it counts the resource that the pool offers." if on_openshift and rules is None else ""
+            f" In {since} and later, it counts the resource that the pool offers."
+            if on_openshift and rules is None
+            else ""
         )
         yield (
-            f"Pool {pool.name}: the cluster autoscaler{release} only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
+            f"Pool {pool.name}: the cluster autoscaler{release} only counts {names.GPU_RESOURCE}, so it may not add a node for pods that request "
             f"{join_words(uncounted)}, and treats nodes that advertise it as unused.{later} {remedy}"
         )

@@ -28,7 +28,7 @@ class ForeignSecret(ValueError):
 def logins_of(secret: Document) -> dict[str, t.Any]:
     """The entries of a Secret by registry; raises ForeignSecret."""
     if secret.get("type") != TYPE:
-        raise ForeignSecret(f"has the type {secret.get('type')}, not {TYPE}; give it another name")
+        raise ForeignSecret(f"has the type {secret.get('type')}, not {TYPE}; use a different name")
     return dict(_document_of(secret)["auths"])
 
 
@@ -40,7 +40,7 @@ def _document_of(secret: Document) -> Object:
             return t.cast("Object", document)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         pass
-    raise ForeignSecret(f"has no valid {KEY}; delete it, and run again")
+    raise ForeignSecret(f"has no valid {KEY}; delete the Secret, and run again")
 
 
 def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:

@@ -53,7 +53,7 @@ class Authorization:
     def header(self, repository: str, actions: str, send: Send, ping: t.Callable[[], str]) -> str | None:
         """The header for a repository; None if the registry asks for none. ping: the challenge of the registry, empty without one.
 
-        The challenge is read once, so that no request for a manifest is sent in vain.
+        The challenge is read once, so that no request for a manifest fails for lack of credentials.
         """
         with self._lock:
             if self._challenge is None:

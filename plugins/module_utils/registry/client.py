@@ -86,7 +86,7 @@ class RegistryClient:
 
 
 def _verify(data: bytes, digest: str | None) -> None:
-    """Raise InvalidManifest if a registry has returned something else than the digest names."""
+    """Raise InvalidManifest if a registry has returned something other than what the digest identifies."""
     if digest and digest_of(data) != digest:
         raise InvalidManifest(f"the response has the digest {digest_of(data)} instead of {digest}")
 

@@ -46,11 +46,11 @@ def parse_specs(images: t.Sequence[Document]) -> tuple[list[CopySpec], list[str]
                 problems.append(f"{path}: {target} is also written by {targets[target]}; remove one of them")
             targets[target] = path
         if isinstance(destination, FileReference):
-            # Only a layout holds several images; a copy to an archive or to a folder replaces what is there.
+            # Only a layout can contain several images; a copy to an archive or to a folder replaces the existing image.
             kind, other = files.setdefault(os.path.normpath(destination.path), (destination.kind, path))
             if other != path and (kind, destination.kind) != (LAYOUT, LAYOUT):
                 problems.append(
-                    f"{path}: {destination.path} is also written by {other}, and would hold only one of both images; use another path"
+                    f"{path}: {destination.path} is also the destination of {other}, and can contain only one of the two images; use a different path"
                 )
         specs.append(spec)
     return specs, problems
@@ -66,16 +66,16 @@ def _location(path: str, text: str, problems: list[str]) -> Location | None:
 
 def _field_problems(path: str, entry: Document, destination: Location | None) -> t.Iterator[str]:
     if isinstance(destination, ImageReference) and destination.digest:
-        yield f"{path}.destination: {entry['destination']!r} has a digest, which follows from the image; write a tag"
+        yield f"{path}.destination: {entry['destination']!r} contains a digest, but the image determines the digest; specify a tag instead"
     if isinstance(destination, FileReference) and destination.kind == DOCKER_ARCHIVE:
-        yield f"{path}.destination: {DOCKER_ARCHIVE} cannot keep digests; write an oci-archive"
+        yield f"{path}.destination: {DOCKER_ARCHIVE} cannot keep digests; use oci-archive instead"
     if isinstance(destination, FileReference) and entry["tags"]:
-        yield f"{path}.tags: have no effect for an archive or a layout; remove them"
+        yield f"{path}.tags: has no effect for an archive or a layout; remove it"
     if isinstance(destination, FileReference) and entry["pull_through"]:
-        yield f"{path}.pull_through: is for a registry, not for an archive or a layout; remove it"
+        yield f"{path}.pull_through: is supported only for a registry, not for an archive or a layout; remove it"
     for number, tag in enumerate(entry["tags"]):
         if problem := tag_problem(tag):
             yield f"{path}.tags[{number}]: {tag!r} {problem}"
     for number, platform in enumerate(entry["platforms"]):
         if not _PLATFORM.fullmatch(platform):
-            yield f"{path}.platforms[{number}]: {platform!r} is not a platform; write os/architecture, such as linux/amd64"
+            yield f"{path}.platforms[{number}]: {platform!r} is not a platform; use os/architecture, such as linux/amd64"

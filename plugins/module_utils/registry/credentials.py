@@ -51,7 +51,7 @@ class Login:
 
 
 class InvalidAuthFile(ValueError):
-    """The auth file is not one; the message does not quote it."""
+    """The auth file is not valid; the message does not quote it."""
 
 
 class Credentials:
@@ -87,7 +87,7 @@ class Credentials:
     def document(self, text: str, *, only_named: bool = False) -> str:
         """The logins as the text of an auth file; the helpers of the registries whose host is in `text` are asked.
 
-        only_named: without other logins, except those of Docker Hub, from which base images without a registry are.
+        only_named: without other logins, except those of Docker Hub, from which base images without a registry are pulled.
         """
         auths: Object = {}
         with self._lock:
@@ -157,7 +157,7 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
         if not all(isinstance(helper, str) for helper in helpers.values()):
             raise TypeError
     except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error):
-        raise InvalidAuthFile(f"{path} is not an auth file: it must be JSON with auths") from None
+        raise InvalidAuthFile(f"{path} is not an auth file: it must be a JSON object with the key auths") from None
     return logins, helpers
 
 

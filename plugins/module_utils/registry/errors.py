@@ -74,15 +74,15 @@ def explain(error: RegistryError) -> str:
             if _NO_TLS.search(error.detail)
             else error.remedy
         )
-        return f"No answer from registry {error.registry} {request}. {remedy}"
+        return f"Registry {error.registry} did not respond {request}. {remedy}"
     if error.over_quota:
         return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run again."
     if error.status == 401:
         return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:
         return (
-            f"{where} denies the request {request}. The user needs the right to "
-            f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository, and some registries need the repository to exist."
+            f"{where} denies the request {request}. The user needs permission to "
+            f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository, and some registries require that the repository already exists."
         )
     if error.reason in _REFUSED_MANIFEST or error.status == 415:
         return (
@@ -92,11 +92,9 @@ def explain(error: RegistryError) -> str:
     if HTTPS_EXPECTED in error.detail:
         return f"{where} expects TLS {request}. Remove plain_http of the registry."
     if error.status == 405:
-        return f"{where} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
+        return f"{where} does not allow the request {request}. A pull-through cache does not accept pushed images: use a repository that stores images."
     if error.status == 429:
-        return (
-            f"{where} limits the number of requests {request}. Run again later, or log in: limits for users are higher."
-        )
+        return f"{where} limits the number of requests {request}. Run again later, or log in: the limits for authenticated users are higher."
     if error.status == 200:
         return f"{where} returns no manifest {request}. Check its name: a proxy or a login page may have responded."
     return f"{where} rejected {error.operation} with {error.status}: {error.detail}"

@@ -26,7 +26,7 @@ _COMPARISONS, _COPIES = 16, 4
 
 @dataclass(frozen=True)
 class CopySpec:
-    """A source image and its destination, with further tags for the same repository. Without platforms, all platforms are copied."""
+    """A source image and its destination, with additional tags for the same repository. Without platforms, all platforms are copied."""
 
     source: Location
     destination: Location
@@ -101,12 +101,14 @@ class ImageCopier:
         errors = [one.error for one in outcomes if one.error is not None]
         if errors and all(isinstance(error, InvalidOptions) for error in errors):
             problems = [problem for error in errors for problem in t.cast("InvalidOptions", error).problems]
-            raise InvalidOptions(list(dict.fromkeys(problems)), "Images that cannot be copied, so nothing was copied:")
+            raise InvalidOptions(
+                list(dict.fromkeys(problems)), "Nothing was copied, because these images cannot be copied:"
+            )
         _raise_failures([(one.name, one.error) for one in outcomes], [], "compared, so nothing was copied")
         return [t.cast("CopyState", one.value) for one in outcomes]
 
     def require(self, states: t.Sequence[CopyState]) -> None:
-        """Raise InvalidOptions or ConnectionProblem for what prevents a copy, as far as it is known before: also in check mode."""
+        """Raise InvalidOptions or ConnectionProblem for foreseeable reasons that prevent a copy, including in check mode."""
         _check_caches([state for state in states if state.different])
         if any(state.desired not in state.actual.values() for state in states):
             self._tools.require("skopeo")
@@ -152,7 +154,9 @@ class ImageCopier:
         """Set the desired digest to that of the chosen platforms."""
         source = state.spec.source
         if not isinstance(source, ImageReference):
-            raise InvalidOptions([f"{source}: platforms are selected only from an image in a registry"])
+            raise InvalidOptions(
+                [f"{source}: platforms is supported only if the source is an image in a registry; remove it"]
+            )
         manifest = self._client.manifest(source)
         if manifest is None or not manifest.is_index:
             return
@@ -169,8 +173,8 @@ class ImageCopier:
         elif isinstance(state.spec.destination, FileReference):
             raise InvalidOptions(
                 [
-                    f"{state.spec.destination}: an archive or a layout gets one platform, or all of them, but {', '.join(sorted(chosen))} are selected; "
-                    "select one of them, or remove platforms"
+                    f"{state.spec.destination}: an archive or a layout can contain one platform or all platforms, but {', '.join(sorted(chosen))} are "
+                    "selected; select one of them, or remove platforms"
                 ]
             )
         else:
@@ -237,11 +241,11 @@ class ImageCopier:
 
 
 def _no_such_image(location: Location) -> InvalidOptions:
-    return InvalidOptions([f"{location}: this image does not exist; check repository and tag"])
+    return InvalidOptions([f"{location}: this image does not exist; check the repository and the tag"])
 
 
 def _check_caches(different: t.Iterable[CopyState]) -> None:
-    """A pull-through cache fetches images itself, and accepts none."""
+    """A pull-through cache fetches images itself, and does not accept pushed ones."""
     problems = [
         f"{state.spec.destination}: the pull-through cache returns {next(iter(state.actual.values())) or 'no image'} instead of {state.desired}. Check "
         "the address of the registry that it reads from, its credentials there, and for how long it keeps tags"
@@ -249,7 +253,7 @@ def _check_caches(different: t.Iterable[CopyState]) -> None:
         if state.spec.pull_through
     ]
     if problems:
-        raise InvalidOptions(problems, "Images that the caches do not have:")
+        raise InvalidOptions(problems, "The caches do not have these images:")
 
 
 def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[str, Exception]]]:

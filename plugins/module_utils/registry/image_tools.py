@@ -39,7 +39,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
     ("authentication required", "Set username and password of the registry, or auth_file."),
     ("unauthorized", "Check the user and the password of the registry."),
-    ("requested access to the resource is denied", "The user needs the right to write to this repository."),
+    ("requested access to the resource is denied", "The user needs permission to write to this repository."),
     ("quota", "Raise the registry's quota or delete images there, and run again."),
     ("no space left on device", "The disk of this machine or of the registry is full."),
     ("insufficient storage", "Raise the registry's quota or delete images there, and run again."),
@@ -51,7 +51,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("broken pipe", "The connection was interrupted. Run again: finished layers are not sent again."),
     ("closed network connection", "The connection was interrupted. Run again: finished layers are not sent again."),
     ("connection reset", "The connection was interrupted. Run again: finished layers are not sent again."),
-    ("i/o timeout", "No answer in time: check the network, or run again. Finished layers are not sent again."),
+    (
+        "i/o timeout",
+        "The registry did not respond in time: check the network, or run again. Finished layers are not sent again.",
+    ),
 )
 
 
@@ -83,7 +86,7 @@ class ImageTools:
         authorities: t.Sequence[str] = (),
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Look for no tool yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
+        """Do not look for the tools yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
 
         timeout: the seconds after which a tool is stopped.
         """
@@ -165,8 +168,8 @@ class ImageTools:
             )
         except TimeoutError:
             raise ToolFailed(
-                f"{call} was stopped, because it has not finished within {self._timeout:g} seconds. Check the network, proxies and the registry. If it only "
-                f"needs more time, raise {TIMEOUT_OPTION}, and run again: finished layers are not sent again."
+                f"{call} was stopped because it did not finish within {self._timeout:g} seconds. Check the network, proxies and the registry. If it "
+                f"needs more time, increase {TIMEOUT_OPTION}, and run again: finished layers are not sent again."
             ) from None
         except (OSError, ValueError) as error:
             # ValueError: a NUL in an argument.

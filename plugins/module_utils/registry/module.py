@@ -144,7 +144,7 @@ class RegistryAccessMixin(BaseModule):
                     )
             if ":" in (option["username"] or ""):
                 problems.append(
-                    f"{path}.username: has a colon, which separates user and password; set them in username and password"
+                    f"{path}.username: contains a colon, which separates user and password; set username and password separately"
                 )
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
@@ -198,7 +198,7 @@ class RegistryAccessMixin(BaseModule):
             for process in started:
                 process.kill()
             raise ConnectionProblem(
-                f"The credential helper {name} did not return a login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
+                f"The credential helper {name} did not return a login for {registry} within {limit} seconds. Run it manually: echo {registry} | {name} get. "
                 f"It must not ask for input. Or set username and password of the registry, or raise {REQUEST_TIMEOUT_OPTION}."
             ) from None
         except (OSError, ValueError, RecursionError):

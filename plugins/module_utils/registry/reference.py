@@ -81,7 +81,7 @@ class FileReference:
 
     @property
     def path(self) -> str:
-        """The file or folder. `dir` has no name of an image behind it."""
+        """The file or folder. In a `dir` reference, no image name follows the path."""
         rest = self.transport.partition(":")[2]
         return rest if self.kind == "dir" else rest.partition(":")[0]
 
@@ -125,7 +125,7 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
     path, colon, tag = path.partition(":")
     if not slash or not (host == "localhost" or "." in host or ":" in host) or not _HOST.fullmatch(host):
         raise InvalidReference(
-            "names no registry; write its host first, as in registry.example.com/nvidia/driver (Docker Hub is docker.io)"
+            "does not specify a registry; put its host first, as in registry.example.com/nvidia/driver (Docker Hub is docker.io)"
         )
     if (at or colon) and not selected:
         raise InvalidReference("has a tag or a digest; write only registry and repository")

@@ -46,13 +46,15 @@ _INT32 = 2**31 - 1
 
 def _duration(value: str) -> str | None:
     if not _CRD_DURATION.fullmatch(value):
-        return "is not a duration; write numbers with units, such as 20m or 1h30m"
+        return "is not a duration; use numbers with units, such as 20m or 1h30m"
     return None
 
 
 _DURATION = Text((_duration,))
 # The CRD accepts fractions below one as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
-_THRESHOLD = Text((validators.matches(r"0\.[0-9]+", 'is not a part of a node; write it in quotes, such as "0.4"'),))
+_THRESHOLD = Text(
+    (validators.matches(r"0\.[0-9]+", 'is not a fraction of a node; use a number below one in quotes, such as "0.4"'),)
+)
 
 AUTOSCALER = Section(
     default=None,
@@ -60,15 +62,15 @@ AUTOSCALER = Section(
         "max_nodes_total": integer_between(
             1,
             MAX_NODES,
-            "a cluster has at least one node; give the number of all nodes, also of the control plane",
-            f"a cluster has at most {MAX_NODES} nodes; give a smaller number",
+            "a cluster has at least one node; set the total number of nodes, including control plane nodes",
+            f"a cluster has at most {MAX_NODES} nodes; set a smaller number",
         ),
         "expanders": ListOf(default=None, item=Choice(known=EXPANDERS)),
         "pod_priority_threshold": integer_between(
             -_INT32 - 1,
             _INT32,
-            "priorities of pods are numbers of 32 bits; give a larger number",
-            "priorities of pods are numbers of 32 bits; give a smaller number",
+            "pod priorities are 32-bit integers; set a larger number",
+            "pod priorities are 32-bit integers; set a smaller number",
         ),
         "balance_similar_node_groups": Boolean(),
         "max_node_provision_time": _DURATION,
@@ -113,8 +115,8 @@ _MAPS = tuple(dict.fromkeys(path[0] for path in SPEC_PATHS.values() if len(path)
 PRIORITY: Field = integer_between(
     0,
     MAX_PRIORITY,
-    "the autoscaler ignores node groups with a negative priority; give 0 or more",
-    "the autoscaler cannot read such a number; give a smaller one",
+    "the autoscaler ignores node groups with a negative priority; set 0 or more",
+    "the autoscaler cannot read such a large number; set a smaller one",
 )
 
 
@@ -127,7 +129,7 @@ def autoscaler_is_openshifts(cluster: Document) -> Problems:
     if not named:
         yield f"{_PATH}: has no effect without node groups; add cloud: {{{_CLOUDS[0]}: {{}}}} to gpu_cluster, or remove autoscaler"
     elif len(named) == 1:
-        yield f"{_PATH}: configures the autoscaler of OpenShift, and gpu_cluster.cloud is {named[0]}, which scales its node groups itself; remove it"
+        yield f"{_PATH}: configures OpenShift's autoscaler, but gpu_cluster.cloud is {named[0]}, which scales its node groups itself; remove it"
 
 
 def values_have_no_key(cluster: Document) -> Problems:
@@ -146,7 +148,7 @@ def values_have_no_key(cluster: Document) -> Problems:
 
 
 def newer_keys(spec: Document, version: str) -> Problems:
-    """The problems of declared fields that this version of OpenShift does not have; an unknown version counts as the newest."""
+    """The problems of declared fields that this version of OpenShift does not support; an unknown version counts as the newest."""
     release = release_of(version)
     for keys, since in AUTOSCALER_FIELDS_SINCE.items():
         if release < since and get_nested(spec, *SPEC_PATHS[keys]) is not None:
@@ -162,7 +164,7 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
         return
     path = f"{pool.path}.autoscale.priority"
     if cloud not in _CLOUDS:
-        yield f"{path}: is read by the autoscaler of OpenShift, and gpu_cluster.cloud is {cloud}; remove it"
+        yield f"{path}: is read only by OpenShift's autoscaler, but gpu_cluster.cloud is {cloud}; remove it"
         return
     expanders = get_nested(cluster, "autoscaler", "expanders")
     if (
@@ -171,7 +173,7 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
         and all(each in EXPANDERS for each in expanders)
     ):
         yield (
-            f"{path}: {quote(priority)} has no effect, since {_PATH}.expanders is {join_words(map(str, expanders)) if expanders else 'empty'}; add "
+            f"{path}: {quote(priority)} has no effect, because {_PATH}.expanders is {join_words(map(str, expanders)) if expanders else 'empty'}; add "
             f"{PRIORITY_EXPANDER} to it, or remove priority"
         )
 
@@ -181,7 +183,7 @@ def expanders_differ(cluster: Document) -> Problems:
     expanders = get_nested(cluster, "autoscaler", "expanders")
     known = [each for each in expanders if isinstance(each, str)] if isinstance(expanders, list) else []
     for name in sorted({name for name in known if known.count(name) > 1}):
-        yield f"{_PATH}.expanders: names {name} more than once; name each expander once"
+        yield f"{_PATH}.expanders: contains {name} more than once; list each expander once"
 
 
 AUTOSCALER_CHECKS = (autoscaler_is_openshifts, values_have_no_key, expanders_differ)

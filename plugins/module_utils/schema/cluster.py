@@ -50,7 +50,7 @@ def _unreadable(value: t.Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number that Helm can read; write it as a string in quotes"
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
-        return "contains a character that no YAML file can hold (NUL, or half of a pair); remove it"
+        return "contains a character that a YAML file cannot contain (NUL, or a lone surrogate); remove it"
     return None
 
 
@@ -115,7 +115,7 @@ _COMPONENTS = {
 
 
 def _image_fields() -> dict[str, Field]:
-    """For each program of validation pods one image, and images by CUDA version if these can be set."""
+    """One image for each program of the validation pods, and images by CUDA version where these can be set."""
     image = Text((validators.image,))
     fields: dict[str, Field] = {}
     for program in PROGRAMS:
@@ -129,7 +129,7 @@ CLUSTER = Section(
     fields={
         "name": Text(
             required=True,
-            missing="set the cluster's name in the kubeconfig, so that a run cannot reach another cluster by mistake",
+            missing="set the cluster's name in the kubeconfig, so that a run cannot change a different cluster by mistake",
         ),
         "kube_name": Text(),
         "uid": Text((validators.uid,)),
@@ -162,7 +162,7 @@ def renamed_from_another_name(cluster: Document) -> Problems:
     """A cluster is renamed from one name to another."""
     name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == previous:
-        yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or leave it out"
+        yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
 def groups_have_a_user(cluster: Document) -> Problems:
@@ -201,10 +201,10 @@ def releases_differ(cluster: Document) -> Problems:
     """Helm identifies a release by its namespace and name."""
     operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
-        yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; give one of them another name"
+        yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; use a different name for one of them"
 
 
-# Helm values that would give a field a second owner, and its owner.
+# Helm values for fields that already have an owner, and this owner.
 _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("operator", "nfd", "enabled"), "NFD has its own release (gpu_cluster.nfd)"),
     (("operator", "devicePlugin", "config"), "it is derived from the pools' sharing"),
@@ -213,7 +213,7 @@ _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def values_have_one_owner(cluster: Document) -> Problems:
-    """A field that this collection sets is not set by Helm values, too."""
+    """A field that this collection sets must not be set by Helm values as well."""
     for (which, *keys), reason in _OWNED_VALUES:
         if get_nested(cluster, which, "values", *keys) not in (None, False):
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: cannot be set, because {reason}; remove it"
@@ -295,7 +295,7 @@ def values_keep_maps(cluster: Document) -> Problems:
             value = get_nested(cluster, which, "values", *path)
             if value is not None and value is not INVALID and not isinstance(value, dict):
                 remedy = "write it as `key: value` lines, or remove it"
-                yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, and the chart has a map there; {remedy}"
+                yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, but the chart expects a map; {remedy}"
 
 
 def variables_fit_the_cluster_policy(cluster: Document) -> Problems:

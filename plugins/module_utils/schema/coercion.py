@@ -59,13 +59,13 @@ def names(value: t.Any) -> list[str]:
     """
     given = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, (dict, list, tuple, bool, float)) for item in given):
-        raise ValueError("is not a list of names; give names, with commas between them")
+        raise ValueError("is not a list of names; use comma-separated names")
     texts = [str(item) for item in given if item is not None]
     if any(_is_open(text) for text in texts):
         texts = [",".join(texts)]
     found = [item for text in texts for item in elements(text)]
     if any(not isinstance(item, (str, int)) or isinstance(item, bool) for item in found):
-        raise ValueError("is not a list of names; give names, with commas between them")
+        raise ValueError("is not a list of names; use comma-separated names")
     return list(dict.fromkeys(map(str, found)))
 
 

@@ -54,8 +54,8 @@ DRIVER = Section(
                 "max_parallel": integer_between(
                     0,
                     MAX_NODES,
-                    "give 0 (no limit) or more",
-                    f"a cluster has at most {MAX_NODES} nodes; give 0 for no limit",
+                    "set 0 (no limit) or more",
+                    f"a cluster has at most {MAX_NODES} nodes; set 0 for no limit",
                 ),
                 "max_unavailable": NodeAmount(),
             },
@@ -117,16 +117,16 @@ def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
         return None
     branch = re.fullmatch(r"[0-9]+", version)
     if branch and not precompiled:
-        remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
+        remedy = "use the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
         return f"{quote(version)} is only a branch; {remedy}"
     if precompiled and not branch:
-        remedy = f"write {version.partition('.')[0]}" if version[0].isdecimal() and "." in version else "write a branch"
-        return f"{quote(version)} is not a branch, and precompiled drivers are named by branch; {remedy}"
+        remedy = f"use {version.partition('.')[0]}" if version[0].isdecimal() and "." in version else "use a branch"
+        return f"{quote(version)} is not a branch, but precompiled drivers are named by branch; {remedy}"
     return None
 
 
 def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
-    """The mistakes in a pool's driver, alone and beside the settings of the operator."""
+    """The mistakes in a pool's driver, both on its own and in combination with the operator's settings."""
     driver = get_nested(pool.merged, "driver")
     if not isinstance(driver, dict):
         return
@@ -145,7 +145,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
         declared.get("enabled") is not True or declared.get("deployDefaultCR") is not False
     ):
         remedy = "remove gpu_cluster.operator.values.driver.nvidiaDriverCRD, or set enabled: true and deployDefaultCR: false there"
-        yield f"{path}: the chart's own NVIDIADriver would select the same nodes, which the operator refuses; {remedy}"
+        yield f"{path}: the chart's own NVIDIADriver would select the same nodes, which the operator rejects; {remedy}"
 
 
 def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
@@ -200,5 +200,5 @@ def newer_fields(
         return
     for keys, release in since.items():
         if get_nested(document, *keys) not in (None, False) and releases.release_of(version) < release:
-            added = f"it was added in v{release[0]}.{release[1]}; remove it, or install a later release"
+            added = f"it was added in v{release[0]}.{release[1]}; remove it, or install that release or a later one"
             yield f"{path}.{'.'.join(keys)}: is not supported by operator {version}; {added}"

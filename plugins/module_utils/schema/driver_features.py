@@ -22,7 +22,7 @@ from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Se
 _PATH = "gpu_cluster.operator"
 # The driver version, or branch, and nvidia-fs release, as numbers.
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:-.*)?", re.ASCII)
-# nvidia-fs from 2.17.5 on needs the open kernel modules; the operator ships such a release since v23.9.1 (gpu-operator-rdma.rst).
+# nvidia-fs 2.17.5 and later needs the open kernel modules; the operator has shipped such a release since v23.9.1 (gpu-operator-rdma.rst).
 _OPEN_SINCE = (2, 17, 5)
 # Drivers that choose the open kernel modules automatically, if kernel_module_type is auto (platform-support.rst).
 _CHOOSES_OPEN_SINCE = 570
@@ -74,13 +74,13 @@ def features_have_a_driver(cluster: Document) -> Problems:
     for keys, remedy in _ON_THE_HOST.items():
         if get_nested(cluster, "operator", *keys) not in (None, False):
             yield (
-                f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false, since the driver pods would provide it; remove it"
+                f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false, because the driver pods would provide it; remove it"
                 + (f", and {remedy}" if remedy else "")
             )
 
 
 def sidecars_are_built(cluster: Document) -> Problems:
-    """nvidia-fs and gdrdrv are compiled beside the driver."""
+    """nvidia-fs and gdrdrv are compiled together with the driver."""
     if get_nested(cluster, "operator", "driver", "precompiled") is not True:
         return
     for key, title in _SIDECARS.items():
@@ -89,7 +89,7 @@ def sidecars_are_built(cluster: Document) -> Problems:
 
 
 def _not_precompiled(title: str) -> str:
-    return f"the operator refuses {title} with driver.precompiled: true, since its kernel module is compiled for the driver"
+    return f"the operator rejects {title} with driver.precompiled: true, because its kernel module is compiled for the driver"
 
 
 def storage_has_open_modules(cluster: Document) -> Problems:
@@ -137,8 +137,8 @@ def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) ->
         for pool, model in known:
             if model.kernel_modules == "proprietary":
                 yield (
-                    f"{_PATH}.gds.enabled: {pool.title} has GPUs {model.key}, which the open kernel modules do not support, and GPUDirect Storage "
-                    "needs those on every node with a driver pod; remove gds, or the pool"
+                    f"{_PATH}.gds.enabled: {pool.title} has GPUs {model.key}, which the open kernel modules do not support, but GPUDirect Storage "
+                    "needs these modules on every node with a driver pod; remove gds, or the pool"
                 )
     mode = get_nested(cluster, "operator", "driver", "fabric_manager", "mode")
     if (

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of gpu_cluster.known_issues: issues of which a plan warns as of those of the catalog (catalog/known_issues.py)."""
+"""The schema of gpu_cluster.known_issues: issues that a plan warns about, like those in the catalog (catalog/known_issues.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _release(value: str) -> str | None:
     """The first numbers of releases of the operator."""
     if _RELEASE.fullmatch(value):
         return None
-    return "is not the beginning of a release; write v26, v26.3 or v26.3.1"
+    return "is not the beginning of a release; use v26, v26.3 or v26.3.1"
 
 
 def _condition(value: str) -> str | None:
@@ -34,7 +34,7 @@ KNOWN_ISSUES = ListOf(
         fields={
             "releases": ListOf(item=Text((_release,))),
             "conditions": ListOf(item=Text((_condition,))),
-            "text": Text(required=True, missing="write the sentence that a plan shows"),
+            "text": Text(required=True, missing="set the sentence that a plan shows"),
         }
     ),
     splits=False,

@@ -51,7 +51,7 @@ class LayoutField(Field):
         else:
             for index, times in Counter(indices.values()).items():
                 if times > 1:
-                    yield f"{path}: names GPU {index} twice; give each GPU one entry"
+                    yield f"{path}: names GPU {index} twice; use one entry for each GPU"
             for key, index in indices.items():
                 if index >= MAX_GPUS:
                     yield f"{field_path(path, key)}: is not the index of a GPU; the first GPU of a node is 0"
@@ -73,7 +73,7 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
         yield f"{path}: is {type_name(of_gpu)}, not the MIG devices of a GPU; write {{profile: count}} or a list of profiles"
         return
     if len(of_gpu) > _MAX_DEVICES:
-        yield f"{path}: names {len(of_gpu)} devices; no GPU has more than {_MAX_DEVICES}, so write fewer"
+        yield f"{path}: names {len(of_gpu)} devices; no GPU has more than {_MAX_DEVICES}, so list fewer"
         return
     for key in of_gpu:
         at = field_path(path, key) if isinstance(of_gpu, dict) else path
@@ -81,9 +81,9 @@ def _of_gpu(of_gpu: t.Any, path: str) -> Problems:
         if reason:
             yield f"{at}: {quote(key)} {reason}"
         elif isinstance(of_gpu, dict) and (not is_whole(of_gpu[key]) or of_gpu[key] < 1):
-            yield f"{at}: {quote(of_gpu[key])} is not a count; give a whole number from 1 on, or leave the profile out"
+            yield f"{at}: {quote(of_gpu[key])} is not a count; use a whole number of at least 1, or omit the profile"
         elif isinstance(of_gpu, dict) and of_gpu[key] > _MAX_DEVICES:
-            yield f"{at}: {quote(of_gpu[key])} is not allowed: no GPU has more than {_MAX_DEVICES} devices; give a smaller number"
+            yield f"{at}: {quote(of_gpu[key])} is not allowed: no GPU has more than {_MAX_DEVICES} devices; set a smaller number"
 
 
 def _index(key: t.Any) -> int | None:

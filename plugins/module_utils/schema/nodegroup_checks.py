@@ -47,13 +47,13 @@ def cloud_is_one(cluster: Document) -> Problems:
     named = [key for key in PROVIDERS if cloud.get(key) is not None]
     if len(named) != 1:
         which = f"names {join_words(named)}" if named else "names no provider"
-        yield f"gpu_cluster.cloud: {which}; name exactly one of {join_words(PROVIDERS, 'or')}"
+        yield f"gpu_cluster.cloud: {which}; set exactly one of {join_words(PROVIDERS, 'or')}"
     distribution = cluster.get("distribution")
     for key in named:
         needed = PROVIDERS[key].distribution
         if needed and isinstance(distribution, str) and distribution != needed:
             yield (
-                f"gpu_cluster.cloud.{key}: only clusters of {needed} have this API, and gpu_cluster.distribution is {quote(distribution)}; correct one of "
+                f"gpu_cluster.cloud.{key}: only clusters of {needed} have this API, but gpu_cluster.distribution is {quote(distribution)}; correct one of "
                 "them"
             )
 
@@ -64,7 +64,7 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
         if get_nested(pool.declared, "autoscale") is not None:
             yield f"{pool.path}.autoscale: has no effect without nodes; declare both, or remove it"
         if get_nested(pool.declared, "model") is not None:
-            yield f"{pool.path}.model: has no effect without nodes; existing nodes are selected by match.model, so it belongs under match"
+            yield f"{pool.path}.model: has no effect without nodes; existing nodes are selected by match.model, so move it to match"
         return
     provider = provider_of(cluster)
     for check in (size_is_sound, model_is_declared_once):
@@ -96,14 +96,14 @@ def size_is_sound(pool: PoolVariables) -> Problems:
     nodes, scale = get_nested(pool.merged, "nodes"), get_nested(pool.merged, "autoscale")
     low, high, count = get_nested(scale, "min"), get_nested(scale, "max"), get_nested(nodes, "count")
     if isinstance(nodes, dict) and count is None and scale is None:
-        yield f"{pool.path}.nodes.count: is missing; give the number of nodes, or the range of an autoscaler (autoscale)"
+        yield f"{pool.path}.nodes.count: is missing; set the number of nodes, or the range of an autoscaler (autoscale)"
     if not (isinstance(low, int) and isinstance(high, int)):
         return
     if low > high:
-        yield f"{pool.path}.autoscale.min: {low} is more than max, {high}; give the lower number first"
+        yield f"{pool.path}.autoscale.min: {low} is greater than max, {high}; set min to at most max"
     elif isinstance(count, int) and not low <= count <= high:
         yield (
-            f"{pool.path}.nodes.count: {count} is outside of autoscale, {low} to {high}; give a number between them, or leave it out to "
+            f"{pool.path}.nodes.count: {count} is outside autoscale, {low} to {high}; set a number within this range, or omit it to "
             "start with the minimum"
         )
 
@@ -111,26 +111,26 @@ def size_is_sound(pool: PoolVariables) -> Problems:
 def model_is_declared_once(pool: PoolVariables) -> Problems:
     """`model` describes the nodes of a group, `match.model` selects existing nodes."""
     if get_nested(pool.merged, "model") is not None and get_nested(pool.merged, "match", "model") is not None:
-        yield f"{pool.path}.model: cannot be combined with match.model; remove one, since the nodes of a node group need no match"
+        yield f"{pool.path}.model: cannot be combined with match.model; remove one of them; the nodes of a node group do not need a match"
 
 
 def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
-    """The kubelet sets a group's labels, and may not set every label."""
+    """The kubelet sets a group's labels, and is not allowed to set every label."""
     for key in pool.labels:
         if problem := kubelet_label(key):
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
 
 
 def flavor_is_declared(provider: ProviderDefinition | None, pool: PoolVariables) -> Problems:
-    """The flavor decides what GPUs a node has; some providers have another setting for this."""
+    """The flavor determines the GPUs of a node; some providers have a different setting for this."""
     nodes = get_nested(pool.merged, "nodes")
     other = provider.flavor_instead if provider else ""
     given = [key for key in ("flavor", other) if key and get_nested(nodes, key) is not None]
     if isinstance(nodes, dict) and not given:
         choice = f", or set {other}" if other else ""
-        yield f"{pool.path}.nodes.flavor: is missing; name the flavor of the nodes, which decides what GPUs they have{choice}"
+        yield f"{pool.path}.nodes.flavor: is missing; set the flavor of the nodes, which determines their GPUs{choice}"
     if len(given) > 1:
-        yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one, since each of them decides what GPUs the nodes have"
+        yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one of them, because each determines the GPUs of the nodes"
 
 
 def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
@@ -140,9 +140,9 @@ def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Proble
         return
     path, known = f"{pool.path}.nodes.zones", [zone for zone in zones if isinstance(zone, str)]
     if not zones:
-        yield f"{path}: is empty; name a zone, or remove it"
+        yield f"{path}: is empty; add a zone, or remove it"
     for zone in sorted({zone for zone in known if known.count(zone) > 1}):
-        yield f"{path}: names {quote(zone)} more than once; name each zone once"
+        yield f"{path}: contains {quote(zone)} more than once; list each zone once"
     name = group_name(pool)
     for zone in dict.fromkeys(known) if isinstance(name, str) else ():
         member = member_name(name, zone)
@@ -150,7 +150,7 @@ def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Proble
             yield f"{path}: the node group in zone {quote(zone)} would be {quote(member)}, which {problem}; shorten nodes.name"
     high = get_nested(pool.merged, "autoscale", "max")
     if isinstance(high, int) and high < len(set(known)):
-        yield f"{pool.path}.autoscale.max: {high} is less than the number of zones, {len(set(known))}; raise it, or remove a zone"
+        yield f"{pool.path}.autoscale.max: {high} is less than the number of zones, {len(set(known))}; increase it, or remove a zone"
 
 
 def provider_spec_is_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
@@ -170,7 +170,7 @@ def zone_labels_are_derived(provider: ProviderDefinition, pool: PoolVariables) -
         {key for platform in PLATFORMS for key in (*platform.zone_label_keys, *platform.region_label_keys)}
     ):
         if key in labels:
-            yield f"{pool.path}.labels.{key}: follows from the zone of the MachineSet; set nodes.zones instead"
+            yield f"{pool.path}.labels.{key}: is derived from the zone of the MachineSet; set nodes.zones instead"
 
 
 def settings_are_the_providers(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
@@ -180,7 +180,7 @@ def settings_are_the_providers(provider: ProviderDefinition, pool: PoolVariables
         owner = next((other for other in PROVIDERS.values() if key in other.nodes_fields), provider)
         if value is not None and owner is not provider and key not in provider.nodes_fields:
             remedy = "the pool's labels are those of its nodes" if key == "labels" else "remove it"
-            yield f"{pool.path}.nodes.{key}: is a setting of {owner.title}, and gpu_cluster.cloud is {provider.key}; {remedy}"
+            yield f"{pool.path}.nodes.{key}: is a setting of {owner.title}, but gpu_cluster.cloud is {provider.key}; {remedy}"
 
 
 def group_name_is_legal(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
@@ -215,11 +215,11 @@ def flavor_matches(provider: ProviderDefinition, pool: PoolVariables) -> Problem
     gpu_count, model = get_nested(pool.merged, "gpus_per_node"), get_nested(pool.merged, "model")
     found = models.find(model) if isinstance(model, str) else None
     if isinstance(gpu_count, int) and gpu_count != gpus.count:
-        yield f"{pool.path}.gpus_per_node: {gpu_count} is not what the flavor {flavor} has; write {gpus.count}, or choose another flavor"
+        yield f"{pool.path}.gpus_per_node: the flavor {flavor} has {gpus.count}, not {gpu_count}; set {gpus.count}, or choose a different flavor"
     if found and gpus.keys and found.key not in gpus.keys:
         yield (
-            f"{pool.path}.model: {quote(model)} is not what the flavor {flavor} has; write {join_words(gpus.keys, 'or')}, or choose "
-            "another flavor"
+            f"{pool.path}.model: the flavor {flavor} does not have {quote(model)}; set {join_words(gpus.keys, 'or')}, or choose "
+            "a different flavor"
         )
     # The layout of a pool with a model is checked against that model.
     mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
@@ -245,5 +245,5 @@ def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
                 continue
             # Two pools with the same name are already reported.
             if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
-                yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool a unique name"
+                yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; use a unique name for each pool"
                 break

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of gpu_cluster.operator and gpu_cluster.nfd that say how they are installed, by Helm or through OLM, and their checks."""
+"""The keys of gpu_cluster.operator and gpu_cluster.nfd that determine how they are installed, with Helm or through OLM, and their checks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def catalog_has_one_name(cluster: Document) -> Problems:
         default = PACKAGES[component].source
         if isinstance(image, str) and (not source or (isinstance(source, list) and default in source[:1])):
             yield (
-                f"gpu_cluster.{component}.olm.source: is missing; a run creates a CatalogSource for catalog_image, so give it a name other than "
+                f"gpu_cluster.{component}.olm.source: is missing; a run creates a CatalogSource for catalog_image, so set a name other than "
                 f"{quote(default)}"
             )
 

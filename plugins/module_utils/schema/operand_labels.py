@@ -47,7 +47,7 @@ def reason_without_discovery(labels: Labels) -> str:
         if labels.get(key) == "false":
             return f"label {key}=false keeps gpu-feature-discovery away"
     if labels.get(WORKLOAD_LABEL) in _VIRTUAL_MACHINES:
-        return f"label {WORKLOAD_LABEL}={labels[WORKLOAD_LABEL]} gives its GPUs to virtual machines"
+        return f"label {WORKLOAD_LABEL}={labels[WORKLOAD_LABEL]} assigns its GPUs to virtual machines"
     if DISCOVERY_DEPLOY_LABEL not in labels and any(labels.get(key) == "true" for key in _SANDBOX_LABELS):
         return "the GPU operator prepares its GPUs for virtual machines (sandboxWorkloads.defaultWorkload of the ClusterPolicy)"
     return ""

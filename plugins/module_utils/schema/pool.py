@@ -27,11 +27,11 @@ MAX_DEVICES = MAX_NODES * 16 * 7
 
 def _nodes(low: int, too_low: str, **more: t.Any) -> Integer:
     return integer_between(
-        low, MAX_NODES, too_low, f"a cluster has at most {MAX_NODES} nodes; give a smaller number", **more
+        low, MAX_NODES, too_low, f"a cluster has at most {MAX_NODES} nodes; set a smaller number", **more
     )
 
 
-_NEGATIVE = "the number of nodes must not be negative; give 0 or more"
+_NEGATIVE = "the number of nodes must not be negative; set 0 or more"
 # Settings that every provider has; other settings are in the provider's definition.
 COMMON_NODES_FIELDS: dict[str, Field] = {
     "name": Text(),
@@ -39,7 +39,7 @@ COMMON_NODES_FIELDS: dict[str, Field] = {
     "count": _nodes(0, _NEGATIVE),
     "recreate": Boolean(),
 }
-_COUNT, _RANGE = "write count", "write autoscale: {min, max} in the pool"
+_COUNT, _RANGE = "use count", "use autoscale: {min, max} in the pool"
 _LABELS, _TAINTS = "the pool's labels are those of its nodes", "the pool's taints are those of its nodes"
 # Options of the providers' modules that a pool declares elsewhere.
 _HINTS = {
@@ -61,12 +61,12 @@ NODES = Section(
 AUTOSCALE = Section(
     default=None,
     fields={
-        "min": _nodes(0, _NEGATIVE, required=True, missing="give the smallest number of nodes"),
+        "min": _nodes(0, _NEGATIVE, required=True, missing="set the minimum number of nodes"),
         "max": _nodes(
             1,
-            "a group without nodes needs no autoscaler; give 1 or more",
+            "a group without nodes does not need an autoscaler; set 1 or more, or omit autoscale",
             required=True,
-            missing="give the largest number of nodes",
+            missing="set the maximum number of nodes",
         ),
         "priority": PRIORITY,
     },
@@ -100,7 +100,7 @@ _SHARING = Section(
             2,
             MAX_SHARES,
             "sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
-            f"more than {MAX_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
+            f"a node cannot run more than {MAX_SHARES} pods (kubelet); share each GPU among fewer",
             blank_is_unset=False,
         ),
         "layout": LayoutField(),
@@ -109,8 +109,8 @@ _SHARING = Section(
             item=integer_between(
                 1,
                 MAX_DEVICES,
-                "a demand is for at least one device; leave the profile out",
-                f"no cluster has more than {MAX_DEVICES} MIG devices; give a smaller number",
+                "a demand is for at least one device; omit the profile",
+                f"no cluster has more than {MAX_DEVICES} MIG devices; set a smaller number",
             ),
         ),
         "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
@@ -136,8 +136,8 @@ POOL = Section(
         "gpus_per_node": integer_between(
             1,
             MAX_GPUS,
-            "a pool without GPUs has no effect; leave it out",
-            f"no node has more than {MAX_GPUS} GPUs; give the number of one node",
+            "a pool without GPUs has no effect; omit it",
+            f"no node has more than {MAX_GPUS} GPUs; set the number of GPUs on one node",
         ),
         "labels": MapOf(
             keys=(validators.label_key, validators.unowned_label),
@@ -154,7 +154,7 @@ POOL = Section(
 
 
 def _any_part_of(section: Section, **own: Field) -> Section:
-    """The same keys, none of them required; `own` replaces the fields of some keys."""
+    """The same keys, but none is required; `own` replaces the fields of some keys."""
     return dataclasses.replace(
         section,
         fields={**{key: dataclasses.replace(field, required=False) for key, field in section.fields.items()}, **own},

@@ -19,7 +19,7 @@ from .secret_values import pool_holds_no_secrets
 from .types import PoolVariables, Problems
 
 _DISTINGUISH = (
-    "distinguish them by match.labels, or leave match out of one and pin its nodes with the label accel.gpu/pool"
+    "distinguish them by match.labels, or omit match in one of them and pin its nodes with the label accel.gpu/pool"
 )
 
 
@@ -64,7 +64,7 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
 
 
 def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
-    """Only GPUs that will be partitioned are offered as whole GPUs first and removed later."""
+    """Only GPUs that will be partitioned are first offered as whole GPUs and later removed."""
     name = get_nested(pool.merged, "sharing", "mode")
     mode = DEFAULT_MODE if name is None else mode_named(name)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:
@@ -87,7 +87,7 @@ def taints_differ(pool: PoolVariables) -> Problems:
         if first != index:
             yield (
                 f"{pool.path}.taints[{index}]: repeats key {key} and effect {effect} of taints[{first}]; "
-                "a node has one taint for both, so keep one"
+                "a node can have only one taint with this key and effect, so keep only one"
             )
 
 
@@ -115,7 +115,7 @@ def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     for pool in pools:
         name = get_nested(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
-            yield f"{pool.path}.name: {quote(name)} is already the name of {first[name].path}; give each pool a unique name"
+            yield f"{pool.path}.name: {quote(name)} is already the name of {first[name].path}; use a unique name for each pool"
 
 
 def _match_terms(pool: PoolVariables) -> MatchTerms | None:

@@ -12,7 +12,7 @@ from .messages import quote
 from .secret_values import secret_problems
 from .types import Problems
 
-# The paths of the fields that have their own key. Both would be written in turn, without an end.
+# The paths of the fields that have their own key. Otherwise, each run would overwrite one value with the other, again and again.
 _OWN_KEYS = {setting.path: key for platform in PLATFORMS for key, setting in platform.settings.items()}
 
 
@@ -29,7 +29,7 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
             yield f"{path}.{'.'.join(field)}: has its own key; set {key} instead"
     for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():
         if get_nested(document, *zone) is not None:
-            yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"
+            yield f"{path}.{'.'.join(zone)}: is derived from zones; remove one of them"
     if isinstance(document.get("userData"), str):
         yield f"{path}.userData: may contain secrets, which every user who can read MachineSets sees; store it in a Secret and set userDataSecret"
     yield from secret_problems(

@@ -52,7 +52,7 @@ class ProviderDefinition:
     nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of its module, except `zones`.
     inventory: the settings of a cloud in the inventory plugin; None if there is no cloud whose clusters can be listed.
     issues_kubeconfig: whether a module of the provider fetches the cluster's kubeconfig.
-    kubelet_labels: whether the kubelet sets the labels of the nodes, which may not set all of them.
+    kubelet_labels: whether the kubelet, which is not allowed to set all labels, sets the labels of the nodes.
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
     autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count. The limits are then independent, and a maximum of
@@ -90,15 +90,15 @@ class ProviderDefinition:
 
 def _magnum_group_name(value: str) -> str | None:
     if not value:
-        return "is empty; a node group needs a name (Magnum answers 500 without one)"
+        return "is empty; a node group needs a name (without one, Magnum returns 500)"
     if _MAGNUM_ID.fullmatch(value):
-        return "looks like an id, by which Magnum would never find the group; begin it with a letter"
+        return "looks like an ID, so Magnum would never find the group by it; begin the name with a letter"
     return validators.label_value(value)
 
 
 def _not_master(value: str) -> str | None:
     if value == "master":
-        return "is the control plane's role, and Magnum creates no more groups of it; choose another role"
+        return "is the role of the control plane, and Magnum does not create additional groups with this role; choose a different role"
     return None
 
 
@@ -119,12 +119,15 @@ MAGNUM = ProviderDefinition(
         "labels": MapOf(item=Text(empty=True)),
         "merge_labels": Boolean(),
         "docker_volume_size": integer_between(
-            1, 2**31 - 1, "a volume has at least 1 GiB; give more", "no volume is that large; give less"
+            1,
+            2**31 - 1,
+            "a volume has at least 1 GiB; set a larger size",
+            "no volume is that large; set a smaller size",
         ),
     },
     inventory=Section(
         fields={
-            "cloud": Text(required=True, missing="give the name that the cloud has in clouds.yaml"),
+            "cloud": Text(required=True, missing="set the name of the cloud in clouds.yaml"),
             "region_names": ListOf(item=Text()),
             "gpu_aliases": MapOf(),
         }
@@ -152,7 +155,10 @@ VKS = ProviderDefinition(
     nodes_fields={
         "os": Text(),
         "disk_size": integer_between(
-            20, 5000, "VKS requires at least 20 GiB; give more", "VKS allows at most 5000 GiB; give less"
+            20,
+            5000,
+            "VKS requires at least 20 GiB; set a larger size",
+            "VKS allows at most 5000 GiB; set a smaller size",
         ),
         "disk_type": Text(),
         "ssh_key": Text(),
@@ -166,10 +172,13 @@ VKS = ProviderDefinition(
             default=None,
             fields={
                 "max_surge": integer_between(
-                    1, 100, "VKS requires at least 1; give more", "VKS allows at most 100; give less"
+                    1,
+                    100,
+                    "VKS requires at least 1; set a larger number",
+                    "VKS allows at most 100; set a smaller number",
                 ),
                 "max_unavailable": integer_between(
-                    0, 100, "it must not be negative; give 0 or more", "VKS allows at most 100; give less"
+                    0, 100, "it must not be negative; set 0 or more", "VKS allows at most 100; set a smaller number"
                 ),
             },
         ),
@@ -200,7 +209,7 @@ _MACHINESET_LENGTH = 57
 def _machineset_name(value: str) -> str | None:
     """A Machine's name is that of its MachineSet with a suffix of six characters, and becomes a node's name."""
     if len(value) > _MACHINESET_LENGTH:
-        return f"has {len(value)} characters; the name of a MachineSet may have {_MACHINESET_LENGTH}, since those of its nodes are longer"
+        return f"has {len(value)} characters; the name of a MachineSet can have at most {_MACHINESET_LENGTH}, because the names of its nodes are longer"
     return validators.dns_label(value)
 
 
@@ -218,12 +227,12 @@ MACHINESET = ProviderDefinition(
         "accelerators": Section(
             default=None,
             fields={
-                "type": Text(required=True, missing="name the kind of GPU, such as nvidia-tesla-t4"),
+                "type": Text(required=True, missing="set the type of GPU, such as nvidia-tesla-t4"),
                 "count": integer_between(
                     1,
                     16,
-                    "a machine with accelerators has at least 1; give more",
-                    "no machine has that many; give fewer",
+                    "a machine with accelerators has at least 1; set a larger number",
+                    "no machine has that many; set a smaller number",
                 ),
             },
         ),

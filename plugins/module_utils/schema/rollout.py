@@ -36,24 +36,24 @@ class NodeAmount(Integer):
     def mistyped(self, value: t.Any) -> str | None:
         if is_whole(value):
             if value > MAX_NODES:
-                return f'is not allowed: no cluster has more than {MAX_NODES} nodes; give "100%" for all of a pool'
-            return None if value >= 1 else "is not allowed: at least one node is changed at a time; give 1 or more"
+                return f'is not allowed: no cluster has more than {MAX_NODES} nodes; use "100%" for all nodes of a pool'
+            return None if value >= 1 else "is not allowed: at least one node is changed at a time; set 1 or more"
         if not isinstance(value, str):
-            return f'is {type_name(value)}, not a number of nodes; give a whole number, or a percentage such as "25%"'
+            return f'is {type_name(value)}, not a number of nodes; use a whole number, or a percentage such as "25%"'
         if _PER_CENT.fullmatch(value):
             return None
-        return unrendered_template(value) or 'is not a number of nodes; give a whole number, or "1%" to "100%"'
+        return unrendered_template(value) or 'is not a number of nodes; use a whole number, or "1%" to "100%"'
 
 
 def _seconds(low: int, default: int | None = None) -> Integer:
-    too_low, too_high = f"give {low} seconds or more", "no wait is longer than a day (86400 seconds)"
+    too_low, too_high = f"set {low} seconds or more", "set at most one day (86400 seconds)"
     return integer_between(low, _DAY, too_low, too_high, default=default)
 
 
 def _names_the_node(value: list[t.Any]) -> str | None:
     if any("{node}" in word for word in value if isinstance(word, str)):
         return None
-    return "does not contain the node's name; write {node} in its place, such as [ssh, core@{node}, sudo, reboot]"
+    return "does not contain the node's name; use the placeholder {node}, as in [ssh, core@{node}, sudo, reboot]"
 
 
 ROLLOUT = Section(

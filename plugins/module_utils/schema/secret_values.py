@@ -143,7 +143,7 @@ def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
 
 
 _OPERATOR = "gpu_cluster.operator.values"
-_READABLE = "which other users can read there"
+_READABLE = "which other users could read"
 # Helm stores values in records, charts copy them to objects that many users can read, and programs print them.
 _IN_HELM = "which must not be in Helm values"
 

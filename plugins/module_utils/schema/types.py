@@ -93,7 +93,7 @@ class Field:
 def unrendered_template(value: t.Any) -> str | None:
     """Refuse a template that was not rendered."""
     if isinstance(value, str) and _TEMPLATE.search(value):
-        return "still contains a template; give the value itself, or a variable that is defined where this is read"
+        return "still contains a template; set the value itself, or define the variable where the template is read"
     return None
 
 
@@ -122,19 +122,19 @@ class Text(Field):
     """One line of printable characters, which may only be empty if the field allows it."""
 
     empty: bool = False
-    # Invisible characters are checked last, because another rule may give a better reason.
+    # Invisible characters are checked last, because another rule may provide a better reason.
     last_rules: t.ClassVar[tuple[Rule, ...]] = (unprintable,)
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, str):
             allowed = value.strip() or self.empty
-            return unrendered_template(value) or (None if allowed else "is empty; set a value or leave it out")
+            return unrendered_template(value) or (None if allowed else "is empty; set a value or omit it")
         if value is None:
             return 'has no value; write "" for an empty one'
         if isinstance(value, bool):
             return _wrong_type(value, "a string", "put it in quotes (YAML reads yes, no, on and off as booleans)")
         return _wrong_type(
-            value, "a string", "put it in quotes" if isinstance(value, (int, float)) else "give one value"
+            value, "a string", "put it in quotes" if isinstance(value, (int, float)) else "set a single value"
         )
 
 
@@ -166,9 +166,9 @@ class Integer(Field):
             return None
         if isinstance(value, str):
             return unrendered_template(value) or _wrong_type(
-                value, "a whole number", "give decimal digits alone, such as 4"
+                value, "a whole number", "use only decimal digits, such as 4"
             )
-        return _wrong_type(value, "a whole number", "give a whole number")
+        return _wrong_type(value, "a whole number", "use a whole number")
 
 
 def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.Any) -> Integer:
@@ -183,8 +183,8 @@ def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.
 
 
 def seconds(**more: t.Any) -> Integer:
-    """A number of seconds that every part of a run can count; `more` are further attributes of the field."""
-    out_of_range = f"give a number from 0 to {_MAX_SECONDS}"
+    """A number of seconds within the limits of every part of a run; `more` are further attributes of the field."""
+    out_of_range = f"set a number from 0 to {_MAX_SECONDS}"
     return integer_between(0, _MAX_SECONDS, out_of_range, out_of_range, **more)
 
 
@@ -325,7 +325,7 @@ class Section(Anything):
 
     def _hint(self, key: t.Any) -> str:
         if not isinstance(key, str):
-            return f"keys are strings, and {quote(key)} is {type_name(key)}"
+            return f"keys must be strings, but {quote(key)} is {type_name(key)}"
         if key in self.hints:
             return self.hints[key]
         sections = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]

@@ -47,7 +47,7 @@ _VARIABLE_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 _NO_SECRET = (
     "contains a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
-    "(helm registry login, helm repo add), or download the chart and give its path"
+    "(helm registry login, helm repo add), or download the chart and set its path"
 )
 
 # The writers of these labels; a pool that also sets them would conflict with the writers.
@@ -82,12 +82,10 @@ mig_profile = matches(PROFILE.pattern, "is not a MIG profile; write it as nvidia
 # One exact version, because a range would allow automatic upgrades.
 release_version = matches(
     r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?",
-    "is not one exact version; write all of it, such as v25.10.1 (no range)",
+    "is not an exact version; use a full version, such as v25.10.1 (no range)",
 )
 # The address of an API, without user and password, because other users could read them.
-http_address = matches(
-    r"https?://[^\s/@]+(/\S*)?", "is not an address; write it as https://host, without user and password"
-)
+http_address = matches(r"https?://[^\s/@]+(/\S*)?", "is not an address; use https://host, without user and password")
 # The UID of an object, as the API server gives it (RFC 4122).
 uid = matches(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
@@ -136,7 +134,7 @@ def kubelet_label(value: str) -> str | None:
     if not reserved or value in _KUBELET_LABELS or value.startswith(_KUBELET_PREFIXES):
         return None
     return (
-        "is in a Kubernetes namespace that a kubelet must not use, so nodes with it would not start; choose your own key, such as "
+        "is in a Kubernetes namespace that a kubelet must not use, so nodes with this label would not start; choose your own key, such as "
         "example.com/team"
     )
 
@@ -161,14 +159,14 @@ def unowned_taint(value: str) -> str | None:
 def stays_text_in_helm(value: str) -> str | None:
     """A value that stays text in Helm's values, whose YAML 1.1 has more booleans than Ansible's."""
     if value in ("y", "Y", "n", "N"):
-        return "becomes a boolean in Helm's values; choose another one, such as yes"
+        return "becomes a boolean in Helm's values; choose a different one, such as yes"
     return None
 
 
 def not_the_pool_label(value: str) -> str | None:
     """The label accel.gpu/pool cannot be matched, because a node with this label already belongs to its pool."""
     if value.startswith(names.OWN_PREFIX):
-        return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
+        return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; omit it"
     return None
 
 
@@ -186,7 +184,7 @@ def known_model(value: str) -> str | None:
 
 
 def not_in_defaults(remedy: str) -> Rule:
-    """A rule that refuses a value which must be different in each pool or node group."""
+    """A rule that rejects a value that must be unique to each pool or node group."""
     return lambda value: f"cannot be set in the defaults; {remedy}"
 
 
@@ -206,7 +204,7 @@ def chart(value: str) -> str | None:
     forms = (
         "a name (with chart_repo), oci://registry/chart, an https:// address, or a path that begins with / ./ ../ or ~"
     )
-    return f"is not a chart; give {forms}"
+    return f"is not a chart; use {forms}"
 
 
 def chart_repo(value: str) -> str | None:
@@ -216,7 +214,7 @@ def chart_repo(value: str) -> str | None:
     if not value or re.fullmatch(r"https?://[^\s/]+\S*", value):
         return None
     if value.startswith("oci://"):
-        return "is a registry, not a repository; put the whole oci:// reference in chart and leave chart_repo out"
+        return "is a registry, not a repository; put the whole oci:// reference in chart and omit chart_repo"
     return "is not the address of a Helm repository; it begins with https://"
 
 
@@ -251,12 +249,12 @@ def image_name(value: str) -> str | None:
 def kubeconfig_path(value: str) -> str | None:
     """A file on the machine that runs the tasks; never the content, which contains secrets."""
     if "\n" in value or "apiVersion" in value:
-        return "contains a kubeconfig's content; write that to a file and give its path"
+        return "contains the content of a kubeconfig; write it to a file and set the path of that file"
     if "://" in value:
-        return "is an address; give the path to a kubeconfig file (or the modules' own option host)"
+        return "is an address; set the path to a kubeconfig file (or use the modules' option host)"
     if value and not value.startswith(("/", "~")):
         # Modules and Helm do not always start in the same folder, so each could find another file.
-        return 'is a relative path; give an absolute path, ~/... or "{{ inventory_dir }}/..."'
+        return 'is a relative path; use an absolute path, ~/... or "{{ inventory_dir }}/..."'
     return None
 
 
@@ -310,8 +308,8 @@ def proxy_url(value: str) -> str | None:
 def no_proxy_entry(value: str) -> str | None:
     """One host, domain or network that is reached directly."""
     if "," in value or any(character.isspace() for character in value):
-        return "contains several entries; write each one separately"
-    return "is an address; write the host, the domain or the network alone" if "://" in value else None
+        return "contains several entries; list each one separately"
+    return "is an address; use only the host, the domain or the network" if "://" in value else None
 
 
 def driver_version(value: str) -> str | None:
@@ -329,6 +327,6 @@ def os_tag(value: str) -> str | None:
     if not match:
         return None
     return (
-        f"ends in the tag of an operating system, which the operator appends: the nodes would look for "
+        f"ends with the tag of an operating system, which the operator appends: the nodes would look for "
         f"{value}-{match['system']}; write {match['bare']}"
     )

@@ -88,7 +88,7 @@ def test_a_driver_is_not_deleted_beneath_a_pod_that_tolerates_the_cordon(licensi
     licensing.license(licensing.token(NEW_HOST))
     failed = licensing.rotate(node_names=["vdi-1"], restart_drivers=True)
     assert failed["code"] == "partial", failed
-    assert "so its driver was not restarted: default/work-" in failed["msg"]
+    assert "because these pods were scheduled to the node during the drain: default/work-" in failed["msg"]
     assert "The node was uncordoned again." in failed["msg"]
     assert cordons(licensing) == []
     assert licensing.driver_pod("vdi-1") == driver

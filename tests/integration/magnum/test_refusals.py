@@ -20,7 +20,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"node_count": 3, "max_node_count": 2}, "node_count (3) is more than max_node_count (2)"),
     ({"node_count": 1, "min_node_count": 2}, "node_count (1) is less than min_node_count (2)"),
     ({"node_labels": {"node-role.kubernetes.io/gpu": "true"}}, "in a Kubernetes namespace that a kubelet must not use"),
-    ({"role": "master"}, "Magnum creates no more groups of it"),
+    ({"role": "master"}, "Magnum does not create additional groups with this role"),
 ]
 
 

@@ -85,7 +85,7 @@ def test_the_name_does_not_resolve(kube: Kube) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_no_response(kube: Kube, silent: int, scheme: str) -> None:
     kubeconfig = kube.kubeconfig_with(user(kube), {"server": f"{scheme}://127.0.0.1:{silent}"})
-    assert "no response in time" in failure(kube, 8, kubeconfig=kubeconfig, request_timeout=2)["msg"]
+    assert "no response within the time limit" in failure(kube, 8, kubeconfig=kubeconfig, request_timeout=2)["msg"]
 
 
 def test_a_certificate_of_an_unknown_ca(kube: Kube) -> None:

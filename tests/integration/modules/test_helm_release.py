@@ -177,7 +177,7 @@ def test_a_running_helm_is_awaited_and_not_disturbed(cluster: Cluster) -> None:
         found = prepare(cluster, wait_timeout=2, pending_timeout=0)
         assert found["failed"]
         assert found["code"] == "timeout"
-        assert "a helm process on this machine works on it" in found["msg"]
+        assert "a helm process on this machine is working on it" in found["msg"]
         assert statuses(cluster) == ["pending-install"]
     finally:
         process.kill()
@@ -188,11 +188,11 @@ def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> No
     killed_while_pending(cluster)
     found = prepare(cluster, wait=False)
     assert found["failed"]
-    assert "a helm on another machine may work on it" in found["msg"]
+    assert "a helm process on another machine may be working on it" in found["msg"]
     start = time.monotonic()
     done = prepare(cluster, pending_timeout=8)
     assert time.monotonic() - start < 30
-    assert "it has not been finished for" in done["helm_release"]["repaired"][0]
+    assert "it has been unfinished for" in done["helm_release"]["repaired"][0]
 
 
 def test_pods_that_are_not_running_are_named(cluster: Cluster) -> None:
@@ -238,8 +238,8 @@ def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bo
         ({"binary_path": "/nowhere/helm"}, "There is no executable at binary_path /nowhere/helm"),
         ({"chart_ref": "/nowhere/chart"}, "The chart /nowhere/chart does not exist on this machine"),
         ({"chart_ref": "bare"}, "A bare chart name needs chart_repo_url"),
-        ({"chart_ref": "x", "chart_repo_url": "http://127.0.0.1:9/"}, "Nothing answers there"),
-        ({"chart_ref": "oci://127.0.0.1:9/x", "chart_version": "1.0.0"}, "Nothing answers there"),
+        ({"chart_ref": "x", "chart_repo_url": "http://127.0.0.1:9/"}, "Nothing listens at this address"),
+        ({"chart_ref": "oci://127.0.0.1:9/x", "chart_version": "1.0.0"}, "Nothing listens at this address"),
         ({"release_values": {"worker": 1}}, "does not accept these values"),
     ],
 )

@@ -344,7 +344,7 @@ def test_a_wait_names_the_machine_set_and_what_to_do(scaled: Autoscaler) -> None
         failed = scaled.run(pool(), wait_timeout=3)
         assert (failed["failed"], failed["code"]) == (True, "timeout")
         assert (
-            f"MachineSet notebooks has no bounds instead of 0 to 3 nodes of MachineAutoscaler {NAMESPACE}/notebooks"
+            f"MachineSet notebooks has had no range instead of 0 to 3 nodes, the range of MachineAutoscaler {NAMESPACE}/notebooks"
             in failed["msg"]
         )
         assert "logs deployment/cluster-autoscaler-operator" in failed["msg"]

@@ -84,7 +84,10 @@ def test_a_login_in_an_auth_file(registries: Registries) -> None:
     registries.copied(entry, registries=options, env={"REGISTRY_AUTH_FILE": str(path)})
     path.write_text("auths: {}")
     failed = registries.copy(entry, registries=options, auth_file=str(path))
-    assert (failed["code"], failed["msg"]) == ("connection", f"{path} is not an auth file: it must be JSON with auths.")
+    assert (failed["code"], failed["msg"]) == (
+        "connection",
+        f"{path} is not an auth file: it must be a JSON object with the key auths.",
+    )
 
 
 def test_an_expired_token(registries: Registries) -> None:

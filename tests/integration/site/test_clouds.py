@@ -237,12 +237,20 @@ def test_scale_up_and_down(created: Clouds) -> None:
             ["gpu_pool=train", "gpu_node_count=two"],
             "gpu_node_count is not a whole number: set the number of nodes with -e gpu_node_count=N",
         ),
-        ("scale", ["gpu_pool=tarin", "gpu_node_count=2"], "no pool is called tarin; declared are notebooks, train"),
+        (
+            "scale",
+            ["gpu_pool=tarin", "gpu_node_count=2"],
+            "tarin is not a declared pool; declared pools: notebooks, train",
+        ),
         ("scale", ["gpu_pool=notebooks", "gpu_node_count=2"], "its autoscaler chooses the number of nodes"),
         ("delete_nodegroups", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
-        ("delete_nodegroups", ["gpu_pool=train"], "To confirm it, add -e gpu_confirm="),
-        ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
-        ("delete_nodegroups", ["gpu_pool=tarin"], "not a declared pool with nodes; such pools are: notebooks, train"),
+        ("delete_nodegroups", ["gpu_pool=train"], "To confirm, add -e gpu_confirm="),
+        ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm, add -e gpu_confirm="),
+        (
+            "delete_nodegroups",
+            ["gpu_pool=tarin"],
+            "tarin is not the name of a declared pool with nodes. Pools with nodes: notebooks, train",
+        ),
     ],
 )
 def test_an_operation_without_required_inputs(clouds: Clouds, playbook: str, inputs: list[str], message: str) -> None:

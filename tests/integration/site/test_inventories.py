@@ -83,7 +83,7 @@ MESSAGES = {
     "gpu_pools[1].sharing.layout": "has room for 2 x 3g.20gb, not for 3",
     "gpu_pools[2].sharing.replicas": "use at most 48",
     "gpu_pools[3].taints[0].effect": "did you mean NoSchedule?",
-    "gpu_pools[3].name": "give each pool a unique name",
+    "gpu_pools[3].name": "use a unique name for each pool",
 }
 
 

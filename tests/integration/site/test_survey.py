@@ -29,7 +29,7 @@ NO_CLOUD, NO_CLUSTER = "Cloud none was not found", "The kubeconfig /nonexistent 
 NO_POOL = "gpu_pool is not set: select a pool with -e gpu_pool=NAME."
 NO_COUNT = "gpu_node_count is not a whole number: set the number of nodes with -e gpu_node_count=N"
 ONE_POOL = "this playbook changes one pool; use one name with -e gpu_pool=NAME"
-CONFIRM = "To confirm it, add -e gpu_confirm=one"
+CONFIRM = "To confirm, add -e gpu_confirm=one"
 SUCCESS = ""
 
 # The playbook, the answers, and the expected result on the cluster of the limit: the message of a failure, if any.
@@ -45,7 +45,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"gpu_nodegroups_drain_options": '{"evict": false}'}, SUCCESS),
     ("plan", {"gpu_nodegroups_drain_options": "none"}, "gpu_nodegroups_drain_options: \"none\" is a string, not a map"),
     ("plan", {"gpu_nodegroups_node_counts": '{"trian": 3}'}, "1 error in the numbers of nodes (gpu_nodegroups_node_counts): trian is not a declared pool"),
-    ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
+    ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not the name of a declared pool with nodes"),
     ("plan", {"gpu_nodegroups_pool_names": ","}, "contains no name; use comma-separated names"),
     ("plan", {"gpu_nodegroups_wait_timeout": "4 hours"}, "gpu_nodegroups_wait_timeout: \"4 hours\" is a string, not a whole number"),
     ("reset", {"gpu_sharing_pool_name": "train"}, "gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names?"),
@@ -63,10 +63,10 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("delete_nodegroups", {"gpu_pool": " "}, NO_POOL),
     ("delete_nodegroups", {"gpu_pool": "train"}, CONFIRM),
     ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": ""}, CONFIRM),
-    ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": "two"}, "gpu_confirm names two"),
+    ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": "two"}, "gpu_confirm is two"),
     ("delete_nodegroups", {"gpu_pool": "all"}, "train (node group train), infer (node group infer)"),
     ("delete_nodegroups", {"gpu_pool": "all,train", "gpu_confirm": "one"}, "use either all or the names of pools"),
-    ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
+    ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is not the name of a declared pool with nodes"),
     ("delete_nodegroups", {"gpu_pool": "train,infer", "gpu_confirm": "one"}, NO_CLOUD),
     ("delete_nodegroups", {"gpu_pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
     ("reset", {}, CONFIRM),
@@ -95,14 +95,14 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("export", {"gpu_export_path": ""}, NO_CLUSTER),
     ("uninstall", {}, CONFIRM),
     ("uninstall", {"gpu_confirm": ""}, CONFIRM),
-    ("uninstall", {"gpu_confirm": "two"}, "gpu_confirm names two"),
+    ("uninstall", {"gpu_confirm": "two"}, "gpu_confirm is two"),
     ("uninstall", {"gpu_confirm": "two, one", "gpu_uninstall_wait_timeout": "", "gpu_uninstall_reset_mig": "yes"}, NO_CLUSTER),
     ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_secure_logging": ""}, NO_CLUSTER),
     ("uninstall", {"gpu_confirm": "one", "gpu_secure_logging": ""}, NO_CLUSTER),
     ("uninstall", {"gpu_confirm": "one", "gpu_secure_logging": "perhaps"}, "gpu_secure_logging: \"perhaps\" is a string, not a boolean"),
     ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_secure_logging": "perhaps"}, "gpu_uninstall_secure_logging: \"perhaps\" is a string"),
     ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_wait_timeout": "long"}, "gpu_uninstall_wait_timeout: \"long\" is a string, not a whole number"),
-    ("site", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
+    ("site", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not the name of a declared pool with nodes"),
 ]  # fmt: skip
 
 
@@ -193,8 +193,7 @@ def test_a_limit_without_clusters_fails(tmp_path: Path, playbook: str) -> None:
         (
             "uninstall",
             {},
-            "This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster one; pods that use "
-            "GPUs lose the driver.",
+            "This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster one. Pods that use GPUs lose the driver.",
         ),
     ],
 )  # fmt: skip
@@ -203,7 +202,7 @@ def test_check_mode_shows_the_requested_changes(
 ) -> None:
     job = run_job(tmp_path, playbook, answers, limit="one", arguments="--check")
     assert shows(job.output, expected)
-    assert shows(job.output, "one: a run without --check needs the confirmation -e gpu_confirm=one")
+    assert shows(job.output, "one: a run without --check requires the confirmation -e gpu_confirm=one")
     assert "Nothing was done" not in job.output
 
 

@@ -209,7 +209,7 @@ def test_no_secret_is_in_results_logs_or_messages(account: Account) -> None:
 def test_an_address_without_server_fails_soon(account: Account, address: str) -> None:
     failed = reconcile(account, **NEW, **{address: "http://127.0.0.1:9"})
     assert failed["code"] == "unreachable"
-    assert "Nothing listens there. Check that the service runs, and check the address." in failed["msg"]
+    assert "Nothing listens there. Check that the service is running, and check the address." in failed["msg"]
     assert account.writes() == []
 
 

@@ -250,8 +250,8 @@ def test_a_driver_is_not_deleted_beneath_a_pod_that_has_returned(monkeypatch: py
     with pytest.raises(PartialFailure) as error:
         found.work()
     assert (
-        "The rotation stopped at node n0, while it was drained: These pods came to the node during its drain, so its driver was not restarted: team/a-2. A pod "
-        "that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down. The node was uncordoned again."
+        "The rotation stopped at node n0, while it was drained: The driver was not restarted, because these pods were scheduled to the node during the drain: team/a-2. A pod "
+        "that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down. The node was uncordoned again."
     ) in str(error.value)
     assert found.cordons() == {}
     assert list(changes_of(found.requests, "delete")) == []

@@ -232,8 +232,8 @@ def test_a_secret_that_the_driver_of_its_pool_does_not_name_yet(check_mode: bool
     with pytest.raises(TokenHeldBack) as error:
         found.work()
     assert str(error.value) == (
-        "No node was rotated. The driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. They mount it after the playbook site has named it "
-        "in the NVIDIADriver of the pool."
+        "No node was rotated. The driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. They will mount it after the playbook site has added it "
+        "to the NVIDIADriver of the pool."
     )
     assert found.containers.commands == []
     # The same content is enough.

@@ -34,7 +34,7 @@ def test_pods_that_prevent_the_start_of_a_driver_are_named_and_evicted_by_the_ne
 
     found.delete = use_gpu  # type: ignore[method-assign]
     found.delay_driver("n0")
-    named = "These pods use its GPUs, so its driver may not start: team/a. A pod that tolerates the cordon returns"
+    named = "These pods use the node's GPUs, so the driver may not start: team/a. A pod that tolerates the cordon is scheduled to the node again"
     with pytest.raises(PartialFailure, match="after its driver pod was deleted: .*" + named):
         found.work()
     found.params["restart_drivers"] = False
@@ -85,8 +85,9 @@ def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
         "The rotation stopped at node n0, after its driver pod was deleted: Not done within 0 s (restart_timeout). The driver pod driver-n0 was replaced. "
         "The driver does not run: "
     ) in str(error.value)
-    assert "The node stays cordoned until a run completes its rotation; a cordon from before the restart stays." in str(
-        error.value
+    assert (
+        "The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
+        in str(error.value)
     )
     assert found.cordons() == {"n0": "its driver is being restarted to load a licensing token"}
     assert found.nodes["n0"]["metadata"]["annotations"]["accel.gpu/driver-restart"] == "driver-n0"

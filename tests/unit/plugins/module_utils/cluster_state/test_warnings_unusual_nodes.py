@@ -54,8 +54,8 @@ def matching(model: str | None = "Tesla-T4", **labels: str) -> PoolPlan:
     [
         ({}, ""),
         ({WORKLOAD: "container"}, ""),
-        ({WORKLOAD: "vm-passthrough"}, "gives its GPUs to virtual machines"),
-        ({WORKLOAD: "vm-vgpu"}, "gives its GPUs to virtual machines"),
+        ({WORKLOAD: "vm-passthrough"}, "assigns its GPUs to virtual machines"),
+        ({WORKLOAD: "vm-vgpu"}, "assigns its GPUs to virtual machines"),
         ({f"{DEPLOY}operands": "false"}, f"{DEPLOY}operands=false"),
         ({f"{DEPLOY}gpu-feature-discovery": "false"}, f"{DEPLOY}gpu-feature-discovery=false"),
         ({f"{DEPLOY}gpu-feature-discovery": "true"}, ""),
@@ -135,7 +135,7 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
     pools = [pool()]
     membership = assign_pools(pools, nodes)
     found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
-    virtual = f"label {WORKLOAD}=vm-passthrough gives its GPUs to virtual machines"
+    virtual = f"label {WORKLOAD}=vm-passthrough assigns its GPUs to virtual machines"
     assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
     assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
     assert list(unusual_node_warnings(found, {"t4", "pinned"})) == [

@@ -163,7 +163,7 @@ def test_unknown_operating_systems() -> None:
     systems: dict[str, Collection[System]] = {"a": (), "b": {("sles", "15.5"), RHEL}, "c": {("sles", "15.5")}}
     dummy, problems = images(pool("a"), pool("b", "A40", image="x"), pool("c", "A16", image="x"), systems=systems)
     assert problems == [
-        "Pool a: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set "
+        "Pool a: the operating system of its nodes is not known yet, because NFD has not labelled any of them. Set "
         "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]",
         "Pool b and c: gpu-driver-container has no directory for the operating system sles15.5",
     ]
@@ -172,4 +172,4 @@ def test_unknown_operating_systems() -> None:
 def test_a_version_with_the_suffix_of_an_operating_system_is_rejected_before() -> None:
     """The operator appends the suffix, so an image 580.95.05-rhel9-rhel9 is impossible."""
     (problem,) = validate({"name": "c"}, {}, [pool("a", version=f"{VERSION}-rhel9.6")])
-    assert "ends in the tag of an operating system, which the operator appends" in problem
+    assert "ends with the tag of an operating system, which the operator appends" in problem

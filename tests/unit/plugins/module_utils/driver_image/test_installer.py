@@ -36,7 +36,7 @@ def test_guest_drivers(name: str, version: str, architecture: str) -> None:
         ("NVIDIA-Linux-x86_64-470.63-vgpu-xen.run", "is the vGPU manager for Xen hosts"),
         ("NVIDIA-Linux-x86_64-580.95.05.run", "is the data center driver, which has no vGPU license client"),
         ("NVIDIA-Linux-x86_64-580.95.05-no-compat32.run", "is the data center driver"),
-        ("NVIDIA-Linux-x86_64-580.95.05-custom.run", "is a driver of another kind (custom)"),
+        ("NVIDIA-Linux-x86_64-580.95.05-custom.run", "is a driver of a different kind (custom)"),
         ("NVIDIA-Linux-ppc64le-580.95.05-grid.run", "does not have the name of an NVIDIA driver"),
         ("NVIDIA-Linux-x86_64-580-grid.run", "does not have the name of an NVIDIA driver"),
         ("NVIDIA-Linux-x86_64-580.95.05-grid.run.part", "does not have the name of an NVIDIA driver"),

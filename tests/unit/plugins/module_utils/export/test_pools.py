@@ -120,13 +120,13 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         # A node of the same model that belongs to no pool would be matched too.
         ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: only a pool label"]),
         ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels of only some of its nodes are left out: x"]),
-        ([pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"})], ["pool a (n1, n2): left out, since its nodes are shared in 2"]),
-        ([pinned("n1", "A.b")], ["pool A.b: left out, since its name is not a DNS label"]),
-        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, since its label names the configuration gone"]),
-        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, since its device plugin configuration, or a part of it, is not a map"]),
-        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, since its label names the MIG configuration gone"]),
-        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, since its GPUs are partitioned, but not by its label"]),
-        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: left out, since gpu-feature-discovery has not labelled it"]),
+        ([pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"})], ["pool a (n1, n2): left out, because its nodes are shared in 2"]),
+        ([pinned("n1", "A.b")], ["pool A.b: left out, because its name is not a DNS label"]),
+        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, because its label names the configuration gone"]),
+        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, because its device plugin configuration, or a part of it, is not a map"]),
+        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, because its label names the MIG configuration gone"]),
+        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, because its GPUs are partitioned, but not by its label"]),
+        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: left out, because gpu-feature-discovery has not labelled it"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -> None:
@@ -166,7 +166,7 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
     assert [pool["startup_taint"] for pool in two.pools] == [True, True]
     assert not [remark for remark in one.remarks if "startup_taint" in remark]
     assert [remark for remark in two.remarks if "startup_taint" in remark] == [
-        "startup_taint: which of the pools a, b declare it is unknown, so all of them do"
+        "startup_taint: it is unknown which of the pools a, b declare it, so it is exported for all of them"
     ]
 
 
@@ -190,7 +190,7 @@ def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarke
     )
     assert exported.pools == [{"name": "a", "driver": {"version": "1"}}, {"name": "b"}]
     assert exported.remarks == [
-        "NVIDIADriver default: left out, since this collection did not create it; it is left unchanged"
+        "NVIDIADriver default: left out, because this collection did not create it; it is not changed"
     ]
 
 

@@ -80,7 +80,7 @@ def test_what_a_pool_can_declare(content: t.Any, cut: t.Any, strategy: str, decl
         (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "sharing of nvidia.com/mig-1g.5gb"),
         (shares("timeSlicing", {"name": GPU, "replicas": 1}), None, "", "or none"),
         (shares("timeSlicing", {"name": GPU, "replicas": 4, "rename": "x"}), None, "", "configuration exactly"),
-        (shares("mps", failRequestsGreaterThanOne=False), None, "", "no pool declares"),
+        (shares("mps", failRequestsGreaterThanOne=False), None, "", "no pool can declare"),
         (shares("mps"), SEVENTHS, "single", "mps on MIG devices"),
         (V1, SEVENTHS, "", "no MIG strategy"),
     ],

@@ -24,9 +24,9 @@ from tests.helpers.programs import run_program
 @pytest.mark.parametrize(
     ("errors", "text"),
     [
-        ("Error: dial tcp 127.0.0.1:9: connect: connection refused\n", "Nothing answers there"),
+        ("Error: dial tcp 127.0.0.1:9: connect: connection refused\n", "Nothing listens at this address"),
         ("Error: lookup example.org: no such host\n", "does not resolve"),
-        ('Error: chart "x" version "9" not found in http://r repository', "Check the chart's name and version"),
+        ('Error: chart "x" version "9" not found in http://r repository', "Check the name and version of the chart"),
         ("Error: repo x not found", "name and version"),
         ("Error: unexpected status: 401 Unauthorized", "registry login"),
         ("", "helm gave no reason"),
@@ -45,7 +45,7 @@ def test_a_helm_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest
     binary.write_text("#!/bin/sh\nexec sleep 60\n")
     binary.chmod(0o755)
     with pytest.raises(
-        ChartProblem, match=r"helm pull oci://r/x was stopped, because it has not finished within 0.2 seconds"
+        ChartProblem, match=r"helm pull oci://r/x was stopped because it did not finish within 0.2 seconds"
     ):
         Helm(str(binary), run_program, str(tmp_path)).fetch("oci://r/x", None, None)
 

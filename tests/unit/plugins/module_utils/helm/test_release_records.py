@@ -28,11 +28,11 @@ CASES = [
     (False, marker("here", 1), 1.0, False, "another machine"),
     (False, marker("there", 2), 1.0, False, "another machine"),
     (False, None, 599.0, False, "another machine"),
-    (False, None, 601.0, True, "has not been finished"),
-    (False, marker("there", 2), 601.0, True, "has not been finished"),
+    (False, None, 601.0, True, "has been unfinished"),
+    (False, marker("there", 2), 601.0, True, "has been unfinished"),
     # Without access to processes only the age counts.
     (None, marker("here", 2), 1.0, False, "another machine"),
-    (None, marker("here", 2), 601.0, True, "has not been finished"),
+    (None, marker("here", 2), 601.0, True, "has been unfinished"),
 ]
 
 

@@ -57,5 +57,5 @@ def test_an_image_that_its_registry_no_longer_has_is_not_verified() -> None:
 def test_a_file_with_other_values_than_digests_is_rejected(tmp_path: Path, digest: object) -> None:
     path = tmp_path / "digests.json"
     path.write_text(json.dumps({f"{HOST}/a:1": digest}))
-    with pytest.raises(InvalidOptions, match="has no digests"):
+    with pytest.raises(InvalidOptions, match="contains no digests"):
         verify(cast(RegistryClient, None), IMAGES, str(path))

@@ -41,7 +41,7 @@ def test_the_first_one_that_is_set(cluster: Any, option: int | None, seconds: in
     [
         (
             {"wait_timeout": -1},
-            r"gpu_cluster\.lease\.wait_timeout: -1 is not allowed: give a number from 0 to 2147483647",
+            r"gpu_cluster\.lease\.wait_timeout: -1 is not allowed: set a number from 0 to 2147483647",
         ),
         ({"wait_timeout": "5m"}, r"gpu_cluster\.lease\.wait_timeout: .5m. is a string, not a whole number"),
         ({"timeout": 5}, r"gpu_cluster\.lease\.timeout: is not a known key; did you mean wait_timeout\?"),

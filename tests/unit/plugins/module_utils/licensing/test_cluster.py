@@ -75,15 +75,18 @@ def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
     found = api(*TWO_DRIVERS, driver("z", None, team="c"))
     result = found.license()
     assert [entry["feature_type"] for entry in result["license"]["objects"]] == [4, 2], result
-    assert "No licensing Secret belongs to node c: the NVIDIADriver there names none." in str(result["warnings"])
+    assert (
+        "No licensing Secret is assigned to node c: the NVIDIADriver that selects the node does not name one."
+        in str(result["warnings"])
+    )
     conflicting = api(*TWO_DRIVERS, driver("z", "two", team="a")).license()
-    assert "No licensing Secret belongs to node a: several NVIDIADrivers select the same node." in str(
+    assert "No licensing Secret is assigned to node a: several NVIDIADrivers select the same node." in str(
         conflicting["warnings"]
     )
     managed = driver("z", None, team="c")
     managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
     for drivers in (TWO_DRIVERS, (*TWO_DRIVERS, managed)):
-        assert "No licensing Secret belongs to" not in str(api(*drivers).license().get("warnings"))
+        assert "No licensing Secret is assigned to" not in str(api(*drivers).license().get("warnings"))
 
 
 def test_a_rotation_needs_only_the_secrets_of_its_nodes() -> None:
@@ -114,7 +117,7 @@ def test_a_token_in_place_of_a_node_is_not_shown() -> None:
         ("copy", ""),
         (
             "two",
-            "The driver pods on node a do not mount Secret gpu-operator/two. They mount it after the playbook site has named it in the NVIDIADriver of the "
+            "The driver pods on node a do not mount Secret gpu-operator/two. They will mount it after the playbook site has added it to the NVIDIADriver of the "
             "pool.",
         ),
     ],

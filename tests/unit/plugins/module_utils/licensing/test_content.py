@@ -143,9 +143,9 @@ def test_what_gives_no_license_is_refused() -> None:
 @pytest.mark.parametrize(
     ("live", "message"),
     [
-        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set the environment variable NLS_CLIENT_TOKEN, gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
-        (LicenseFiles(None, b"", ("token.tok",)), f"lacks {LICENSE_TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
-        (LicenseFiles(), f"lacks {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}, and has none of the other keys"),
+        (None, "Secret gpu-operator/licensing-config does not exist, and no token was provided. Set the environment variable NLS_CLIENT_TOKEN, gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
+        (LicenseFiles(None, b"", ("token.tok",)), f"lacks {LICENSE_TOKEN_KEY}, and contains unused keys: token.tok. The GPU operator mounts only"),
+        (LicenseFiles(), f"lacks {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}. The GPU operator mounts only the keys"),
         (LicenseFiles(TOKEN.encode(), None), f"lacks {LICENSE_CONFIG_KEY}"),
         (LicenseFiles(b"abc", b""), "The token in Secret gpu-operator/licensing-config has 1 part instead of 3"),
     ],
@@ -160,7 +160,7 @@ def test_a_secret_with_wrong_keys_is_completed_by_a_token() -> None:
     found = desired(LicenseFiles(None, None, ("token.tok",)), TOKEN)
     assert found.files.is_complete
     assert found.warnings == (
-        "Secret gpu-operator/licensing-config also has token.tok, which the GPU operator does not read. Delete what is not needed.",
+        "Secret gpu-operator/licensing-config also has token.tok, which the GPU operator does not read. Delete the keys that are not needed.",
     )
 
 

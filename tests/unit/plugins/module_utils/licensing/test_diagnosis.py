@@ -75,11 +75,11 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, reading(VALID, token="0" * 64), "The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, config="0" * 64), "gridd.conf differs from the one in Secret"),
         (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
-        (VALID, reading(VALID, skew=-2 * DAY), "by this clock, the token is not valid before"),
-        (VALID, reading(VALID, skew=400 * DAY), "by this clock, the token expired at"),
+        (VALID, reading(VALID, skew=-2 * DAY), "according to this clock, the token is not valid before"),
+        (VALID, reading(VALID, skew=400 * DAY), "according to this clock, the token expired at"),
         (VALID, reading(VALID), "dls.example.com:443 grants no license. Check from the node that the name resolves and the port is reachable, directly or through the proxy. Check that the license server has free licenses. vGPU 19 needs DLS 3.4 or later."),
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "tcp", "Not a."), ServiceCheck("b:1", "dns", "Not b."))), "Unlicensed (Restricted). Not a. Not b."),
-        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "a:1 grants no license, even though the node reaches it. Check that the license server has free licenses. vGPU 19 needs"),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "a:1 grants no license, even though the node can reach it. Check that the license server has free licenses. vGPU 19 needs"),
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "unknown", "Not a."),)), "dls.example.com:443 grants no license. Check from the node"),
         (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
@@ -149,25 +149,25 @@ def test_nodes_without_a_running_driver() -> None:
             "nvidia-driver-ctr",
             {"waiting": {"reason": "CrashLoopBackOff"}},
             4,
-            f"CrashLoopBackOff, 4 restarts. Check kubectl -n {NAMESPACE} logs driver-n2 -c nvidia-driver-ctr.",
+            f"CrashLoopBackOff, 4 restarts. Run kubectl -n {NAMESPACE} logs driver-n2 -c nvidia-driver-ctr.",
         ),
         (
             "k8s-driver-manager",
             {"waiting": {"reason": "CrashLoopBackOff"}},
             2,
-            f"CrashLoopBackOff, 2 restarts. Check kubectl -n {NAMESPACE} logs driver-n2 -c k8s-driver-manager.",
+            f"CrashLoopBackOff, 2 restarts. Run kubectl -n {NAMESPACE} logs driver-n2 -c k8s-driver-manager.",
         ),
         (
             "nvidia-driver-ctr",
             {"waiting": {"reason": "ImagePullBackOff"}},
             0,
-            f"ImagePullBackOff. Check kubectl -n {NAMESPACE} describe pod driver-n2.",
+            f"ImagePullBackOff. Run kubectl -n {NAMESPACE} describe pod driver-n2.",
         ),
         (
             "nvidia-driver-ctr",
             {"waiting": {"reason": "PodInitializing"}},
             0,
-            f"pod driver-n2 is in phase Pending. Check kubectl -n {NAMESPACE} describe pod driver-n2.",
+            f"pod driver-n2 is in phase Pending. Run kubectl -n {NAMESPACE} describe pod driver-n2.",
         ),
     ],
 )
@@ -252,11 +252,11 @@ def test_the_overview() -> None:
     assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token differs")
     assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
-        "No NVIDIADriver and no ClusterPolicy names a Secret"
+        "Neither an NVIDIADriver nor the ClusterPolicy names a Secret"
         in overview(states, [], NOW, LicenseLimits(), limit=2)["warnings"][0]
     )
     unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)
-    assert "may not read Secret" in overview(states, [unreadable], NOW, LicenseLimits(), limit=2)["warnings"][0]
+    assert "not allowed to read Secret" in overview(states, [unreadable], NOW, LicenseLimits(), limit=2)["warnings"][0]
     assert (
         "does not exist, or has no valid token"
         in overview(states, [replace(unreadable, readable=True)], NOW, LicenseLimits(1), limit=2)["warnings"][0]
@@ -362,7 +362,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
+        f"This user is not allowed to read {name}, so neither its token nor the nodes' tokens are verified. Grant permission to get it."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]

@@ -119,7 +119,7 @@ def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -
         (GriddOptions(feature_type=3), "feature_type: 3 is not known"),
         (GriddOptions(None, "a\nFeatureType=0", 1), "proxy_address: is not a host"),
         (GriddOptions(None, "http://user:word@proxy", 1), "proxy_address: is not a host"),
-        (GriddOptions(None, "proxy", 70000), "proxy_port: 70000 is not allowed: give a port from 1 to 65535"),
+        (GriddOptions(None, "proxy", 70000), "proxy_port: 70000 is not allowed: use a port from 1 to 65535"),
         (GriddOptions(None, "proxy", None), "proxy_port: is missing"),
         (GriddOptions(None, None, 1), "proxy_address: is missing"),
     ],

@@ -79,10 +79,10 @@ CURRENT = {"not_before": -2 * DAY, "expires": 100 * DAY}
     [
         (CURRENT, {**CURRENT, "not_before": -3 * DAY}, ["it was issued earlier"]),
         (CURRENT, {**CURRENT, "expires": 90 * DAY}, ["it expires earlier"]),
-        (CURRENT, {"hosts": ["other.example.com"]}, ["it is for another license server", "it is for another service instance"]),
-        ({**CURRENT, "hosts": [CLS_HOST], "instance": "a"}, {"hosts": [CLS_HOST], "instance": "b", "without": ["scope_ref_list"]}, ["it is for another service instance"]),
-        (CURRENT, {"changed": {"scope_ref_list": ["another"]}}, ["it is for another license server"]),
-        (CURRENT, {"changed": {"fulfillment_class_ref_list": ["another"]}}, ["it is for other classes of licenses"]),
+        (CURRENT, {"hosts": ["other.example.com"]}, ["it is for a different license server", "it is for a different service instance"]),
+        ({**CURRENT, "hosts": [CLS_HOST], "instance": "a"}, {"hosts": [CLS_HOST], "instance": "b", "without": ["scope_ref_list"]}, ["it is for a different service instance"]),
+        (CURRENT, {"changed": {"scope_ref_list": ["another"]}}, ["it is for a different license server"]),
+        (CURRENT, {"changed": {"fulfillment_class_ref_list": ["another"]}}, ["it is for different license classes"]),
         (CURRENT, {**CURRENT, "not_before": -3 * DAY, "expires": 90 * DAY}, ["it was issued earlier", "it expires earlier"]),
     ],
 )  # fmt: skip
@@ -166,7 +166,7 @@ def test_a_secret_that_another_tool_manages_is_used_and_not_changed(options: dic
 @pytest.mark.parametrize(
     ("secret", "message"),
     [
-        ({"data": {"token.tok": "YQ=="}}, f"lacks {LICENSE_TOKEN_KEY} and gridd.conf, and has only token.tok"),
+        ({"data": {"token.tok": "YQ=="}}, f"lacks {LICENSE_TOKEN_KEY} and gridd.conf, and contains unused keys: token"),
         (managed_secret(make_token(expires=-DAY)), "expired at"),
         (managed_secret(config="FeatureType=2\n"), "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but"),
         (managed_secret("abc"), "has 1 part instead of 3"),
@@ -199,7 +199,7 @@ def test_a_token_in_another_option_is_never_shown(option: str, text: str) -> Non
 def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
     options: dict[str, Any] = {option: TOKEN}
     result = LicenseApi().license(POOLS, **options)
-    assert "looks like a token; give it as gpu_licensing_token (option token of the module)" in result["msg"]
+    assert "looks like a token; set the token with gpu_licensing_token (option token of the module)" in result["msg"]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
     [
         ("feature_type", True, "feature_type: true is a boolean, not a whole number"),
         ("feature_type", False, "feature_type: false is a boolean, not a whole number"),
-        ("feature_type", "true", 'feature_type: "true" is a string, not a whole number; give decimal digits alone'),
+        ("feature_type", "true", 'feature_type: "true" is a string, not a whole number; use only decimal digits'),
         ("feature_type", 3, "feature_type: 3 is not known; use 1 (NVIDIA vGPU), 2 (NVIDIA RTX Virtual"),
         ("feature_type", 0, "feature_type: 0 requests no license, but each vGPU type needs one; use 1 (NV"),
         ("feature_type", "0", "feature_type: 0 requests no license"),
@@ -215,7 +215,7 @@ def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
         ("feature_type", "9" * 5000, "feature_type: looks like a token"),
         ("feature_type", "²", 'feature_type: "²" is a string, not a whole number'),
         ("proxy_port", True, "proxy_port: true is a boolean, not a whole number"),
-        ("proxy_port", 0, "proxy_port: 0 is not allowed: give a port from 1 to 65535"),
+        ("proxy_port", 0, "proxy_port: 0 is not allowed: use a port from 1 to 65535"),
         ("proxy_port", 10**80, "proxy_port: a number of more than 60 digits is not allowed"),
         ("proxy_port", "²", 'proxy_port: "²" is a string, not a whole number'),
         ("proxy_address", "a\0b", "proxy_address: is not a host"),
@@ -251,8 +251,8 @@ def test_one_token_does_not_replace_different_ones() -> None:
         result = api.license(TWO_POOLS, token=renewal, **options)
         assert result["code"] == "invalid"
         assert result["msg"] == (
-            "Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b) have different tokens, and one token is given. Set "
-            "gpu_licensing_secret_name (option secret_name of the module) to the name of the Secret that gets it."
+            "Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b) contain different tokens, but only one token was provided. Set "
+            "gpu_licensing_secret_name (option secret_name of the module) to the name of the Secret that it is for."
         )
     assert api.written == []
     chosen = api.license(TWO_POOLS, token=renewal, secret_name="one")
@@ -268,8 +268,8 @@ def test_a_name_that_is_none_of_several_secrets_selects_not_all_of_them(api: Lic
     result = api.license(TWO_POOLS, token=make_token(), secret_name="onne", check=check)
     assert result["code"] == "invalid"
     assert result["msg"] == (
-        'gpu_licensing_secret_name (option secret_name of the module): "onne" is none of Secret gpu-operator/one (pool a) and Secret gpu-operator/two '
-        "(pool b)"
+        'gpu_licensing_secret_name (option secret_name of the module): no driver pod mounts "onne"; the driver pods mount Secret gpu-operator/one '
+        "(pool a) and Secret gpu-operator/two (pool b)"
     )
     assert api.written == []
 
@@ -297,7 +297,7 @@ def test_a_secret_of_another_tool_may_have_another_token() -> None:
 
 def test_a_warning_names_the_secrets_that_get_the_same_token() -> None:
     api = LicenseApi([cluster_policy()])
-    text = "The same token is in Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b)."
+    text = "Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b) contain the same token."
     assert text in str(api.license(TWO_POOLS, token=TOKEN)["warnings"])
     assert text not in str(api.license(TWO_POOLS, token=TOKEN).get("warnings"))
     assert text not in str(LicenseApi([cluster_policy()]).license(TWO_POOLS[:1], token=TOKEN).get("warnings"))
@@ -325,7 +325,7 @@ def migration(mounted: str, secret: str, config: str = "FeatureType=1\n") -> Lic
     [
         (NEWER, {}, "it expires earlier"),
         (NEWER, {"token": TOKEN}, "it expires earlier"),
-        (OTHER, {"token": TOKEN}, "it is for another license server"),
+        (OTHER, {"token": TOKEN}, "it is for a different license server"),
     ],
 )
 def test_drivers_do_not_get_an_older_or_foreign_token_instead_of_the_one_in_their_configmap(

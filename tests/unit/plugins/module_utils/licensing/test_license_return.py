@@ -98,7 +98,7 @@ def test_a_missing_right_is_one_warning() -> None:
     containers.before = refuse
     returning.prepare([node("n0"), node("n1"), node("n2")])
     assert warnings == [
-        "3 nodes, n0, n1, n2: The license stays assigned until it expires. This user may not list driver pods, or run commands in them (pods/exec)."
+        "3 nodes, n0, n1, n2: The license stays assigned until it expires. This user is not allowed to list driver pods or to run commands in them (pods/exec)."
     ]
 
 

@@ -94,9 +94,9 @@ def test_the_first_node_without_a_license_ends_the_run() -> None:
     assert (
         "The rotation stopped at node n1, after its license client was started with the new files: Not done" in message
     )
-    assert "new.example.com:443 grants no license, even though the node reaches it." in message
-    assert "Done: node n0." in message
-    assert "Not started: node n2." in message
+    assert "new.example.com:443 grants no license, even though the node can reach it." in message
+    assert "Already rotated: node n0." in message
+    assert "Not rotated yet: node n2." in message
     assert "run again" in message
     result = error.value.partial["license_rotation"]
     assert (result["rotated"], result["failed"], result["pending"]) == (["n0"], "n1", ["n2"])
@@ -168,7 +168,7 @@ def test_a_container_without_the_folder_of_the_token() -> None:
     containers.after = fail
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
     rotations = plan(containers)[1]
-    with pytest.raises(PartialFailure, match="has not written /etc/nvidia/ClientConfigToken"):
+    with pytest.raises(PartialFailure, match="did not write /etc/nvidia/ClientConfigToken"):
         rotator(access).run(rotations, RotationResult())
     assert containers.by_node["n0"].licensed
     assert containers.by_node["n0"].pid == 100
@@ -176,7 +176,7 @@ def test_a_container_without_the_folder_of_the_token() -> None:
 
 def test_the_license_of_the_former_client_is_no_evidence() -> None:
     containers = cluster(1, sticky=True, accepts=lambda token: token == OLD.encode())
-    with pytest.raises(PartialFailure, match="nvidia-smi still shows the license of the former client"):
+    with pytest.raises(PartialFailure, match="nvidia-smi still shows the license of the previous license client"):
         rotate(containers, timeout=0.1)
     assert rotate(cluster(1, sticky=True, delay=2)).rotated == ["n0"]
 

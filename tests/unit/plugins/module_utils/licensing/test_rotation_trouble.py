@@ -33,7 +33,7 @@ def test_a_lost_lease_is_reported_with_its_node(checks: int) -> None:
     assert found["reached"] == STEPS[checks]
     assert "The rotation stopped at node n1, " in str(error.value)
     assert "The lease was lost: it was taken." in str(error.value)
-    assert "Done: node n0." in str(error.value)
+    assert "Already rotated: node n0." in str(error.value)
     assert set(rotate(containers).rotated) == {"n1", "n2"}
     assert all(container.loaded[TOKEN_PATH] == NEW.encode() for container in containers.by_node.values())
 

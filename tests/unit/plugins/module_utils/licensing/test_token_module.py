@@ -49,7 +49,7 @@ def test_an_expired_token_is_no_error() -> None:
         ({}, "token: is missing; set token, token_path, or the environment variable NLS_CLIENT_TOKEN"),
         (
             {"token": TOKEN, "token_path": "/x"},
-            "gpu_licensing_token (option token of the module): is given together with gpu_licensing_token_path",
+            "gpu_licensing_token (option token of the module) and gpu_licensing_token_path",
         ),
         (
             {"token_path": "/nonexistent/a.tok"},

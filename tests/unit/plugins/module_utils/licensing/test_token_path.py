@@ -85,7 +85,7 @@ def test_only_a_file_of_the_size_of_a_token_is_read(kind: str, tmp_path: Path) -
     else:
         with path.open("wb") as file:
             file.truncate(10**12)
-        reason = "has 1000000000000 bytes; a token has about 2,700, and at most 65536 are read"
+        reason = "has 1000000000000 bytes; a token has about 2,700 bytes, and at most 65536 bytes are read"
     options = {"gpu_cluster": {"name": "a"}, "gpu_pools": [], "token_path": str(path)}
     result = run_module(license_module.main, options)
     assert result["msg"] == f"gpu_licensing_token_path (option token_path of the module): {path} {reason}"

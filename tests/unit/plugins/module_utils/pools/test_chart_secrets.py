@@ -42,7 +42,7 @@ def test_a_secret_in_the_address_of_a_chart_is_refused(which: str, address: str)
         (problem,) = problems(which, version="v25.10.1", **given)
         assert problem.startswith(f"gpu_cluster.{which}.{field}: (")
         assert (
-            "log in before the run (helm registry login, helm repo add), or download the chart and give its path"
+            "log in before the run (helm registry login, helm repo add), or download the chart and set its path"
             in problem
         )
         assert SECRET not in problem

@@ -22,7 +22,7 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ({**CLUSTER, "operater": {}}, "gpu_cluster.operater: is not a known key; did you mean operator?"),
     ({**CLUSTER, "version": "v25.10.1"}, "gpu_cluster.version: is not a known key; it belongs under operator or nfd"),
     ({**CLUSTER, "operator": {"version": 25.1}}, "gpu_cluster.operator.version: 25.1 is a number with a fraction, not"),
-    ({**CLUSTER, "operator": {"version": "v25.10"}}, 'gpu_cluster.operator.version: "v25.10" is not one exact version'),
+    ({**CLUSTER, "operator": {"version": "v25.10"}}, 'gpu_cluster.operator.version: "v25.10" is not an exact version'),
     ({**CLUSTER, "operator": {"version": ">=25.3.0"}}, "gpu_cluster.operator.version: "),
     ({**CLUSTER, "operator": {"namespace": "GPU"}}, 'gpu_cluster.operator.namespace: "GPU" is not a DNS label'),
     ({**CLUSTER, "operator": {"release": "x" * 54}}, "gpu_cluster.operator.release: "),
@@ -76,7 +76,7 @@ VALUES_MISTAKES: list[tuple[Document, str]] = [
     *(
         ({"operator": {"values": {"driver": {"env": [{"name": "A", "value": "b"}, entry]}}}}, f"operator.values.driver.env[1]{message}")
         for entry, message in (
-            ({"name": ["a"], "value": "b"}, ".name: is a list, not a string; give one value"),
+            ({"name": ["a"], "value": "b"}, ".name: is a list, not a string; set a single value"),
             ({"name": "", "value": "b"}, ".name: is empty; set a value"),
             ({"name": 4}, ".name: 4 is a number, not a string; put it in quotes"),
             ({"value": "b"}, ".name: is missing; write the name of the variable"),
@@ -97,11 +97,11 @@ VALUES_MISTAKES: list[tuple[Document, str]] = [
     ),
     ({"operator": {"values": {"driver": {"env": "A=b"}}}}, "operator.values.driver.env: is a string, not a list; begin each entry with a dash"),
     ({"operator": {"values": {"driver": {"env": {"A": "b"}}}}}, "operator.values.driver.env: is a map, not a list; begin each entry"),
-    ({"operator": {"values": {"driver": 4}}}, "operator.values.driver: is a number, and the chart has a map there; write"),
-    ({"operator": {"values": {"driver": []}}}, "operator.values.driver: is a list, and the chart has a map there"),
-    ({"operator": {"values": {"devicePlugin": "off"}}}, "operator.values.devicePlugin: is a string, and the chart has a map"),
-    ({"operator": {"values": {"driver": {"manager": True}}}}, "operator.values.driver.manager: is a boolean, and the chart"),
-    ({"nfd": {"values": {"worker": 4}}}, "nfd.values.worker: is a number, and the chart has a map there"),
+    ({"operator": {"values": {"driver": 4}}}, "operator.values.driver: is a number, but the chart expects a map; write"),
+    ({"operator": {"values": {"driver": []}}}, "operator.values.driver: is a list, but the chart expects a map"),
+    ({"operator": {"values": {"devicePlugin": "off"}}}, "operator.values.devicePlugin: is a string, but the chart expects a map"),
+    ({"operator": {"values": {"driver": {"manager": True}}}}, "operator.values.driver.manager: is a boolean, but the chart"),
+    ({"nfd": {"values": {"worker": 4}}}, "nfd.values.worker: is a number, but the chart expects a map"),
 ]  # fmt: skip
 
 
@@ -133,7 +133,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     ({"registry": 5000}, ".registry: 5000 is a number, not a string"),
     ({"image_pull_secrets": {"ngc": 1}}, ".image_pull_secrets: is a map, not a list; begin each entry with a dash"),
-    ({"image_pull_secrets": [{"name": "ngc"}]}, ".image_pull_secrets[0]: is a map, not a string; give one value"),
+    ({"image_pull_secrets": [{"name": "ngc"}]}, ".image_pull_secrets[0]: is a map, not a string; set a single value"),
     ({"image_pull_secrets": ["NGC"]}, '.image_pull_secrets[0]: "NGC" is not an object\'s name (RFC 1123)'),
     ({"repo_config": "a" * 254}, '.repo_config: "'),
     ({"cert_config": "ca/bundle"}, '.cert_config: "ca/bundle" is not an object\'s name'),
@@ -145,11 +145,11 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"proxy": {"http": "http://p:1", "no_proxy": {".svc": 1}}}, ".proxy.no_proxy: is a map, not a list"),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["a,b"]}},
-        '.proxy.no_proxy[0]: "a,b" contains several entries; write each',
+        '.proxy.no_proxy[0]: "a,b" contains several entries; list each',
     ),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["http://a"]}},
-        '.proxy.no_proxy[0]: "http://a" is an address; write',
+        '.proxy.no_proxy[0]: "http://a" is an address; use',
     ),
     ({"proxy": {"no_proxy": [".svc"]}}, ".proxy.no_proxy: has no effect without http or https; set a proxy"),
     ({"proxy": {"htp": "http://p:1"}}, ".proxy.htp: is not a known key; did you mean http?"),
@@ -160,21 +160,24 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"driver": {"version": "580"}},
-        '.driver.version: "580" is only a branch; write the full version, such as 580.105.08, or',
+        '.driver.version: "580" is only a branch; use the full version, such as 580.105.08, or',
     ),
     (
         {"driver": {"version": "550.163.01-rhcos4.16"}},
-        '.driver.version: "550.163.01-rhcos4.16" ends in the tag of an operating system, which the operator appends: the '
+        '.driver.version: "550.163.01-rhcos4.16" ends with the tag of an operating system, which the operator appends: the '
         "nodes would look for 550.163.01-rhcos4.16-rhcos4.16; write 550.163.01",
     ),
-    ({"driver": {"version": "580.95.05-ubuntu22.04"}}, '.driver.version: "580.95.05-ubuntu22.04" ends in the tag of a'),
+    (
+        {"driver": {"version": "580.95.05-ubuntu22.04"}},
+        '.driver.version: "580.95.05-ubuntu22.04" ends with the tag of a',
+    ),
     (
         {"values": {"driver": {"version": "550.90.07-rhcos4.15"}}},
-        '.values.driver.version: "550.90.07-rhcos4.15" ends in the tag of an operating system',
+        '.values.driver.version: "550.90.07-rhcos4.15" ends with the tag of an operating system',
     ),
     (
         {"driver": {"version": "580.95.05", "precompiled": True}},
-        '.driver.version: "580.95.05" is not a branch, and precompiled drivers are named by branch; write 580',
+        '.driver.version: "580.95.05" is not a branch, but precompiled drivers are named by branch; use 580',
     ),
     (
         {"driver": {"precompiled": True}, "repo_config": "r"},
@@ -195,7 +198,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"version": "v25.3.4", "driver": {"secret_env": "s"}},
-        ".driver.secret_env: is not supported by operator v25.3.4; it was added in v25.10; remove it, or install a later",
+        ".driver.secret_env: is not supported by operator v25.3.4; it was added in v25.10; remove it, or install that release",
     ),
     (
         {"version": "v24.9.2", "driver": {"kernel_module_type": "open"}},

@@ -270,7 +270,7 @@ def test_resized() -> None:
 @pytest.mark.parametrize(
     ("name", "pool", "defaults", "message"),
     [
-        ("tarin", MADE, {}, "tarin is not a declared pool; declared are train"),
+        ("tarin", MADE, {}, "tarin is not a declared pool; declared pools: train"),
         ("old", {"name": "old", "match": {"model": "T4"}}, {}, "pool old: it has no node group"),
         (
             "train",

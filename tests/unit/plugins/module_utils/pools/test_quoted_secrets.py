@@ -139,7 +139,7 @@ def test_nothing_about_a_pool_quotes_a_secret(pool: Any, text: str) -> None:
 def test_the_rule_is_still_reported() -> None:
     (problem,) = problems(sharing={"mode": "time-slicing", "replicas": f"password={SECRET}"})
     assert problem.startswith(
-        f"{REPLICAS}: (text of 22 characters; not shown) is a string, not a whole number; give decimal digits"
+        f"{REPLICAS}: (text of 22 characters; not shown) is a string, not a whole number; use only decimal digits"
     )
     (problem,) = problems({"registry": f"u:{SECRET}@reg.example.com", "version": "v25.10.1"})
     assert problem.startswith(

@@ -20,17 +20,17 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"replicas": 4}, ".replicas: is not a known key; it belongs under sharing"),
     (
         {"model": "T4"},
-        ".model: has no effect without nodes; existing nodes are selected by match.model, so it belongs under match",
+        ".model: has no effect without nodes; existing nodes are selected by match.model, so move it to match",
     ),
     ({"flavor": "x"}, ".flavor: is not a known key; it belongs under nodes"),
     (
         {"xyz": "red"},
         ".xyz: is not a known key; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
     ),
-    ({5: "x"}, "[5]: is not a known key; keys are strings, and 5 is a number"),
+    ({5: "x"}, "[5]: is not a known key; keys must be strings, but 5 is a number"),
     (
         {"gpus_per_node": "4 GPUs"},
-        '.gpus_per_node: "4 GPUs" is a string, not a whole number; give decimal digits alone',
+        '.gpus_per_node: "4 GPUs" is a string, not a whole number; use only decimal digits',
     ),
     ({"gpus_per_node": 1.5}, ".gpus_per_node: 1.5 is a number with a fraction, not a whole number"),
     ({"gpus_per_node": True}, ".gpus_per_node: true is a boolean, not a whole number"),
@@ -62,7 +62,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
     ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
-    ({"match": {"model": ["T4"]}}, ".match.model: is a list, not a string; give one value"),
+    ({"match": {"model": ["T4"]}}, ".match.model: is a list, not a string; set a single value"),
     ({"match": "T4"}, '.match: "T4" is a string, not a map; write it as `key: value` lines'),
     ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),
     ({"match": {"labels": {"a": "1"}}, "labels": {"a": "2"}}, '.labels.a: "2" contradicts match.labels'),
@@ -107,7 +107,7 @@ def test_mistake_of_a_pool(pool: dict[t.Any, t.Any], message: str) -> None:
     [
         ("Note Books", "\"Note Books\" is not a DNS label (RFC 1123); use a-z, 0-9 and '-'"),
         ("-", '"-" is not a DNS label'),
-        ("", '"" is empty; set a value or leave it out'),
+        ("", '"" is empty; set a value or omit it'),
         ("x" * 64, "has 64 characters; a DNS label has at most 63"),
         (5, "5 is a number, not a string; put it in quotes"),
         (None, "is missing; every pool needs its own name"),
@@ -121,7 +121,7 @@ def test_name_of_a_pool(name: t.Any, message: str) -> None:
 FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     (
         [{"name": "a"}, {"name": "a"}],
-        ['gpu_pools[1].name: "a" is already the name of gpu_pools[0]; give each pool a unique name'],
+        ['gpu_pools[1].name: "a" is already the name of gpu_pools[0]; use a unique name for each pool'],
     ),
     (
         [{"name": "a", "match": {"model": "T4"}}, {"name": "b", "match": {"model": "Tesla-T4"}}],

@@ -137,7 +137,7 @@ def test_every_number_and_boolean_of_the_schema_may_be_text(documents: Document)
 
 # What stays a mistake of a pool, and how the message begins.
 AMBIGUOUS: list[tuple[Document, str]] = [
-    ({**T4, "gpus_per_node": "4 nodes"}, 'gpu_pools[0].gpus_per_node: "4 nodes" is a string, not a whole number; give decimal'),
+    ({**T4, "gpus_per_node": "4 nodes"}, 'gpu_pools[0].gpus_per_node: "4 nodes" is a string, not a whole number; use only decimal'),
     ({**T4, "gpus_per_node": "4.0"}, 'gpu_pools[0].gpus_per_node: "4.0" is a string, not a whole number'),
     ({**T4, "gpus_per_node": 4.0}, "gpu_pools[0].gpus_per_node: 4.0 is a number with a fraction"),
     ({**T4, "gpus_per_node": "04"}, 'gpu_pools[0].gpus_per_node: "04" is a string, not a whole number'),
@@ -193,7 +193,7 @@ ABSURD: list[tuple[Document, Document, str]] = [
     ({"name": "\u202eprod"}, T4, "contains the character U+202E"),
     ({"name": "lab", "operator": {"values": {"a": [{"b": 10**6000}]}}}, T4, "operator.values.a[0].b: a number of more than 60"),
     ({"name": "lab", "nfd": {"values": {"a": float("nan")}}}, T4, "nfd.values.a: nan is not a number that Helm can read"),
-    ({"name": "lab", "nfd": {"values": {"a": "\x00"}}}, T4, "contains a character that no YAML file can hold"),
+    ({"name": "lab", "nfd": {"values": {"a": "\x00"}}}, T4, "contains a character that a YAML file cannot contain"),
     ({"name": "x" * 2000}, T4, "has 2000 characters; the limit is 1024"),
     ({"name": "lab", "kubeconfig": "/a\x00b"}, T4, "gpu_cluster.kubeconfig: \"/a\\u0000b\" contains the character U+0000"),
     (MAGNUM, {**MADE, "nodes": {"flavor": "a\x1bb", "count": 1}}, '.nodes.flavor: "a\\u001bb" contains the character U+001B'),

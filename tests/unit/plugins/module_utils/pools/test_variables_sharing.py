@@ -35,7 +35,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 0}}},
-        ".sharing.demand['1g.5gb']: 0 is not allowed: a demand is for at least one device; leave",
+        ".sharing.demand['1g.5gb']: 0 is not allowed: a demand is for at least one device; omit",
     ),
     (
         {"sharing": {"mode": "mig", "demand": {"1g.5gb": 1}, "layout": {"1g.5gb": 1}}},
@@ -139,7 +139,10 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         {"sharing": {**SLICED, "replicas": 1}},
         ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
     ),
-    ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
+    (
+        {"sharing": {**SLICED, "replicas": 251}},
+        ".sharing.replicas: 251 is not allowed: a node cannot run more than 250 pods",
+    ),
     (
         {"sharing": {**SLICED, "rename": "yep"}},
         '.sharing.rename: "yep" is a string, not a boolean; write true or false',

@@ -50,7 +50,7 @@ def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), v
             (),
             "v25.3.4",
             [
-                "Pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes expose no GPU"
+                "Pool t: label nvidia.com/gpu.workload.config=vm-vgpu assigns its GPUs to virtual machines; its nodes expose no GPU"
             ],
         ),
         (
@@ -126,14 +126,14 @@ MIXED = {
     ("pool", "release", "expected"),
     [
         (RENAMED, None, "before OpenShift 5.0 only counts nvidia.com/gpu"),
-        (RENAMED, None, "From 5.0 on, it counts the resource that the pool offers."),
+        (RENAMED, None, "In 5.0 and later, it counts the resource that the pool offers."),
         (RENAMED, (4, 18), "before OpenShift 5.0 only counts nvidia.com/gpu"),
         (RENAMED, (5, 0), ""),
         (MIXED, (4, 20), "pods that request nvidia.com/mig-1g.10gb and nvidia.com/mig-2g.20gb"),
         (
             MIXED,
             (5, 0),
-            "counts one resource of a MachineSet, nvidia.com/mig-1g.10gb: it may add no node for pods that request nvidia.com/mig-2g.20gb",
+            "counts one resource of a MachineSet, nvidia.com/mig-1g.10gb, so it may not add a node for pods that request nvidia.com/mig-2g.20gb",
         ),
     ],
 )
@@ -146,7 +146,7 @@ def test_the_warning_about_uncounted_resources_is_that_of_the_release(
     ]
     assert len(found) == bool(expected)
     assert expected in "".join(found)
-    assert ("From 5.0 on" in "".join(found)) == (release is None)
+    assert ("In 5.0 and later" in "".join(found)) == (release is None)
 
 
 @pytest.mark.parametrize("version", ["v25.10.1", "v99.1.0"])

@@ -43,21 +43,21 @@ def test_valid_entries() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (entry("gpu-operator"), 'images[0].source: "gpu-operator" names no registry; write its host first'),
+        (entry("gpu-operator"), 'images[0].source: "gpu-operator" does not specify a registry; put its host first'),
         (entry(f"{HOST}/a"), f'images[0].source: "{HOST}/a" has neither a tag nor a digest'),
         (entry(destination="oci:a"), 'images[0].destination: "oci:a" has no absolute path; write oci:/path'),
         (
             entry(destination=f"{HOST}/a@{DIGEST}"),
-            f"images[0].destination: '{HOST}/a@{DIGEST}' has a digest, which follows from the image",
+            f"images[0].destination: '{HOST}/a@{DIGEST}' contains a digest, but the image determines the digest",
         ),
         (
             entry(destination="oci:/a:1", tags=["2"]),
-            "images[0].tags: have no effect for an archive or a layout; remove them",
+            "images[0].tags: has no effect for an archive or a layout; remove it",
         ),
         (entry("dir:/a\0b"), 'images[0].source: "dir:/a\\u0000b" has characters that cannot be printed'),
-        (entry(destination="dir:/a", pull_through=True), "images[0].pull_through: is for a registry"),
+        (entry(destination="dir:/a", pull_through=True), "images[0].pull_through: is supported only for a registry"),
         (entry(tags=["ok", "a/b"]), "images[0].tags[1]: 'a/b' is not a tag"),
-        (entry(platforms=["amd64"]), "images[0].platforms[0]: 'amd64' is not a platform; write os/architecture"),
+        (entry(platforms=["amd64"]), "images[0].platforms[0]: 'amd64' is not a platform; use os/architecture"),
         (entry(platforms=["linux/amd64", "Linux/amd64"]), "images[0].platforms[1]: 'Linux/amd64' is not a platform"),
         (entry(tags=["1"]), f"images[0]: {HOST}/a:1 is also written by images[0]; remove one of them"),
         (entry(tags=["2", "2"]), f"images[0]: {HOST}/a:2 is also written by images[0]; remove one of them"),
@@ -97,7 +97,10 @@ def test_two_images_in_one_archive(one: str, other: str) -> None:
     dummy, problems = parse_specs([entry(destination=one), entry(destination=other)])
     assert len(problems) == 1
     assert problems[0].startswith("images[1]: /")
-    assert "is also written by images[0], and would hold only one of both images; use another path" in problems[0]
+    assert (
+        "is also the destination of images[0], and can contain only one of the two images; use a different path"
+        in problems[0]
+    )
 
 
 def test_several_images_in_one_layout() -> None:

@@ -202,7 +202,9 @@ def test_only_the_helpers_of_registries_in_use_are_asked_and_once() -> None:
     ],
 )
 def test_invalid_files(text: str) -> None:
-    with pytest.raises(InvalidAuthFile, match=rf"^{PATH} is not an auth file: it must be JSON with auths$"):
+    with pytest.raises(
+        InvalidAuthFile, match=rf"^{PATH} is not an auth file: it must be a JSON object with the key auths$"
+    ):
         read_credentials((), text, PATH, {}, lambda dummy_name, dummy_helper: None)
 
 

@@ -116,8 +116,8 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         ),
         (
             error(403, coded("DENIED", "requested access to the resource is denied"), method="PUT", login="x"),
-            f"Registry {HOST} denies the request (PUT /v2/a/manifests/1): requested access to the resource is denied. The user needs the right to "
-            "write to this repository, and some registries need the repository to exist.",
+            f"Registry {HOST} denies the request (PUT /v2/a/manifests/1): requested access to the resource is denied. The user needs permission to "
+            "write to this repository, and some registries require that the repository already exists.",
         ),
         (
             error(403, coded("DENIED", HARBOR_QUOTA), method="PUT"),
@@ -131,12 +131,12 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         ),
         (
             error(405, coded("UNSUPPORTED_METHOD", "not allowed"), method="PUT"),
-            f"Registry {HOST} does not allow the request (PUT /v2/a/manifests/1): not allowed. A pull-through cache accepts no images: name a "
+            f"Registry {HOST} does not allow the request (PUT /v2/a/manifests/1): not allowed. A pull-through cache does not accept pushed images: use a "
             "repository that stores images.",
         ),
         (
             error(429, coded("TOOMANYREQUESTS", HUB_LIMIT)),
-            f"Registry {HOST} {LIMIT}{HUB_LIMIT}. Run again later, or log in: limits for users are higher.",
+            f"Registry {HOST} {LIMIT}{HUB_LIMIT}. Run again later, or log in: the limits for authenticated users are higher.",
         ),
         (error(500), f"Registry {HOST} rejected GET /v2/a/manifests/1 with 500: no reason was given"),
         (
@@ -153,7 +153,7 @@ def test_messages(found: RegistryError, message: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [
-        (REFUSED, "Check that the service runs, and check the name of the registry."),
+        (REFUSED, "Check that the service is running, and check the name of the registry."),
         (DNS, "Check the name of the registry and the network."),
         (
             TIMEOUT,
@@ -164,7 +164,7 @@ def test_messages(found: RegistryError, message: str) -> None:
 )
 def test_no_answer(reason: str, remedy: str) -> None:
     found = error(None, reason=reason)
-    assert str(found).startswith(f"No answer from registry {HOST} (GET /v2/a/manifests/1): ")
+    assert str(found).startswith(f"Registry {HOST} did not respond (GET /v2/a/manifests/1): ")
     assert remedy in str(found)
     assert found.code == "unreachable"
 
@@ -172,7 +172,7 @@ def test_no_answer(reason: str, remedy: str) -> None:
 def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None:
     found = RegistryError("wrong version number", registry=HOST, status=None, reason=TLS, method="GET", path="/v2/")
     assert str(found) == (
-        f"No answer from registry {HOST} (GET /v2/): wrong version number. If the registry has no TLS, set plain_http of the registry in gpu_registries "
+        f"Registry {HOST} did not respond (GET /v2/): wrong version number. If the registry has no TLS, set plain_http of the registry in gpu_registries "
         "(option registries of the module)."
     )
 

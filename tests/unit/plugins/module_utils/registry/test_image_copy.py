@@ -238,18 +238,18 @@ def test_platforms_of_an_image_without_an_index() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (spec("quay.io/other:1"), "quay.io/other:1: this image does not exist; check repository and tag"),
+        (spec("quay.io/other:1"), "quay.io/other:1: this image does not exist; check the repository and the tag"),
         (
             spec(platforms=("linux/amd64", "linux/s390x", "windows/amd64")),
             "quay.io/a:1: has no image for linux/s390x, windows/amd64; its platforms are linux/amd64, linux/arm64",
         ),
         (
             spec(destination="oci:/a", platforms=("linux/amd64", "linux/arm64")),
-            "oci:/a: an archive or a layout gets one platform, or all of them, but linux/amd64, linux/arm64 are selected",
+            "oci:/a: an archive or a layout can contain one platform or all platforms, but linux/amd64, linux/arm64 are selected",
         ),
         (
             spec("oci:/layout", platforms=("linux/amd64",)),
-            "oci:/layout: platforms are selected only from an image in a registry",
+            "oci:/layout: platforms is supported only if the source is an image in a registry; remove it",
         ),
     ],
 )
@@ -312,9 +312,9 @@ def test_all_missing_sources_are_reported_together() -> None:
     missing = [spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "xyx"]
     with pytest.raises(InvalidOptions) as raised:
         found.compare(*missing, spec("quay.io/z:1", "r.example.com/z:1", platforms=("linux/amd64",)), spec())
-    assert str(raised.value).splitlines()[0] == "Images that cannot be copied, so nothing was copied:"
+    assert str(raised.value).splitlines()[0] == "Nothing was copied, because these images cannot be copied:"
     assert raised.value.problems == [
-        f"quay.io/{name}:1: this image does not exist; check repository and tag" for name in "xyz"
+        f"quay.io/{name}:1: this image does not exist; check the repository and the tag" for name in "xyz"
     ]
     assert found.done == []
 

@@ -117,10 +117,10 @@ def test_registries_of_another_type(value: Any) -> None:
         ({"registry": f"{HOST}/a:1"}, 'registry: "registry.invalid/a:1" has a tag or a digest'),
         ({"registry": f"https://{HOST}/a"}, 'registry: "https://registry.invalid/a" is an address'),
         ({"registry": f"docker://{HOST}/a"}, 'registry: "docker://registry.invalid/a" has a scheme'),
-        ({"registry": "nvcr"}, 'registry: "nvcr" names no registry'),
+        ({"registry": "nvcr"}, 'registry: "nvcr" does not specify a registry'),
         (
             {"registry": HOST, "username": "robot:planted", "password": "x"},
-            "username: has a colon, which separates user and password; set them in username and password",
+            "username: contains a colon, which separates user and password; set username and password separately",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     assert (failed["code"], failed["msg"]) == (
         "connection",
-        f"The credential helper docker-credential-test did not return a login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
+        f"The credential helper docker-credential-test did not return a login for {HOST} within 1 seconds. Run it manually: echo {HOST} | "
         "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout of the module "
         "(for a role: in module_defaults of group/accel.gpu.registry in your own play).",
     )

@@ -47,11 +47,11 @@ def test_images(text: str, expected: tuple[str, str, str | None, str | None]) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "names no registry"),
-        ("driver:1", "names no registry"),
-        ("nvidia/driver:1", "names no registry"),
-        ("-bad.example.com/x:1", "names no registry"),
-        ("[::1]:5000/x:1", "names no registry"),
+        ("", "does not specify a registry"),
+        ("driver:1", "does not specify a registry"),
+        ("nvidia/driver:1", "does not specify a registry"),
+        ("-bad.example.com/x:1", "does not specify a registry"),
+        ("[::1]:5000/x:1", "does not specify a registry"),
         (f"https://{HOST}/x:1", "is an address"),
         (f"oci://{HOST}/x:1", "is an address"),
         (f"{HOST}/Driver:1", "has an invalid repository"),

@@ -320,7 +320,7 @@ def test_a_registry_that_sends_a_byte_at_a_time(part: str) -> None:
         thread.join()
     assert time.monotonic() - began < 3
     assert str(raised.value) == (
-        f"No answer from registry {address} (GET {MANIFEST}): the response was not complete after 0.9 seconds. Check the network, firewalls and proxies, or raise "
+        f"Registry {address} did not respond (GET {MANIFEST}): the response was not complete after 0.9 seconds. Check the network, firewalls and proxies, or raise "
         "request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play)."
     )
 

@@ -27,17 +27,17 @@ def pool(**scale: t.Any) -> dict[str, t.Any]:
         ({"expanders": ["random"]}, 'expanders[0]: "random" is not a valid value; did you mean Random?'),
         (
             {"max_node_provision_time": "15"},
-            'max_node_provision_time: "15" is not a duration; write numbers with units',
+            'max_node_provision_time: "15" is not a duration; use numbers with units',
         ),
         *(
             ({"max_node_provision_time": text}, f'max_node_provision_time: "{text}" is not a duration')
             for text in ("0", "1.h", ".5h", "٣h")
         ),
-        ({"expanders": ["Priority", "Priority"]}, "expanders: names Priority more than once"),
+        ({"expanders": ["Priority", "Priority"]}, "expanders: contains Priority more than once"),
         ({"pod_priority_threshold": 2**31}, "pod_priority_threshold: 2147483648 is not allowed"),
         ({"values": {"extra": {"password": "hunter2-hunter2"}}}, "values.extra.password: contains a secret"),
         ({"scale_down": {"unneeded_time": "5 m"}}, 'unneeded_time: "5 m" is not a duration'),
-        ({"scale_down": {"utilization_threshold": "40%"}}, 'utilization_threshold: "40%" is not a part of a node'),
+        ({"scale_down": {"utilization_threshold": "40%"}}, 'utilization_threshold: "40%" is not a fraction of a node'),
         ({"unneeded_time": "5m"}, "unneeded_time: is not a known key; it belongs under scale_down"),
         (
             {"values": {"resourceLimits": {"gpus": []}}},
@@ -58,7 +58,7 @@ def test_mistakes_are_named_with_a_remedy(autoscaler: dict[str, t.Any], message:
     ("cloud", "message"),
     [
         (None, "has no effect without node groups; add cloud: {machineset: {}} to gpu_cluster"),
-        ({"magnum": {}}, "configures the autoscaler of OpenShift, and gpu_cluster.cloud is magnum"),
+        ({"magnum": {}}, "configures OpenShift's autoscaler, but gpu_cluster.cloud is magnum"),
     ],
 )
 def test_only_openshifts_autoscaler_is_configured(cloud: t.Any, message: str) -> None:
@@ -70,11 +70,11 @@ def test_only_openshifts_autoscaler_is_configured(cloud: t.Any, message: str) ->
 @pytest.mark.parametrize(
     ("cluster", "priority", "message"),
     [
-        ({"cloud": {"magnum": {}}}, 5, "is read by the autoscaler of OpenShift, and gpu_cluster.cloud is magnum"),
+        ({"cloud": {"magnum": {}}}, 5, "is read only by OpenShift's autoscaler, but gpu_cluster.cloud is magnum"),
         (
             {"autoscaler": {"expanders": ["LeastWaste"]}},
             5,
-            "5 has no effect, since gpu_cluster.autoscaler.expanders is LeastWaste",
+            "5 has no effect, because gpu_cluster.autoscaler.expanders is LeastWaste",
         ),
         ({}, -1, "-1 is not allowed: the autoscaler ignores node groups with a negative priority"),
     ],

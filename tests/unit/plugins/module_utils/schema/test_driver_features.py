@@ -62,14 +62,14 @@ def test_values(operator: dict[str, t.Any], path: tuple[str, ...], value: t.Any)
     [
         (GDS, T4, []),
         ({**GDS, **GDRCOPY, "driver": {"rdma": {"enabled": True}}}, T4, []),
-        ({**GDS, "driver": {"precompiled": True, "version": "580"}}, T4, ["gds.enabled: the operator refuses"]),
-        ({**GDRCOPY, "driver": {"precompiled": True, "version": "580"}}, T4, ["gdrcopy.enabled: the operator refuses"]),
+        ({**GDS, "driver": {"precompiled": True, "version": "580"}}, T4, ["gds.enabled: the operator rejects"]),
+        ({**GDRCOPY, "driver": {"precompiled": True, "version": "580"}}, T4, ["gdrcopy.enabled: the operator rejects"]),
         ({**GDS, "driver": {"kernel_module_type": "proprietary"}}, T4, ['"proprietary" excludes gds']),
         ({**GDS, "driver": {"version": "550.54.14"}}, T4, ["kernel_module_type: is missing; gds needs the open"]),
         ({**GDS, "driver": {"version": "550.54.14", "kernel_module_type": "open"}}, T4, []),
         ({**GDS, "driver": {"version": "580.95.05"}}, T4, []),
         ({"gds": {"enabled": True, "version": "2.16.1"}, "driver": {"version": "550.54.14"}}, T4, []),
-        ({"gds": {"enabled": True, "version": "2.26.6-ubuntu22.04"}}, T4, ["ends in the tag of an operating system"]),
+        ({"gds": {"enabled": True, "version": "2.26.6-ubuntu22.04"}}, T4, ["ends with the tag of an operating system"]),
         (GDS, V100, ["gpu_pools[0] (old) has GPUs V100-SXM2-16GB, which the open kernel modules do not support"]),
         ({"driver": {"enabled": False}, **GDS}, T4, ["gds.enabled: has no effect with driver.enabled: false"]),
         ({"driver": {"enabled": False, "rdma": {"enabled": True}}}, T4, ["rdma.enabled: has no effect"]),
@@ -105,12 +105,12 @@ def test_values(operator: dict[str, t.Any], path: tuple[str, ...], value: t.Any)
         (
             GDS,
             with_driver(precompiled=True, version="580"),
-            ["gpu_pools[0].driver.precompiled: the operator refuses GPUDirect Storage"],
+            ["gpu_pools[0].driver.precompiled: the operator rejects GPUDirect Storage"],
         ),
         (
             GDRCOPY,
             with_driver(precompiled=True, version="580"),
-            ["gpu_pools[0].driver.precompiled: the operator refuses GDRCopy"],
+            ["gpu_pools[0].driver.precompiled: the operator rejects GDRCopy"],
         ),
         (GDRCOPY, with_driver(version="550.144.03", kernel_module_type="proprietary"), []),
         # A pool of unknown model may have NVSwitches.

@@ -18,18 +18,18 @@ MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
 MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
 
 CLOUD_MISTAKES: list[tuple[t.Any, str]] = [
-    ({}, "gpu_cluster.cloud: names no provider; name exactly one of magnum, vks or machineset"),
+    ({}, "gpu_cluster.cloud: names no provider; set exactly one of magnum, vks or machineset"),
     ({"magnum": None}, "gpu_cluster.cloud: names no provider"),
     (
         {"magnum": {}, "vks": {}},
-        "gpu_cluster.cloud: names magnum and vks; name exactly one of magnum, vks or machineset",
+        "gpu_cluster.cloud: names magnum and vks; set exactly one of magnum, vks or machineset",
     ),
     ({"aws": {}}, "gpu_cluster.cloud.aws: is not a known key; known: magnum, vks, machineset"),
     ({"magnum": {"region": "x"}}, "gpu_cluster.cloud.magnum.region: is not a known key; did you mean region_name?"),
     ({"magnum": {"nodegroup_label": "a b"}}, 'gpu_cluster.cloud.magnum.nodegroup_label: "a b" is not a label key'),
     (
         {"vks": {"vks_url": "vks.example.com"}},
-        'gpu_cluster.cloud.vks.vks_url: "vks.example.com" is not an address; write it as',
+        'gpu_cluster.cloud.vks.vks_url: "vks.example.com" is not an address; use https:',
     ),
     ({"vks": {"iam_url": "https://u:p@x"}}, "gpu_cluster.cloud.vks.iam_url: "),
     ("mycloud", 'gpu_cluster.cloud: "mycloud" is a string, not a map'),
@@ -45,17 +45,17 @@ def test_mistake_of_a_cloud(cloud: t.Any, message: str) -> None:
 
 # A pool beside its name and nodes, what its nodes are beside flavor and count, and the one message about it.
 POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
-    (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; give the number of nodes"),
-    (MAGNUM, {}, {"flavor": None}, ".nodes.flavor: is missing; name the flavor"),
+    (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; set the number of nodes"),
+    (MAGNUM, {}, {"flavor": None}, ".nodes.flavor: is missing; set the flavor"),
     (
         MACHINESET,
         {},
         {"flavor": None},
-        ".nodes.flavor: is missing; name the flavor of the nodes, which decides what GPUs they have, or set template",
+        ".nodes.flavor: is missing; set the flavor of the nodes, which determines their GPUs, or set template",
     ),
     (MACHINESET, {}, {"template": "t"}, ".nodes.template: cannot be combined with flavor; remove one"),
-    (MACHINESET, {}, {"zones": []}, ".nodes.zones: is empty; name a zone, or remove it"),
-    (MACHINESET, {}, {"zones": ["a", "b", "a"]}, '.nodes.zones: names "a" more than once'),
+    (MACHINESET, {}, {"zones": []}, ".nodes.zones: is empty; add a zone, or remove it"),
+    (MACHINESET, {}, {"zones": ["a", "b", "a"]}, '.nodes.zones: contains "a" more than once'),
     (
         MACHINESET,
         {},
@@ -74,29 +74,29 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         MACHINESET,
         {},
         {"image": "i"},
-        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is machineset; remove it",
+        ".nodes.image: is a setting of Magnum, but gpu_cluster.cloud is machineset; remove it",
     ),
-    (MACHINESET, {}, {"accelerators": {"count": 1}}, ".nodes.accelerators.type: is missing; name the kind of GPU"),
+    (MACHINESET, {}, {"accelerators": {"count": 1}}, ".nodes.accelerators.type: is missing; set the type of GPU"),
     (
         MACHINESET,
         {"gpus_per_node": 2},
         {"flavor": "g4dn.xlarge"},
-        ".gpus_per_node: 2 is not what the flavor g4dn.xlarge has; write 1",
+        ".gpus_per_node: the flavor g4dn.xlarge has 1, not 2; set 1",
     ),
     (
         MAGNUM,
         {},
         {"template": "t"},
-        ".nodes.template: is a setting of OpenShift's Machine API, and gpu_cluster.cloud is magnum",
+        ".nodes.template: is a setting of OpenShift's Machine API, but gpu_cluster.cloud is magnum",
     ),
     (MAGNUM, {}, {"count": -1}, ".nodes.count: -1 is not allowed: the number of nodes must not be negative"),
     (MAGNUM, {}, {"count": 5001}, ".nodes.count: 5001 is not allowed: a cluster has at most 5000"),
-    (MAGNUM, {}, {"node_count": 2}, ".nodes.node_count: is not a known key; write count"),
+    (MAGNUM, {}, {"node_count": 2}, ".nodes.node_count: is not a known key; use count"),
     (
         MAGNUM,
         {},
         {"max_node_count": 2},
-        ".nodes.max_node_count: is not a known key; write autoscale: {min, max} in the pool",
+        ".nodes.max_node_count: is not a known key; use autoscale: {min, max} in the pool",
     ),
     (
         MAGNUM,
@@ -110,27 +110,27 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         {"taints": []},
         ".nodes.taints: is not a known key; the pool's taints are those of its nodes",
     ),
-    (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; write autoscale"),
+    (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; use autoscale"),
     (MAGNUM, {}, {"cluster": "x"}, ".nodes.cluster: is not a known key; it belongs under gpu_cluster.cloud"),
-    (MAGNUM, {}, {"role": "master"}, '.nodes.role: "master" is the control plane\'s role'),
+    (MAGNUM, {}, {"role": "master"}, '.nodes.role: "master" is the role of the control plane'),
     (MAGNUM, {}, {"labels": {"a": True}}, ".nodes.labels.a: true is a boolean, not a string; put it in quotes"),
     (
         MAGNUM,
         {},
         {"disk_type": "NVME"},
-        ".nodes.disk_type: is a setting of VKS, and gpu_cluster.cloud is magnum; remove it",
+        ".nodes.disk_type: is a setting of VKS, but gpu_cluster.cloud is magnum; remove it",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"image": "x"},
-        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is vks; remove it",
+        ".nodes.image: is a setting of Magnum, but gpu_cluster.cloud is vks; remove it",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"labels": {"a": "b"}},
-        ".nodes.labels: is a setting of Magnum, and gpu_cluster.cloud is vks; the pool's labels",
+        ".nodes.labels: is a setting of Magnum, but gpu_cluster.cloud is vks; the pool's labels",
     ),
     (VKS, {"name": "gpu-a"}, {"disk_size": 10}, ".nodes.disk_size: 10 is not allowed: VKS requires at least 20 GiB"),
     (
@@ -147,26 +147,26 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         MAGNUM,
         {"autoscale": {"min": 3, "max": 6}},
         {},
-        ".nodes.count: 2 is outside of autoscale, 3 to 6; give a number between",
+        ".nodes.count: 2 is outside autoscale, 3 to 6; set a number within",
     ),
     (
         MAGNUM,
         {"autoscale": {"min": 0, "max": 1}},
         {},
-        ".nodes.count: 2 is outside of autoscale, 0 to 1; give a number between",
+        ".nodes.count: 2 is outside autoscale, 0 to 1; set a number within",
     ),
     (
         MAGNUM,
         {"autoscale": {"min": 3, "max": 2}},
         {},
-        ".autoscale.min: 3 is more than max, 2; give the lower number first",
+        ".autoscale.min: 3 is greater than max, 2; set min to at most max",
     ),
-    (MAGNUM, {"autoscale": {"min": 1}}, {}, ".autoscale.max: is missing; give the largest number of nodes"),
+    (MAGNUM, {"autoscale": {"min": 1}}, {}, ".autoscale.max: is missing; set the maximum number of nodes"),
     (
         MAGNUM,
         {"autoscale": {"min": 0, "max": 0}},
         {"count": 0},
-        ".autoscale.max: 0 is not allowed: a group without nodes needs no autoscaler",
+        ".autoscale.max: 0 is not allowed: a group without nodes does not need an autoscaler",
     ),
     (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: cannot be combined with match.model; remove one"),
     (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
@@ -222,13 +222,13 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         VKS,
         {"name": "gpu-a", "gpus_per_node": 8},
         {"flavor": "g4-standard-16x64-1L40s"},
-        ".gpus_per_node: 8 is not what the flavor g4-standard-16x64-1L40s has; write 1",
+        ".gpus_per_node: the flavor g4-standard-16x64-1L40s has 1, not 8; set 1",
     ),
     (
         VKS,
         {"name": "gpu-a", "model": "A40"},
         {"flavor": "g4-standard-16x64-1L40s"},
-        '.model: "A40" is not what the flavor g4-standard-16x64-1L40s has; write L40S',
+        '.model: the flavor g4-standard-16x64-1L40s does not have "A40"; set L40S',
     ),
 ]
 
@@ -261,7 +261,7 @@ def test_a_group_is_of_one_pool() -> None:
     (problem,) = validate(MAGNUM, {}, [MADE, other])
     assert (
         problem
-        == 'gpu_pools[1].nodes.name: the node group "train" is already used by gpu_pools[0] (train); give each pool a unique name'
+        == 'gpu_pools[1].nodes.name: the node group "train" is already used by gpu_pools[0] (train); use a unique name for each pool'
     )
 
 

@@ -43,15 +43,15 @@ def test_a_zone_has_one_place() -> None:
     placement = {"placement": {"availabilityZone": "us-east-2a"}}
     assert problems({"provider_spec": placement}) == []
     (problem,) = problems({"provider_spec": placement, "zones": ["us-east-2b"]})
-    assert "provider_spec.placement.availabilityZone: follows from zones; remove one of them" in problem
+    assert "provider_spec.placement.availabilityZone: is derived from zones; remove one of them" in problem
 
 
 @pytest.mark.parametrize(
     ("label", "message"),
     [
         ("cluster-api/accelerator", "from model and sharing"),
-        ("topology.kubernetes.io/zone", "follows from the zone of the MachineSet; set nodes.zones instead"),
-        ("topology.ebs.csi.aws.com/zone", "follows from the zone of the MachineSet"),
+        ("topology.kubernetes.io/zone", "is derived from the zone of the MachineSet; set nodes.zones instead"),
+        ("topology.ebs.csi.aws.com/zone", "is derived from the zone of the MachineSet"),
     ],
 )
 def test_labels_that_an_autoscaler_reads_are_derived(label: str, message: str) -> None:

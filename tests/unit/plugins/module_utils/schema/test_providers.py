@@ -27,8 +27,8 @@ def test_names(name: str) -> None:
         ("a b", "a-z, A-Z, 0-9"),
         ("-a", "both ends"),
         ("a/b", "a-z, A-Z, 0-9"),
-        ("12", "looks like an id"),
-        ("0d358554-95b3-463f-86fc-21344a3cf48c", "looks like an id"),
+        ("12", "looks like an ID"),
+        ("0d358554-95b3-463f-86fc-21344a3cf48c", "looks like an ID"),
     ],
 )
 def test_invalid_names(name: str, message: str) -> None:

@@ -36,7 +36,7 @@ def cluster(*machinesets: Object) -> Cluster:
     ("given", "message"),
     [
         ({"name": "Train"}, "name is not a DNS label"),
-        ({"name": "x" * 58}, "name has 58 characters; the name of a MachineSet may have 57"),
+        ({"name": "x" * 58}, "name has 58 characters; the name of a MachineSet can have at most 57"),
         ({"node_count": -1}, "node_count is -1; it must not be negative"),
         ({"min_node_count": 1}, "min_node_count and max_node_count must be set together"),
         ({"min_node_count": 3, "max_node_count": 2}, "min_node_count (3) must not exceed max_node_count (2)"),

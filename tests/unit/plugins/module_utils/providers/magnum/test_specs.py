@@ -91,7 +91,7 @@ def test_who_chooses_the_number_of_nodes(options: Options, cluster_labels: dict[
         ({"node_count": -1}, "node_count is -1"),
         ({"max_node_count": 0}, "Magnum interprets as no limit"),
         ({"autoscaling": True, "min_node_count": 1}, "needs min_node_count and max_node_count"),
-        ({"role": "master"}, "Magnum creates no more groups of it"),
+        ({"role": "master"}, "Magnum does not create additional groups with this role"),
         ({"docker_volume_size": 0}, "a volume has at least 1 GiB"),
         ({"node_labels": {"node-role.kubernetes.io/gpu": ""}}, "a kubelet must not use"),
         ({"node_taints": [{"key": "a b", "effect": "NoSchedule"}]}, "is not a taint key"),
