@@ -244,7 +244,7 @@ def _require_chart(version: str, chart: Path) -> list[str]:
 
 def _require_crds(folder: Path) -> None:
     if not folder.is_dir():
-        raise LabError(f"--crds: {folder} is not a folder; give the folder with the CRDs of this release")
+        raise LabError(f"--crds: {folder} is not a folder; name the folder with the CRDs of this release")
     names = set()
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         for document in _documents(path):

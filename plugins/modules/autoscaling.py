@@ -94,7 +94,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 autoscaling:
-  description: The objects of the autoscaler after the run, or in check mode the predicted objects. After a timeout, the objects that were written.
+  description: The objects of the autoscaler after the run, or, in check mode, the predicted objects. After a timeout, the objects that were written.
   returned: success
   type: dict
   contains:
@@ -140,7 +140,7 @@ autoscaling:
       description: The reason why the server did not validate the changes.
       type: str
       returned: in check mode, if the server did not validate a change
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
     - The reason for the failure. V(timeout) - the Cluster Autoscaler Operator did not write the ranges within O(wait_timeout).

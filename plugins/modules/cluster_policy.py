@@ -213,7 +213,7 @@ cluster_policy:
       description: The reason why the server did not validate the change.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
     - The reason for the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.

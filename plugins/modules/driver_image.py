@@ -132,7 +132,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 driver_images:
-  description: The images, or in check mode the images after the predicted changes.
+  description: The images, or, in check mode, the images after the predicted changes.
   returned: success
   type: list
   elements: dict

@@ -145,7 +145,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpu_sharing:
-  description: The result of the run, or in check mode the predicted result.
+  description: The result of the run, or, in check mode, the predicted result.
   returned: always
   type: dict
   contains:
@@ -352,7 +352,7 @@ gpu_sharing:
       description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: this user may not send a dry run"
+      sample: "not checked by the server: this user is not allowed to send a dry run"
     report_path:
       description: The file with the complete result.
       type: str

@@ -96,7 +96,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: The changes to the objects, or in check mode the predicted changes. If a change fails, only the changes before it.
+  description: The changes to the objects, or, in check mode, the predicted changes. If a change fails, only the changes before it.
   returned: always
   type: dict
   contains:
@@ -134,7 +134,7 @@ kube_object:
           description: The reason why a preview may be wrong.
           type: str
           returned: when a preview may be wrong
-          sample: "not checked by the server: this user may not send a dry run"
+          sample: "not checked by the server: this user is not allowed to send a dry run"
       returned: always
       sample:
         - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}

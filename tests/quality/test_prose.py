@@ -77,6 +77,14 @@ STILTED = {
     r"\b(Application of Argo CD|HelmRelease of Flux|Kustomization of Flux|[Ww]orkers of NFD)\b": "Argo CD Application",
     r"^> .*\w > \w": "one paragraph of a block quote, wrapped wrongly",
     r"\b(Recorded|Refused|Counted|Returned|Reported|Released|Managed|Kept|Listed|Needed) (are|is) (?!not\b)": "begin with the subject",
+    r"\bAs C\(": "same as",
+    r"\b[Nn]eeds? the (permission|right) to\b": "requires permission to",
+    r"\bthe right (to|C\()(?! (evict|write|delete))": "permission to",
+    r"\b([Tt]his|[Tt]he) (user|account) may not (read|list|send|run|write)\b(?! (its|it|them))": "is not allowed to",
+    r"; ([Ss]o )?[Gg]ive (a|an|the|one|it|0|1|more|less|fewer|its|names|numbers)\b": "set, use, specify, list",
+    r"\b[Rr]easons? of the (failure|operator)\b": "reason for",
+    r", or in check mode (would|its|the)\b": "or, in check mode, ...",
+    r"\bby this clock\b|\bAn example:|\bonly needs more time\b": "for example; needs more time",
 }
 # The same in prose for users: pages and READMEs, outside of code and quoted messages.
 STILTED_PAGES = {

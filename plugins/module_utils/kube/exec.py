@@ -129,7 +129,11 @@ class CommandRunner:
         except websocket.WebSocketBadStatusException as error:
             raise _refused(request, error) from None
         except (websocket.WebSocketTimeoutException, TimeoutError):
-            text = f"{request.command[0]} did not end within {timeout:.0f} s" if channel else "no response within the time limit"
+            text = (
+                f"{request.command[0]} did not end within {timeout:.0f} s"
+                if channel
+                else "no response within the time limit"
+            )
             raise _no_answer(request, text, TIMEOUT, sent=connection is not None) from None
         except _ProxyRefusal as error:
             raise _no_answer(request, str(error), PROXY, sent=False) from None

@@ -50,7 +50,7 @@ class NodesOutcome:
 
     @property
     def changed(self) -> list[str]:
-        """The nodes that were changed, or in check mode would be changed."""
+        """The nodes that were changed, or, in check mode, would be changed."""
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None) -> dict[str, t.Any]:

@@ -91,7 +91,7 @@ def add_pool_facts(
     readers: t.Mapping[str, PoolReader],
     pools: t.Mapping[str, dict[str, t.Any]],
 ) -> list[str]:
-    """Add what the readers return to the results of the pools, under the keys of the readers; returns warnings about facts that this user may not read."""
+    """Add what the readers return to the results of the pools, under the keys of the readers; returns a warning for each fact that this user cannot read."""
     warnings = []
     for key, read in readers.items():
         try:

@@ -26,7 +26,7 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
         ({"pool_names": '["notebooks"]'}, NO_CLUSTER),
         ({"pool_names": ""}, NO_CLUSTER),
         ({"pool_names": ["notebooks", " inference "]}, NO_CLUSTER),
-        ({"pool_names": ","}, "pool_names: contains no name; set names"),
+        ({"pool_names": ","}, "pool_names: contains no name; use comma-separated names"),
         (
             {"pool_names": "notebook"},
             "gpu_sharing_pool_names (option pool_names of the module): notebook is not a declared pool",

@@ -33,7 +33,9 @@ def test_a_fact_that_the_user_may_not_read_is_a_warning() -> None:
         raise ApiError(MESSAGE, status=403)
 
     warnings = add_pool_facts(cast("Client", "client"), found, nodes, {"quota": refuse, "validation": read}, pools)
-    assert warnings == [f"This user is not allowed to read the quota of the pools, so the report does not show it: {MESSAGE}"]
+    assert warnings == [
+        f"This user is not allowed to read the quota of the pools, so the report does not show it: {MESSAGE}"
+    ]
     assert pools == {"a": {}, "b": {"validation": "passed"}}
 
 
