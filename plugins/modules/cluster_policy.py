@@ -217,7 +217,7 @@ cluster_policy:
 code:
   description:
     - The reason for the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
       lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure

@@ -45,7 +45,7 @@ options:
     type: path
   source:
     description:
-      - A repository that already contains the images, without a tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5).
+      - A repository that already contains the images, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5). Specify it without a tag.
       - The images are copied instead of built.
     type: str
   operating_systems:
@@ -161,7 +161,7 @@ driver_images:
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(tool) - buildah or skopeo failed. V(unreachable) - the cluster or a
+      V(wrong_cluster) - the connection points to a different cluster. V(tool) - buildah or skopeo failed. V(unreachable) - the cluster or a
       registry does not respond. Otherwise, the HTTP status of the error.
   returned: failure
   type: raw

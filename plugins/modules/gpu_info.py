@@ -677,7 +677,7 @@ gpu_info:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

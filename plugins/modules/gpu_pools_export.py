@@ -38,7 +38,7 @@ attributes:
 options:
   path:
     description:
-      - File for the configuration as YAML, with the remarks as comments. By default, nothing is written.
+      - Path to the file to which the configuration is written as YAML, with the remarks as comments. By default, nothing is written.
       - Its mode is 0600. The module fails if the path is a symbolic link.
     type: path
 seealso:
@@ -72,7 +72,7 @@ remarks:
   returned: success
   sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as declared."]
 with_values:
-  description: Components whose Helm releases have their own values. Only the file O(path) contains these values.
+  description: Components whose Helm releases have user-supplied values. Only the file O(path) contains these values.
   type: list
   elements: str
   returned: success
@@ -93,7 +93,7 @@ path:
   returned: when O(path) is set
   sample: /home/me/host_vars/prod.yml
 code:
-  description: The reason for the failure. V(invalid) - errors in the options. V(wrong_cluster) - the connection leads to a different cluster than declared.
+  description: The reason for the failure. V(invalid) - errors in the options. V(wrong_cluster) - the connection points to a different cluster.
     V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

@@ -245,7 +245,7 @@ code:
   description:
     - The reason for the failure. V(helm_missing) - helm is not installed. V(chart) - the chart cannot be used. V(manual_fields) - Helm would overwrite fields
       that were set manually. V(driver_rollout) - a driver rollout is not allowed. V(timeout) - the workloads are not ready after O(wait_timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
       lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure

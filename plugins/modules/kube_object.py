@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a
-    server-side apply only if they differ. For each object without a difference, it sends only one read request.
+    server-side apply only if they differ. For an unchanged object, the module sends only one read request.
   - Fields of other managers are left unchanged. A field that was in an earlier definition but is missing from the current one is removed.
   - Different notations of quantities and numbers, and defaults that the API server adds, do not count as differences.
   - In check mode, the API server validates the change (a dry run), so C(changed) and the diff are the same as in the
@@ -38,7 +38,7 @@ options:
     required: true
   state:
     description:
-      - V(present) applies the objects, V(absent) deletes the existing objects.
+      - V(present) applies the objects; V(absent) deletes the existing objects.
     type: str
     choices: [present, absent]
     default: present
@@ -142,8 +142,8 @@ code:
   description:
     - The reason for the failure.
     - V(invalid) - errors in the options, the configuration or the objects. In this case, no object is sent, because all objects are checked first.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost it. Otherwise, the HTTP status of the API server's
+      V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
+      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP status of the API server's
       error.
   returned: failure
   type: raw

@@ -227,7 +227,7 @@ license_info:
 code:
   description:
     - The reason for the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout). V(invalid) - errors in the
-      options or the variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+      options or the variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

@@ -68,8 +68,8 @@ RETURN = r"""
 nodegroups:
   description:
     - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet from which a new group is copied. C(annotations) contains the
-      annotations that describe its future nodes to the autoscaler. C(outdated) lists the nodes whose settings differ from the group's. C(failure) is the reason
+      V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is copied. C(annotations) contains the
+      annotations that describe its future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from those of new Machines. C(failure) is the reason
       why a group failed.
   returned: always
   type: dict
@@ -102,7 +102,7 @@ nodegroups:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
-        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
+        name: {description: Name of the group. After a replacement, it has a suffix., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -138,7 +138,7 @@ nodegroup:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
     id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
-    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
+    name: {description: Name of the group. After a replacement, it has a suffix., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}

@@ -14,7 +14,7 @@ author:
 description:
   - Creates a private key, has the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - If the existing file belongs to this cluster and its certificate is valid for longer than O(renew_before), the file is kept and no certificate is requested.
+  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, the file is kept and no certificate is requested.
   - An existing kubeconfig for a single, different cluster is replaced. The module fails if the existing file is a kubeconfig with several contexts, or is not a
     kubeconfig.
   - The certificate is for the cluster's administrator (group C(system:masters)), as with C(openstack coe cluster config). Magnum signs it for members of the
@@ -34,7 +34,7 @@ options:
     type: path
     required: true
   renew_before:
-    description: Number of days before its expiration at which the certificate is replaced.
+    description: The certificate is replaced if it expires within this number of days.
     type: int
     default: 30
 requirements:
@@ -86,12 +86,12 @@ kubeconfig:
     context:
       description: The current context.
       type: str
-      returned: except in check mode for a file that would be written
+      returned: always, except in check mode if the file would be written
       sample: prod
     expires_at:
       description: Time at which the client certificate expires, in UTC.
       type: str
-      returned: except in check mode for a file that would be written
+      returned: always, except in check mode if the file would be written
       sample: "2031-11-22T14:00:00Z"
 code:
   description:

@@ -94,7 +94,7 @@ node_feature_discovery:
 code:
   description:
     - The reason for the failure. V(timeout) - NFD is not ready after O(wait_timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
       the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure

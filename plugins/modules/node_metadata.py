@@ -217,7 +217,7 @@ node_metadata:
 code:
   description:
     - The reason for the failure. V(partial) - some nodes could not be changed; see RV(node_metadata.failures).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
       the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure

@@ -284,7 +284,7 @@ code:
       V(install_plan_others), V(upgraded_by_other) - something else manages the operator, or prevents its installation. V(resolution_failed),
       V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready), V(not_removed) - OLM reports the
       problem or does not finish. V(timeout) - OLM does not show a reason.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
       the Lease. Otherwise, the HTTP status of the API server's error.
   returned: failure

@@ -79,7 +79,7 @@ RETURN = r"""
 nodegroups:
   description:
     - The declared groups by declared name, each with its current state or, in check mode, its predicted state. IDs are returned instead of names. C(action) is
-      V(none), V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
+      V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -105,7 +105,7 @@ nodegroups:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
-        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
+        name: {description: Name of the group. After a replacement, it has a suffix., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -147,7 +147,7 @@ nodegroup:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
     id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
-    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
+    name: {description: Name of the group. After a replacement, it has a suffix., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -186,7 +186,7 @@ code:
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
-    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) - another
+    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another
       run holds the Lease. V(lease_lost) - this run lost the Lease. V(unreachable) and the HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
