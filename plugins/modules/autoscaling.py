@@ -146,7 +146,7 @@ code:
     - The reason for the failure. V(timeout) - the Cluster Autoscaler Operator did not write the ranges within O(wait_timeout).
     - V(invalid) - errors in the options or variables, a missing MachineSet, or a cluster without the Machine API. V(wrong_cluster) - the connection leads to a
       different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another
-      run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP status of the API server's error.
+      run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout

@@ -364,7 +364,7 @@ code:
     - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP status of the API server's
+      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's
       error.
   returned: failure
   type: raw

@@ -143,7 +143,7 @@ code:
     - The reason for the failure.
     - V(invalid) - errors in the options, the configuration or the objects. In this case, no object is sent, because all objects are checked first.
       V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP status of the API server's
+      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's
       error.
   returned: failure
   type: raw

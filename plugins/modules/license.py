@@ -184,7 +184,7 @@ code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from
       getting a license. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP
       status of the API server's error.
   returned: failure
   type: raw

@@ -185,7 +185,7 @@ code:
       server of the new token, and no node was changed. V(blocked) - nodes cannot be drained for O(restart_drivers), and no node was changed. V(held_back) - the
       driver pods do not mount the files of O(provided), and no node was changed. V(invalid) - errors in the options or the variables, or an object without a
       valid token. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) -
-      the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has lost the Lease. Otherwise, the HTTP status of the API
+      the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API
       server's error.
   returned: failure
   type: raw

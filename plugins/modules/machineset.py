@@ -68,9 +68,9 @@ RETURN = r"""
 nodegroups:
   description:
     - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is copied. C(annotations) contains the
-      annotations that describe its future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from those of new Machines. C(failure) is the reason
-      why a group failed.
+      V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is copied.
+    - C(annotations) contains the annotations that describe its future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from
+      those of new ones. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -171,7 +171,7 @@ code:
     - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
       O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the Lease. Otherwise, the
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the
       HTTP status of the API server's error.
   returned: failure
   type: raw

@@ -14,7 +14,7 @@ author:
 description:
   - Creates a private key, has the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, the file is kept and no certificate is requested.
+  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, it is kept, and no certificate is requested.
   - An existing kubeconfig for a single, different cluster is replaced. The module fails if the existing file is a kubeconfig with several contexts, or is not a
     kubeconfig.
   - The certificate is for the cluster's administrator (group C(system:masters)), as with C(openstack coe cluster config). Magnum signs it for members of the

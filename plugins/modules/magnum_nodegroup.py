@@ -186,7 +186,7 @@ code:
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
     - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another
-      run holds the Lease. V(lease_lost) - this run lost the Lease. V(unreachable) and the HTTP status can also refer to the cluster's API server.
+      run holds the Lease. V(lease_lost) - this run lost it. V(unreachable) and the HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
   sample: connection

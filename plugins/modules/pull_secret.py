@@ -74,7 +74,7 @@ code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, or a Secret that is missing or has a different type. V(wrong_cluster) - the connection
       points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond.
-      V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the Lease. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid

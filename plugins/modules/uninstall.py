@@ -178,7 +178,7 @@ code:
       reset.
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
-      V(lease_lost) - this run lost the Lease. Otherwise, the HTTP status of the API server's error.
+      V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
