@@ -62,7 +62,7 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({}, "a cluster is created from a template"),
+        ({}, "set it to the template from which to create the cluster"),
         ({"cluster_template": "nowhere"}, "Magnum has no template nowhere; available: k8s"),
         ({"cluster_template": "k8s", "flavor": "nope"}, "Nova has no flavor nope"),
         ({"cluster_template": "k8s", "keypair": "nope"}, "no key pair nope; available: lab"),

@@ -146,7 +146,7 @@ def test_a_killed_installation_of_the_collection_is_repaired_at_once(cluster: Cl
     done = prepare(cluster)
     assert done["helm_release"] == predicted["helm_release"]
     assert done["helm_release"]["action"] == "upgrade"
-    assert "no longer runs" in done["helm_release"]["repaired"][0]
+    assert "is no longer running" in done["helm_release"]["repaired"][0]
     assert statuses(cluster) == ["superseded"]
     # A value of the killed installation, a selector that fits no node, is removed: all pods run.
     subprocess.run(upgrade(cluster), env=cluster.lab.env, check=True, capture_output=True)

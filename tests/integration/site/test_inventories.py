@@ -74,7 +74,7 @@ TEN: dict[str, Any] = {
     ],
 }
 MESSAGES = {
-    "gpu_cluster.operator.version": "write all of it, such as v25.10.1",
+    "gpu_cluster.operator.version": "use a full version, such as v25.10.1",
     "gpu_cluster.operator.driver.version": "write 580.105.08",
     "gpu_cluster.nfd.chart_repo": "set its repository",
     "gpu_defaults.sharing.layout": "set the layout in each pool",

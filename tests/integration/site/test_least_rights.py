@@ -217,4 +217,4 @@ def test_values_without_permission_are_a_warning(installed: Cluster) -> None:
     options = {"gpu_cluster": {"name": installed.lab.name, "kubeconfig": environ["KUBECONFIG"]}}
     installed.until(lambda: _is_refused("list secrets -n gpu-operator", environ))
     remarks = run_module(gpu_pools_export.main, options, env=environ)["remarks"]
-    assert [remark for remark in remarks if "needs permission to read Secrets in gpu-operator" in remark]
+    assert [remark for remark in remarks if "requires permission to read Secrets in gpu-operator" in remark]
