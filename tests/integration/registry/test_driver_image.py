@@ -257,6 +257,7 @@ def test_images_are_copied_from_another_repository(builds: Builds) -> None:
     image = push_image(builds.registries.client(), source, TAGS[2])
     options: Object = {"source": f"{builds.registries.plain}/{source}", "installers": None, "build_context": None}
     done = builds.run(**options)
+    assert not done.get("failed"), done["msg"]
     assert (done["changed"], done["driver_images"][0]["action"]) == (True, "copied")
     # The source has the tag of one release of the operator only.
     for tag in TAGS:
