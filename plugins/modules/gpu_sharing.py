@@ -20,6 +20,7 @@ description:
     describes each step and which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
+  - If pods are evicted, the module asks before the first change, and in check mode, whether the user is allowed to evict them, and fails if not.
   - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
     MIG devices are removed first, and the node is uncordoned once their removal is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes
@@ -165,7 +166,7 @@ gpu_sharing:
           sample: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}
           contains:
             nodes: {description: Number of its nodes., type: int, returned: always, sample: 4}
-            changed: {description: Number of changed nodes., type: int, returned: always, sample: 4}
+            changed: {description: 'Number of changed nodes, as in C(changed_nodes).', type: int, returned: always, sample: 4}
             verified: {description: Number of ready nodes that are as declared., type: int, returned: always, sample: 4}
             resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
@@ -187,7 +188,10 @@ gpu_sharing:
             missing: {description: 'Devices of a C(sharing.demand) that do not fit on the nodes, by profile.', type: dict,
               returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
-      description: Names of up to 100 changed nodes.
+      description:
+        - Names of up to 100 nodes whose change was made. Nodes that were changed outside a rolling update are included as soon as their labels are written.
+        - A node in RV(gpu_sharing.failed) or RV(gpu_sharing.gone) is not included, even if it was cordoned or drained, or if it was rolled back or left
+          cordoned after its labels had been written.
       type: list
       elements: str
       returned: always
@@ -203,14 +207,14 @@ gpu_sharing:
       returned: always
       sample: {a100-1: train}
     change_counts:
-      description: Number of nodes by kind of change (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
+      description: Number of changed nodes by kind of change (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
       type: dict
       returned: always
       sample: {mig-mode: 4, plugin: 2}
     steps:
       description:
-        - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node may C(reboot) (V(no)
-          or V(may)). For a released node, C(released_from) contains the name of its former pool.
+        - The changes that were started, including those that failed, for up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it
+          C(evicts), and whether the node may C(reboot) (V(no) or V(may)). For a released node, C(released_from) contains the name of its former pool.
         - C(blocked_by) lists pods that prevent the change and that no drain evicts. C(stops) lists pods of DaemonSets that are stopped through the label
           C(nvidia.com/gpu.deploy.client). C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict

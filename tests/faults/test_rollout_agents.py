@@ -36,7 +36,8 @@ def require_one_failure(rolling: Rolling, result: dict[str, Any], *texts: str, o
 
 
 def require_rolled_back(rolling: Rolling, result: dict[str, Any]) -> None:
-    """The broken node is rolled back and in use."""
+    """The broken node is rolled back and in use, and does not count as changed."""
+    assert TARGET not in result["gpu_sharing"]["changed_nodes"]
     assert result["gpu_sharing"]["rolled_back"] == [TARGET]
     assert result["gpu_sharing"]["left_cordoned"] == []
     rolling.cluster.until(lambda: rolling.cluster.offered(TARGET) == {TARGET: {GPU: 1}})

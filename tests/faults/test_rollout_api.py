@@ -201,6 +201,7 @@ def test_a_certificate_that_expires_during_the_run(rolling: Rolling, tmp_path: P
     assert result["failed"] is True
     assert "Unauthorized" in result["msg"] or "expired" in result["msg"], result["msg"]
     assert result["gpu_sharing"]["left_cordoned"] == ["a100-1"]
+    assert "Nodes that stay cordoned: a100-1." in result["msg"]
     assert [CORDONED in annotations for annotations in marks(rolling)].count(True) == 1
     rolling.users.no_budget("strict")
     require_changed(rolling, rolling.share(MPS), {GPU: 4})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, TARGET, Rolling
+from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, NONE, POOL, TARGET, Rolling
 from tests.helpers.workloads import GPU, NAMESPACE, WAYS
 
 pytestmark = [
@@ -55,6 +55,14 @@ def cordoned(rolling: Rolling) -> bool:
     return CORDONED in (node["metadata"].get("annotations") or {})
 
 
+def require_others_changed(rolling: Rolling, result: dict[str, Any]) -> None:
+    """The failed node is not counted as changed."""
+    changed = [name for name in rolling.nodes() if name != TARGET]
+    assert result["gpu_sharing"]["changed_nodes"] == changed
+    assert result["gpu_sharing"]["change_counts"] == {"plugin": len(changed)}
+    assert result["gpu_sharing"]["pools"][POOL]["changed"] == len(changed)
+
+
 def test_a_budget_that_never_allows_eviction(rolling: Rolling) -> None:
     pods = start_gpu_pods(rolling)
     rolling.users.budget("strict", TARGET, minAvailable=1)
@@ -64,6 +72,7 @@ def test_a_budget_that_never_allows_eviction(rolling: Rolling) -> None:
     assert list(result["gpu_sharing"]["failed"]) == [TARGET]
     for word in (TARGET, f"{NAMESPACE}/{pods[TARGET]}", "strict", "drain_timeout"):
         assert word in result["msg"], result["msg"]
+    require_others_changed(rolling, result)
     rolling.require_offered({GPU: 4}, but=TARGET)
     assert watch.names() == {f"{NAMESPACE}/{pod}" for node, pod in pods.items() if node != TARGET}
     # The node was not changed, and its pod still runs.
@@ -102,6 +111,7 @@ def test_a_pod_without_a_controller_is_evicted_only_by_force(rolling: Rolling) -
     for word in (f"{NAMESPACE}/experiment", "force"):
         assert word in result["msg"], result["msg"]
     assert watch.names() == set()
+    require_others_changed(rolling, result)
     rolling.require_offered({GPU: 4}, but=TARGET)
     rolling.require_clean()
     with rolling.users.watched() as watch:

@@ -176,7 +176,32 @@ def refused_by_policy(rolling: Rolling) -> bool:
     return False
 
 
-def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [True, False])
+def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path, check: bool) -> None:
+    """Nothing is changed, and the API server is asked only for all namespaces and for the first one with a pod to evict."""
+    start_gpu_pods(rolling)
+    reviews = itertools.count()
+
+    def deny(request: Request) -> Answer | None:
+        if "/selfsubjectaccessreviews" not in request.path:
+            return None
+        next(reviews)
+        return Answer(201, b'{"status": {"allowed": false}}', {"Content-Type": "application/json"})
+
+    before = rolling.cluster.offered("a100-")
+    with refusing(rolling, tmp_path, deny) as (proxy, kubeconfig):
+        result = share_through(rolling, kubeconfig, MPS, check=check)
+    assert (result["failed"], result["code"], next(reviews)) == (True, 403, 2)
+    assert 'resources: ["pods/eviction"], verbs: ["create"]' in result["msg"]
+    assert result["gpu_sharing"]["left_cordoned"] == []
+    assert result["changed"] is check, "check mode predicts the changes of a run with the permission"
+    assert proxy.mutations() == []
+    assert rolling.cluster.offered("a100-") == before
+    rolling.require_clean()
+
+
+def test_the_right_to_evict_is_lost(rolling: Rolling, tmp_path: Path) -> None:
+    """The message names the nodes that stay cordoned."""
     start_gpu_pods(rolling)
     message = 'pods "a100-1" is forbidden: User "ci" cannot create resource "pods/eviction"'
 
@@ -187,7 +212,10 @@ def test_the_right_to_evict_is_missing(rolling: Rolling, tmp_path: Path) -> None
         result = share_through(rolling, kubeconfig, MPS)
     assert result["failed"] is True
     assert 'cannot create resource "pods/eviction"' in result["msg"]
-    assert result["gpu_sharing"]["left_cordoned"]
+    cordoned = result["gpu_sharing"]["left_cordoned"]
+    assert cordoned
+    assert f"Nodes that stay cordoned: {', '.join(cordoned)}." in result["msg"]
+    assert not {*cordoned} & {*result["gpu_sharing"]["changed_nodes"]}
     require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 

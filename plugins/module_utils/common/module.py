@@ -126,14 +126,16 @@ class BaseModule(AnsibleModule):
             result = work(self)
         except ServiceError as error:
             details = {"reason": error.reason, "method": error.method, "path": error.path}
-            self._fail(self.explain_error(error), error.code, details, error.partial)
+            self._fail(error, self.explain_error(error), details)
         except ModuleFailure as error:
             problems = getattr(error, "problems", None)
-            self._fail(str(error), error.code, {} if problems is None else {"problems": problems}, error.partial)
+            self._fail(error, str(error), {} if problems is None else {"problems": problems})
         self.exit_json(**self._finished(result))
 
-    def _fail(self, msg: str, code: int | str, details: dict[str, t.Any], partial: dict[str, t.Any]) -> t.NoReturn:
-        self.fail_json(msg=msg, code=code, details=details, **self._finished(partial))
+    def _fail(self, error: ServiceError | ModuleFailure, msg: str, details: dict[str, t.Any]) -> t.NoReturn:
+        """Fail with the message, and with the notes of the error (BaseException.add_note()) in further lines."""
+        msg = "\n".join([msg, *getattr(error, "__notes__", ())])
+        self.fail_json(msg=msg, code=error.code, details=details, **self._finished(error.partial))
 
     def _finished(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result, with a diff only if one is requested; also prints the warnings of the services."""

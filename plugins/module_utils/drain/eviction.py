@@ -20,6 +20,7 @@ from ..cluster_state.eviction_rules import OptionNames, join_remedies
 from ..cluster_state.node import ready_condition
 from ..cluster_state.node_check import NOT_READY
 from ..common.wait import WaitTimeout, wait_until
+from ..kube.access_review import MissingPermission, Permission
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
 from ..schema.messages import abbreviate
@@ -43,6 +44,19 @@ Object = t.Mapping[str, t.Any]
 
 class EvictionRefused(WaitTimeout):
     """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
+
+
+def require_permission_to_evict(client: Client, pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
+    """Raise MissingPermission if this user must not evict these pods; one request if the user may evict pods in all namespaces."""
+    eviction = Permission("create", "pods/eviction")
+    if eviction.is_granted(client):
+        return
+    for namespace in sorted({pod.namespace for pods in pods_by_node.values() for pod in pods}):
+        if not eviction.is_granted(client, namespace):
+            nodes = sorted(
+                node for node, pods in pods_by_node.items() if any(pod.namespace == namespace for pod in pods)
+            )
+            raise MissingPermission(eviction, namespace, f"which the drain of {abbreviate(nodes)} needs")
 
 
 def evict_and_await(

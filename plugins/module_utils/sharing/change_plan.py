@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..catalog.taints import format_taint
-from ..cluster_state.gpu_pods import PodsByNode
+from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_release import is_managed, release_edit
@@ -52,6 +52,15 @@ class ChangePlan:
     def rolling_changes(self) -> list[NodeChange]:
         """The changes of the rolling update."""
         return [change for change in self.node_changes if change.rolling]
+
+    @property
+    def evictions(self) -> dict[str, tuple[PodOnNode, ...]]:
+        """By node, the pods that the run evicts; a node whose change other pods block is not drained."""
+        return {
+            change.node: change.pods_to_evict
+            for change in self.rolling_changes
+            if change.pods_to_evict and not change.blocking_pods
+        }
 
     @property
     def immediate_edits(self) -> list[NodeEdit]:

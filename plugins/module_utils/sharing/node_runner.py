@@ -170,7 +170,7 @@ class NodeRunner:
         except WaitTimeout as timeout:
             raise NodeFailure("drain", str(timeout)) from timeout
         finally:
-            self.result.changed |= bool(self.result.evicted)
+            self.result.written |= bool(self.result.evicted)
 
     def _apply(self, node: Node, change: NodeChange) -> None:
         is_changing = change.edit is None and node.mig_state in CHANGING

@@ -9,6 +9,7 @@ import contextlib
 import json
 import time
 import typing as t
+from dataclasses import replace
 
 from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import active_policy
@@ -57,7 +58,8 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
-        # The result of the last wait.
+        # For the result of a failure: the newest state of the cluster, and the result of the last wait if nothing was changed since.
+        self._latest: ClusterState | None = None
         self._observed: ObservedNodes | None = None
 
     def execute(self) -> dict[str, t.Any]:
@@ -129,7 +131,12 @@ class SharingOperation:
         try:
             observed = self._reconcile(state, lease)
         except Exception as error:
-            observed = self._observed or ObservedNodes(state, self._watch.findings(state), [])
+            latest = self._latest or state
+            observed = self._observed or ObservedNodes(latest, self._watch.findings(latest), [])
+            cordoned = self._rollout.done.left_cordoned
+            # The messages of these two already name them, each with its failure.
+            if cordoned and not isinstance(error, PartialFailure | WaitTimeout):
+                error.add_note(f"Nodes that stay cordoned: {abbreviate(cordoned)}. The next run continues with them.")
             error.partial = {  # type: ignore[attr-defined]
                 "gpu_sharing": self._result(observed),
                 "changed": self._rollout.done.any,
@@ -164,6 +171,8 @@ class SharingOperation:
             self._watch.restart_discovery = restart_discovery
             while True:
                 if state.changes.changed and rounds < _MAX_ROUNDS:
+                    # Before the wait for the lease; apply() does the same for a plan that has changed since.
+                    self._rollout.require_permission_to_evict(state)
                     if lease is None:
                         lease = stack.enter_context(run_lease)
                         if not lease.untouched:
@@ -172,13 +181,12 @@ class SharingOperation:
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
-                    self._rollout.apply(state, lease)
-                    self._exclude_reported_nodes(state)
+                    self._apply(state, lease)
                     rounds += 1
                     changed_at = time.monotonic()
                     if state.changes.rolling_changes:
                         # A rolling update takes long, so nodes may have joined, and other tools may have changed nodes.
-                        state = self._context.reader.read()
+                        state = self._latest = self._context.reader.read()
                         if state.changes.node_changes:
                             continue
                 if not wait:
@@ -198,8 +206,14 @@ class SharingOperation:
             raise PartialFailure(self._failures())
         return observed
 
-    def _exclude_reported_nodes(self, state: ClusterState) -> None:
-        """Exclude nodes that are already reported from further changes and waits."""
+    def _apply(self, state: ClusterState, lease: Lease) -> None:
+        """Send the changes, and exclude nodes that are then already reported from further changes and waits."""
+        self._observed = None
+        try:
+            self._rollout.apply(state, lease)
+        finally:
+            # Nodes that the rolling update has changed and verified are as declared, even if it failed.
+            self._latest = replace(state, nodes=dict(self._rollout.nodes))
         done, changes = self._rollout.done, state.changes
         self._context.scope.excluded.update(done.failed, done.not_started, changes.limited, changes.not_ready)
 

@@ -36,10 +36,11 @@ _OUTCOMES = {
 class RolloutResult:
     """The changes so far, or the predicted changes; `steps` are the started changes with the evicted pods.
 
+    written: the nodes that were patched or whose pods were evicted, including those that failed, were rolled back, or are gone.
     not_started: the nodes that were not started, each with the option that holds back its pool.
     """
 
-    changed: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     results: dict[str, NodeResult] = field(default_factory=dict)
     steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class RolloutResult:
     def predict(cls, changes: ChangePlan) -> RolloutResult:
         """The result of a run that makes all these changes."""
         return cls(
-            changed={change.node for change in changes.node_changes},
+            written={change.node for change in changes.node_changes},
             results={change.node: NodeResult(change.node, repaired=change.stuck) for change in changes.node_changes},
             steps={change.node: change.as_dict() for change in changes.node_changes},
             added=[*changes.device_plugin.added, *changes.mig.added],
@@ -65,8 +66,18 @@ class RolloutResult:
 
     @property
     def any(self) -> bool:
-        """Whether the run has changed anything."""
-        return bool(self.changed or self.added or self.removed or self.discovery_restarted)
+        """Whether the run has written anything, even if the change of no node was made."""
+        return bool(self.written or self.added or self.removed or self.refreshed_pods or self.discovery_restarted)
+
+    @property
+    def changed(self) -> set[str]:
+        """The nodes whose change was made."""
+        return self.written - self.failed.keys() - {name for name, node in self.results.items() if not node.completed}
+
+    @property
+    def left_cordoned(self) -> list[str]:
+        """The nodes that stay cordoned."""
+        return self.nodes_with(QUARANTINED, INTERRUPTED)
 
     def nodes_with(self, *outcomes: str) -> list[str]:
         """The nodes with one of these outcomes."""
@@ -76,8 +87,8 @@ class RolloutResult:
         """Add the result of one node."""
         self.results[change.node] = result
         self.steps[change.node] = {**change.as_dict(), "evicts": result.evicted}
-        if result.changed:
-            self.changed.add(change.node)
+        if result.written:
+            self.written.add(change.node)
         if result.failure:
             self.failed[change.node] = f"{result.failure}{_OUTCOMES.get(result.outcome, '')}"
 
@@ -90,13 +101,13 @@ def build_result(
     limit: int | None = MAX_LISTED,
 ) -> dict[str, t.Any]:
     """The result with at most `limit` names in each list; `unusual` are the GPU nodes that the run does not wait for, with the reason."""
-    changed = sorted(done.changed)
+    changed = done.changed
     pools = {}
     for pool in state.plan.pools:
         nodes = state.members(pool.name)
         pools[pool.name] = {
             "nodes": len(nodes),
-            "changed": len({node.name for node in nodes} & done.changed),
+            "changed": len({node.name for node in nodes} & changed),
             "verified": sum(1 for node in nodes if node.ready and check_node(node, pool) is None),
             **expected_state.pool_resources(nodes, pool),
             **({"missing": dict(state.missing[pool.name])} if pool.name in state.missing else {}),
@@ -104,14 +115,14 @@ def build_result(
     membership = state.membership
     return {
         "pools": pools,
-        "changed_nodes": changed[:limit],
+        "changed_nodes": sorted(changed)[:limit],
         "changed_count": len(changed),
         "released_nodes": dict(_released(done)[:limit]),
-        "change_counts": dict(sorted(collections.Counter(step["change"] for step in done.steps.values()).items())),
+        "change_counts": dict(sorted(collections.Counter(done.steps[name]["change"] for name in changed).items())),
         "steps": dict(sorted(done.steps.items())[:limit]),
         "failed": dict(sorted(done.failed.items())[:limit]),
         "rolled_back": done.nodes_with(ROLLED_BACK)[:limit],
-        "left_cordoned": done.nodes_with(QUARANTINED, INTERRUPTED)[:limit],
+        "left_cordoned": done.left_cordoned[:limit],
         "gone": done.nodes_with(GONE)[:limit],
         "not_started": sorted({*state.changes.limited, *done.not_started})[:limit],
         "repaired": dict(sorted(_repaired(done).items())[:limit]),
@@ -130,11 +141,8 @@ def build_result(
 
 def _released(done: RolloutResult) -> list[tuple[str, str]]:
     """The released nodes, each with its pool."""
-    return [
-        (name, step["released_from"] or UNKNOWN)
-        for name, step in sorted(done.steps.items())
-        if "released_from" in step and name in done.changed and name not in done.failed
-    ]
+    steps = {name: done.steps[name] for name in sorted(done.changed)}
+    return [(name, step["released_from"] or UNKNOWN) for name, step in steps.items() if "released_from" in step]
 
 
 def _repaired(done: RolloutResult) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ..cluster_state.pool_edit import last_good, membership_edit
 from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
+from ..drain.eviction import require_permission_to_evict
 from ..kube.errors import ApiError
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
@@ -28,6 +29,7 @@ from .run_context import INTERRUPTED, QUARANTINED, NodeResult, RolloutContext, R
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
     from ..cluster_state.node_check import NodeDrift
     from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
@@ -38,15 +40,29 @@ _MAX_THREADS = 64
 
 
 class Rollout:
-    """Applies one plan to one cluster; `done` records the sent changes, so that a failure can report the progress."""
+    """Applies one plan to one cluster; `done` records the sent changes, so that a failure can report the progress.
+
+    nodes: the nodes after the last call of apply(), even if it failed, as far as the run has watched them.
+    """
 
     def __init__(self, context: RunContext) -> None:
         """Keep the context; send nothing yet."""
         self._context = context
         self.done = RolloutResult()
+        self.nodes: t.Mapping[str, Node] = {}
+        self._may_evict = False
+
+    def require_permission_to_evict(self, state: ClusterState) -> None:
+        """Raise MissingPermission if the changes evict pods and this user must not; the server is asked only once in a run."""
+        evictions = state.changes.evictions
+        if evictions and not self._may_evict:
+            require_permission_to_evict(self._context.client, evictions)
+            self._may_evict = True
 
     def apply(self, state: ClusterState, lease: Lease) -> None:
         """Send the changes in the order that NVIDIA's operands need; a node that fails does not stop the others."""
+        self.nodes = state.nodes
+        self.require_permission_to_evict(state)
         changes, context = state.changes, self._context
         self.done.added.extend(self._context.reader.configmaps.add_entries(changes, lease))
         if changes.nodes_to_refresh:
@@ -69,7 +85,7 @@ class Rollout:
         self.done.discovery_restarted.update(nodes)
 
     def dry_run(self, state: ClusterState) -> str | None:
-        """Let the server check the ConfigMaps and one node of each pool; returns the reason if it did not."""
+        """Let the server check the ConfigMaps, one node of each pool, and the permission to evict; returns the reason if it did not."""
         changes = state.changes
         try:
             self._context.reader.configmaps.add_entries(changes, dry_run=True)
@@ -79,7 +95,10 @@ class Rollout:
             if not error.lacks_right:
                 raise
             return NOT_CHECKED
-        return NOT_CHECKED if "unchecked" in statuses else None
+        if "unchecked" in statuses:
+            return NOT_CHECKED
+        self.require_permission_to_evict(state)
+        return None
 
     def _check_edit(self, edit: NodeEdit, state: ClusterState) -> PatchStatus:
         pool, repair = state.pool_of(edit.name), self._context.scope.repairs
@@ -98,7 +117,7 @@ class Rollout:
         failed = [
             change
             for change in state.changes.node_changes
-            if change.node in findings and change.node in self.done.changed - rolling and _can_roll_back(state, change)
+            if change.node in findings and change.node in self.done.written - rolling and _can_roll_back(state, change)
         ]
         if not failed:
             return
@@ -126,11 +145,19 @@ class Rollout:
         with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
             context = self._node_context(state, nodes, lease)
 
-            def on_done(ended: int) -> None:
-                context.progress.report("nodes changed in the rolling update", ended, len(changes))
+            def on_done(results: t.Sequence[NodeResult]) -> None:
+                failed = sum(bool(result.failure) for result in results)
+                completed = sum(result.completed for result in results)
+                self._report("nodes changed in the rolling update", completed, len(changes), failed)
 
             queues = pool_queues(changes, sizes)
-            run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
+            try:
+                run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
+            finally:
+                self.nodes = nodes.all()
+
+    def _report(self, text: str, completed: int, total: int, failed: int) -> None:
+        self._context.progress.report(f"{text}, {failed} failed" if failed else text, completed, total)
 
     def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> RolloutContext:
         return RolloutContext(
@@ -144,15 +171,18 @@ class Rollout:
     def _patch_immediate(self, state: ClusterState, lease: Lease) -> None:
         changes, edits = state.changes, state.changes.immediate_edits
         steps = {change.node: change.as_dict() for change in changes.node_changes if not change.rolling}
+        failed: list[str] = []
 
         def on_done(outcome: Outcome[bool], finished: int) -> None:
             error = outcome.error
             if outcome.value or (isinstance(error, ApiError) and error.maybe_applied):
-                self.done.changed.add(outcome.name)
+                self.done.written.add(outcome.name)
                 self.done.steps[outcome.name] = steps[outcome.name]
-            if error is not None and not is_fatal(error):
-                self.done.failed[outcome.name] = str(error)
-            self._context.progress.report("nodes labelled", finished, len(edits))
+            if error is not None:
+                failed.append(outcome.name)
+                if not is_fatal(error):
+                    self.done.failed[outcome.name] = str(error)
+            self._report("nodes labelled", finished - len(failed), len(edits), len(failed))
 
         calls = [
             (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))
@@ -244,14 +274,15 @@ def run_rolling_update(
     queues: t.Sequence[PoolQueue],
     run: t.Callable[[NodeChange], NodeResult],
     total: RolloutResult,
-    on_done: t.Callable[[int], None],
+    on_done: t.Callable[[t.Sequence[NodeResult]], None],
 ) -> None:
-    """Run all changes and add them to the total result; `on_done` gets the number of finished changes.
+    """Run all changes and add them to the total result; `on_done` gets the results so far.
 
     After a result with an error, no further change starts, running changes finish, and the error is raised.
     """
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
-    ended, error = 0, None
+    results: list[NodeResult] = []
+    error = None
     with ThreadPoolExecutor(max_workers=_MAX_THREADS) as threads:
         while True:
             for queue in queues:
@@ -264,10 +295,10 @@ def run_rolling_update(
                 queue, change = running.pop(future)
                 result = future.result()
                 error = error or result.error
+                results.append(result)
                 total.add(change, result)
                 queue.ended(change, result)
-            ended += len(done)
-            on_done(ended)
+            on_done(results)
     total.not_started.update({change.node: queue.limiting_option for queue in queues for change in queue.waiting})
     if error is not None:
         raise error

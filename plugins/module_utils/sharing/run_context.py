@@ -28,16 +28,22 @@ INTERRUPTED = "interrupted"
 class NodeResult:
     """The result of one node's change; `failure` is the message if the node is not as declared, otherwise empty.
 
+    written: whether a patch of the node, or the eviction of a pod, was accepted or may have been accepted.
     error: the error that stopped the change and would also stop all other changes.
     """
 
     node: str
     outcome: str = DONE
     failure: str = ""
-    changed: bool = False
+    written: bool = False
     evicted: list[str] = field(default_factory=list)
     repaired: str = ""
     error: Exception | None = None
+
+    @property
+    def completed(self) -> bool:
+        """Whether the change was made; a node that failed or disappeared does not count, even if it was patched."""
+        return self.outcome == DONE and not self.failure
 
 
 class NodeFailure(Exception):

@@ -61,6 +61,11 @@ class WatchedNodes:
         with self._changed:
             return self._nodes.get(name)
 
+    def all(self) -> dict[str, Node]:
+        """The latest versions of all nodes."""
+        with self._changed:
+            return dict(self._nodes)
+
     def note(self, node: Node) -> None:
         """Keep the server's response to a change, so that no wait uses an older version."""
         with self._changed:
@@ -133,7 +138,7 @@ class WatchedNodes:
 
 
 class WatchedNode:
-    """Reads, patches and awaits one node; the result records whether a patch was sent."""
+    """Reads, patches and awaits one node; the result records whether the node was patched."""
 
     def __init__(self, context: RolloutContext, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
@@ -169,12 +174,16 @@ class WatchedNode:
         edit = make_edit(node) if node is not None else None
         if edit is None:
             return node
-        result = patch_node(client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
+        try:
+            result = patch_node(client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
+        except ApiError as error:
+            self._result.written |= error.maybe_applied
+            raise
         if result.status == "gone":
             return None
         if result.node is None:
             return self.latest
-        self._result.changed = True
+        self._result.written = True
         return self._note(result.node)
 
     def _note(self, raw: t.Mapping[str, t.Any]) -> Node:

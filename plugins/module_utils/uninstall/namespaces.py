@@ -12,6 +12,7 @@ from ..catalog.names import CREATED_ANNOTATION
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.parallel import call_all
 from ..helm.release import helm_release_of
+from ..kube.access_review import Permission
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.metadata import is_deleting
@@ -29,7 +30,6 @@ Document = t.Mapping[str, t.Any]
 _REQUIRED_VERBS = {"list", "delete"}
 # These are derived from Services, and a request for them causes a warning of the API server.
 _DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
@@ -149,9 +149,7 @@ def _has_owner(metadata: Document, uids: set[str]) -> bool:
 
 def _require_list_permission(client: Client, namespace: str) -> None:
     """Check the permission with one request instead of a hundred refused lists."""
-    attributes = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": attributes}
-    if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
+    if not Permission("list", "*", group="*").is_granted(client, namespace):
         raise UnknownContents(
             "you do not have permission to list all of its objects, so it is unknown whether it contains foreign ones"
         )

@@ -15,6 +15,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMapEntries
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import (
     NodeChange,
     in_rollout_order,
@@ -108,6 +110,16 @@ def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
             blocked,
             evicted,
         )
+
+
+@pytest.mark.parametrize("unmanaged", [False, True])
+def test_a_run_evicts_no_pods_from_a_node_whose_change_is_blocked(unmanaged: bool) -> None:
+    pods = holder("first"), holder("second", unmanaged=unmanaged)
+    found = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4), *pods)
+    assert found is not None
+    assert pods[0] in found.pods_to_evict
+    entries = ConfigMapEntries({}, (), (), {})
+    assert ChangePlan((found,), {}, entries, entries).evictions == ({} if unmanaged else {"n1": pods})
 
 
 def test_a_node_that_is_as_declared_changes_only_if_it_has_marks() -> None:

@@ -27,6 +27,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitT
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeFailure, NodeResult
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -94,7 +95,7 @@ def test_only_pods_whose_eviction_was_accepted_are_reported(monkeypatch: pytest.
     monkeypatch.setattr(node_runner, "drain_gpu_pods", drain)
     with pytest.raises(NodeFailure, match="a was not evicted"):
         runner._drain(change)
-    assert (runner.result.evicted, runner.result.changed) == (["team/b"], True)
+    assert (runner.result.evicted, runner.result.written) == (["team/b"], True)
 
 
 @given(nodes)
@@ -232,3 +233,14 @@ def test_a_verified_node_that_cannot_be_uncordoned_keeps_its_configuration(statu
     runner._fail = lambda dummy: pytest.fail("rolled back")  # type: ignore[method-assign,assignment]
     assert runner.run().outcome == INTERRUPTED
     assert "refused" in runner.result.failure
+
+
+@pytest.mark.parametrize(("status", "written"), [(504, True), (422, False)])
+def test_a_cordon_whose_response_is_lost_counts_as_written(status: int, written: bool) -> None:
+    result = NodeResult("n1")
+    error = ApiError("no", status=status)
+    client = mock.Mock(patch=mock.Mock(side_effect=error), get=mock.Mock(side_effect=error))
+    context = mock.Mock(client=client, nodes=mock.Mock(get=lambda dummy: node()))
+    with pytest.raises(ApiError):
+        WatchedNode(context, result).write(lambda actual: node_runner.cordon_patch(actual, "why"))
+    assert result.written is written

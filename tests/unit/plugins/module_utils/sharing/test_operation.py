@@ -1,13 +1,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The message about nodes that could not be changed."""
+"""The message and the result of a run in which nodes could not be changed."""
 
 from __future__ import annotations
 
+import typing as t
 from unittest import mock
 
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeResult
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
+from tests.helpers.fleet import node
 
 
 def test_the_message_names_the_option_that_held_nodes_back() -> None:
@@ -25,3 +38,47 @@ def test_the_message_names_the_option_that_held_nodes_back() -> None:
         "2 node(s) were not started (rollout.max_unavailable)",
         "1 node(s) were not started (rollout.pause_on_failure)",
     ]
+
+
+PLAN = derive(
+    {"name": "lab"},
+    {},
+    [{"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}],
+)
+
+
+def cluster(*nodes: Node) -> ClusterState:
+    membership = assign_pools(PLAN.pools, nodes)
+    changes = plan_sharing_changes(PLAN, nodes, membership, ConfigMaps())
+    return ClusterState({item.name: item for item in nodes}, "1", membership, changes, PLAN)
+
+
+@pytest.mark.parametrize(
+    "error", [ApiError("cannot evict", status=403), PartialFailure("b: why (it is left cordoned)")]
+)
+def test_the_result_of_a_stopped_run_has_the_nodes_as_the_rolling_update_left_them(error: Exception) -> None:
+    """The node that was changed and verified is as declared; the message names the one that stays cordoned."""
+    before = cluster(node("a"), node("b"))
+    changed = node("a", replicas=4, labels={**PLAN.pools[0].node_labels})
+    params = {"allow_release": [], "wait": True, "wait_timeout": 1, "report_path": None, "expected_policy": {}}
+    operation = SharingOperation(mock.Mock(params=params, check_mode=False, plan=PLAN), EVERYTHING)
+
+    def apply(state: ClusterState, dummy: t.Any) -> None:
+        operation._rollout.nodes = {**state.nodes, "a": changed}
+        by_node = {change.node: change for change in state.changes.node_changes}
+        operation._rollout.done.add(by_node["a"], NodeResult("a", written=True))
+        operation._rollout.done.add(by_node["b"], NodeResult("b", INTERRUPTED, failure="stopped", written=True))
+        raise error
+
+    with mock.patch.object(operation._rollout, "apply", apply), pytest.raises(type(error)) as caught:
+        operation._run(before, mock.MagicMock())
+    partial = t.cast("t.Any", caught.value).partial
+    result = partial["gpu_sharing"]
+    assert partial["changed"] is True
+    assert [line.split()[0] for line in result["not_as_declared"]] == ["b"]
+    assert (result["changed_nodes"], result["left_cordoned"]) == (["a"], ["b"])
+    assert {key: result["pools"]["notebooks"][key] for key in ("changed", "verified")} == {"changed": 1, "verified": 1}
+    notes = getattr(caught.value, "__notes__", [])
+    assert notes == (
+        [] if isinstance(error, PartialFailure) else ["Nodes that stay cordoned: b. The next run continues with them."]
+    )

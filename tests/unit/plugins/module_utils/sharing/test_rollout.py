@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import typing as t
 from dataclasses import replace
@@ -11,9 +12,11 @@ from unittest import mock
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import NodeDrift
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, membership_edit
+from ansible_collections.accel.gpu.plugins.module_utils.kube.access_review import MissingPermission
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
@@ -27,9 +30,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
     DONE,
+    GONE,
     INTERRUPTED,
     QUARANTINED,
     ROLLED_BACK,
+    UNCORDONED,
     NodeResult,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
@@ -120,9 +125,9 @@ def test_an_error_stops_the_start_of_other_changes() -> None:
 
 def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
     results = {
-        "a": NodeResult("a", INTERRUPTED, failure="lost", changed=True, error=PermissionError("a")),
-        "b": NodeResult("b", ROLLED_BACK, failure="why", changed=True),
-        "c": NodeResult("c", INTERRUPTED, failure="lost", changed=True, error=PermissionError("c")),
+        "a": NodeResult("a", INTERRUPTED, failure="lost", written=True, error=PermissionError("a")),
+        "b": NodeResult("b", ROLLED_BACK, failure="why", written=True),
+        "c": NodeResult("c", INTERRUPTED, failure="lost", written=True, error=PermissionError("c")),
     }
 
     def runner(dummy: t.Any, item: NodeChange) -> mock.Mock:
@@ -136,7 +141,7 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
     state.changes = mock.Mock(rolling_changes=[], node_changes=changes)
     update = Rollout(mock.Mock())
     update._node_context = mock.Mock()  # type: ignore[method-assign]
-    update.done.changed.update("abc")
+    update.done.written.update("abc")
     findings = {name: NodeDrift(name, "notebooks", ("x",)) for name in "abc"}
     with pytest.raises(PermissionError, match=r"^a$"):
         update.roll_back_failed(state, findings, mock.Mock(lost=threading.Event()))
@@ -146,12 +151,12 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
 
 @pytest.mark.parametrize(
     ("carried_out", "known", "changed", "failed"),
-    [(True, True, ["n1"], []), (False, True, ["n1"], ["n1"]), (True, False, ["n1"], ["n1"])],
+    [(True, True, ["n1"], []), (False, True, [], ["n1"]), (True, False, [], ["n1"])],
 )
 def test_a_node_counts_as_changed_although_the_response_is_lost(
     carried_out: bool, known: bool, changed: list[str], failed: list[str]
 ) -> None:
-    """It has failed only if the patch is not found on it; otherwise it is verified with its pool."""
+    """It has failed only if the patch is not found on it; otherwise it is verified with its pool. In any case, something may have been written."""
     to = pool(replicas=4)
     actual = node("n1")
     edit = membership_edit(actual, to)
@@ -166,11 +171,16 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     item = NodeChange("n1", to, edit, Transition("labels", False))
     state = mock.Mock(pool_of=lambda name: to)
     state.changes = mock.Mock(immediate_edits=[edit], node_changes=[item], held_back=())
-    update = Rollout(mock.Mock(client=client))
+    context = mock.Mock(client=client)
+    update = Rollout(context)
     update._patch_immediate(state, mock.Mock(lost=threading.Event()))
     assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
+    assert update.done.any
+    text = "nodes labelled, 1 failed" if failed else "nodes labelled"
+    context.progress.report.assert_called_once_with(text, len(changed), 1)
 
 
+EVICTIONS = {"n1": (PodOnNode("team", "x", "1"),)}
 MISSING_RIGHT = ApiError('User "u" cannot patch resource "nodes"', status=403)
 
 
@@ -193,8 +203,72 @@ def test_check_mode_patches_a_node_like_a_run(
     assert edit is not None
     raw = {"metadata": {"name": "n1", "labels": actual.labels}} if exists else None
     client = mock.Mock(strategic_merge=mock.Mock(side_effect=responses), get=mock.Mock(return_value=raw))
+    client.create.return_value = {"status": {"allowed": True}}
     state = mock.Mock(pool_of=lambda name: to)
-    state.changes = mock.Mock(edits=[edit], pool_of={"n1": "notebooks"}, held_back=())
+    state.changes = mock.Mock(edits=[edit], pool_of={"n1": "notebooks"}, held_back=(), evictions=EVICTIONS)
     assert Rollout(mock.Mock(client=client, scope=EVERYTHING)).dry_run(state) == unchecked
+    # A user who is not allowed to send a dry run only reads.
+    assert client.create.call_count == (0 if unchecked else 1)
     assert client.strategic_merge.call_count == len(responses)
     assert all(call.kwargs == {"dry_run": True} for call in client.strategic_merge.call_args_list)
+
+
+def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = replace(pool(), rollout=rollout(pause_on_failure=False))
+    changes = [change(name, to) for name in "abcd"]
+    results = {"b": NodeResult("b", UNCORDONED, failure="its budget", written=True), "c": NodeResult("c", GONE)}
+    watched = mock.MagicMock()
+    watched.return_value.__enter__.return_value.all.return_value = {"a": node("a", replicas=4)}
+    monkeypatch.setattr(sharing_rollout, "WatchedNodes", watched)
+    monkeypatch.setattr(
+        sharing_rollout,
+        "NodeRunner",
+        lambda context, item: mock.Mock(run=lambda: results.get(item.node, NodeResult(item.node, written=True))),
+    )
+    context = mock.Mock()
+    update = Rollout(context)
+    update._node_context = mock.Mock()  # type: ignore[method-assign]
+    update._run_rolling_update(
+        mock.Mock(changes=mock.Mock(rolling_changes=changes), membership=mock.Mock(by_pool={"notebooks": "abcd"})),
+        mock.Mock(),
+    )
+    text = "nodes changed in the rolling update"
+    assert [call.args for call in context.progress.report.call_args_list] == [
+        (text, 1, 4),
+        (f"{text}, 1 failed", 1, 4),
+        (f"{text}, 1 failed", 1, 4),
+        (f"{text}, 1 failed", 2, 4),
+    ]
+    assert update.done.changed == {"a", "d"}
+    assert update.nodes == {"a": node("a", replicas=4)}
+
+
+@pytest.mark.parametrize(("evictions", "asked"), [(EVICTIONS, 1), ({}, 0)])
+def test_the_permission_to_evict_is_asked_for_once_before_the_first_change(
+    evictions: dict[str, t.Any], asked: int
+) -> None:
+    client = mock.Mock(create=mock.Mock(return_value={"status": {"allowed": True}}))
+    context = mock.MagicMock(client=client)
+    update = Rollout(context)
+    state = mock.Mock(nodes={})
+    state.changes = mock.MagicMock(
+        evictions=evictions, nodes_to_refresh=(), immediate_mig_nodes=(), immediate_edits=(), rolling_changes=()
+    )
+    for _ in range(2):
+        update.apply(state, mock.Mock(lost=threading.Event()))
+    assert client.create.call_count == asked
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_without_permission_to_evict_nothing_is_changed(check: bool) -> None:
+    client = mock.Mock(create=mock.Mock(return_value={"status": {"allowed": False}}))
+    context = mock.Mock(client=client)
+    update = Rollout(context)
+    state = mock.Mock(nodes={"n1": node("n1")}, changes=mock.Mock(edits=(), evictions=EVICTIONS))
+    call = functools.partial(update.dry_run, state) if check else functools.partial(update.apply, state, mock.Mock())
+    with pytest.raises(MissingPermission, match=r'"pods/eviction".*"team", which the drain of n1 needs'):
+        call()
+    assert not update.done.any
+    assert update.nodes == ({} if check else state.nodes)
+    if not check:
+        context.reader.configmaps.add_entries.assert_not_called()

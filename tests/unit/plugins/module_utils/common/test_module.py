@@ -1,0 +1,22 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The failure of a module."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure, ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.common.module import BaseModule
+from tests.helpers.modules import run_module
+
+
+@pytest.mark.parametrize("error", [PartialFailure("first"), ServiceError("first", status=403)])
+def test_the_notes_of_an_error_follow_its_message(error: PartialFailure | ServiceError) -> None:
+    error.add_note("second")
+
+    def work(module: BaseModule) -> dict[str, object]:
+        raise error
+
+    result = run_module(lambda: BaseModule({}).run(work), {})
+    assert (result["msg"], result["code"]) == ("first\nsecond", error.code)
