@@ -113,7 +113,6 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.catalog.names import POOL_LABEL
 from ..module_utils.cluster_state.cluster_policy import (
     active_policy,
     mig_configmap,
@@ -122,9 +121,8 @@ from ..module_utils.cluster_state.cluster_policy import (
 )
 from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
-from ..module_utils.common.errors import ReleaseRefused
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.export.effects import effect_remarks
+from ..module_utils.export.effects import effect_remarks, require_no_release
 from ..module_utils.export.pools import add_drivers, export_pools
 from ..module_utils.export.sharing import LiveConfig
 from ..module_utils.export.variables import (
@@ -141,7 +139,6 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, NVIDIA_DRIVERS, object_path
 from ..module_utils.pools.derive import derive
-from ..module_utils.schema.messages import abbreviate_nodes
 from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]
@@ -171,12 +168,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     document, cluster_remarks = export_cluster(declared, managed, exported.pools)
     plan = adapt_plan(client, derive(document, {}, exported.pools), policy)
     changes = overview(module.client, plan, nodes).changes
-    if changes.releases.nodes:
-        raise ReleaseRefused(
-            f"No exported pool contains {abbreviate_nodes(changes.releases.nodes)}, so a run with the exported variables would release what this "
-            f"collection has set there. Nothing was written. Label each node with its pool and export again: kubectl label --overwrite nodes "
-            f"NODE {POOL_LABEL}=POOL."
-        )
+    require_no_release(changes.releases.nodes)
     transitions = {change.node: change.transition for change in changes.node_changes if change.edit}
     postponed = (*changes.limited, *changes.not_ready)
     remarks += [*cluster_remarks, *effect_remarks(nodes, transitions, postponed, changes.releases.unshared)]

@@ -6,12 +6,24 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.names import POOL_LABEL
 from ..cluster_state.expected_state import is_gpu_resource
 from ..cluster_state.impact import PLUGIN, Transition
-from ..schema.messages import abbreviate
+from ..common.errors import ReleaseRefused
+from ..schema.messages import abbreviate, abbreviate_nodes
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
+
+
+def require_no_release(released: t.Collection[str]) -> None:
+    """Raise ReleaseRefused if a run would release nodes, such as a node of a pool that has lost the pool's label."""
+    if released:
+        raise ReleaseRefused(
+            f"No exported pool contains {abbreviate_nodes(released)}, so a run with the exported variables would remove what this collection has "
+            "set there. Nothing was written. Set the pool's label and export again: "
+            f"kubectl label --overwrite nodes NODE {POOL_LABEL}=POOL"
+        )
 
 
 def effect_remarks(

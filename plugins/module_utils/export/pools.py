@@ -144,11 +144,16 @@ def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], toleratio
 
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
     """Add the startup taint if the ClusterPolicy tolerates it, because verified nodes no longer have this taint."""
+    if toleration_of(STARTUP_TAINT) not in tolerations:
+        return
+    unclear = [pool["name"] for pool in exported.pools if "sharing" not in pool]
+    if unclear:
+        exported.remarks.append(
+            f"startup_taint: it is unknown whether the pools without sharing declare it: {abbreviate(unclear)}"
+        )
     mig_pools = [
         pool for pool in exported.pools if "sharing" in pool and MODES[pool["sharing"]["mode"]].partitions_gpus
     ]
-    if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
-        return
     for pool in mig_pools:
         pool["startup_taint"] = True
     if len(mig_pools) > 1:

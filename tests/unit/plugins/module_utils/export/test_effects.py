@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import GEOMETRY, LABELS, PLUGIN, Transition
-from ansible_collections.accel.gpu.plugins.module_utils.export.effects import effect_remarks
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ReleaseRefused
+from ansible_collections.accel.gpu.plugins.module_utils.export.effects import effect_remarks, require_no_release
 from tests.helpers.fleet import node
 
 GPU = "nvidia.com/gpu"
@@ -40,8 +41,18 @@ def test_nodes_that_a_run_leaves_for_another_run_are_counted_too() -> None:
 
 def test_a_refused_run_changes_no_node() -> None:
     (remark,) = effect_remarks(NODES, {"n1": Transition(GEOMETRY, True)}, [], ["b", "a"])
-    assert remark == "site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: a, b."
+    assert (
+        remark == "site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: a, b."
+    )
 
 
 def test_no_change_needs_no_remark() -> None:
     assert effect_remarks(NODES, {}, [], []) == []
+
+
+def test_an_export_that_releases_nodes_is_refused() -> None:
+    require_no_release({})
+    with pytest.raises(
+        ReleaseRefused, match=r"No exported pool contains 2 nodes, n1, n2, so a run .* label --overwrite"
+    ):
+        require_no_release({"n2": "a", "n1": "a"})

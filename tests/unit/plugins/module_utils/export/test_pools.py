@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
@@ -204,6 +205,18 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
     ]
 
 
+def test_a_pool_without_sharing_does_not_get_the_startup_taint() -> None:
+    managed = {
+        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    }
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
+    result = found(pinned("n1", "a", labels={CONFIG: "gone"}), live=LiveConfig(policy, PLUGIN, None))
+    assert "startup_taint" not in result.pools[0]
+    assert "startup_taint: it is unknown whether the pools without sharing declare it: a" in result.remarks
+
+
 def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarked() -> None:
     exported = ExportedPools([{"name": "a"}, {"name": "b"}])
     managed = {"app.kubernetes.io/managed-by": "accel.gpu"}
@@ -292,3 +305,10 @@ def test_no_node_is_released_that_does_not_look_like_a_gpu_node_now(hidden: str)
     labels = {"nvidia.com/gpu.product": None, hidden: "false" if hidden.endswith("present") else None}
     changes = changes_with_export(pinned("l4", "b", "NVIDIA-L4"), pinned("n1", "a", labels=labels))
     assert changes.releases.nodes == {}
+
+
+def test_the_node_that_lost_its_pool_s_label_is_the_only_one_that_a_run_releases() -> None:
+    """The module refuses this export."""
+    nodes = [pinned("n1", "a"), pinned("n2", "a")]
+    lost = dataclasses.replace(nodes[1], labels={key: value for key, value in nodes[1].labels.items() if key != PIN})
+    assert [*changes_with_export(nodes[0], lost).releases.nodes] == ["n2"]
