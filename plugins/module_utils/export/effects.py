@@ -34,7 +34,7 @@ def effect_remarks(
 ) -> list[str]:
     """The remarks about the nodes that a run edits (with the effect of each edit), and about those that it leaves for another run.
 
-    Because of `pools_without_sharing`, a run is refused.
+    A run fails before any change because of `pools_without_sharing`.
     """
     by_name = {node.name: node for node in nodes}
     disturbed = {name for name, change in transitions.items() if _disturbs(by_name[name], change)} | set(postponed)

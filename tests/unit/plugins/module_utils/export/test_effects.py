@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the remarks say about the nodes that a run with the exported variables changes."""
+"""The remarks about the nodes that a run with the exported variables changes."""
 
 from __future__ import annotations
 

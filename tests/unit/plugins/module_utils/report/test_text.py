@@ -106,17 +106,6 @@ def _costing(**counts: t.Any) -> dict[str, t.Any]:
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
 
-def _releasing(pools: dict[str, t.Any], evicted: int = 2, **changes: t.Any) -> dict[str, t.Any]:
-    """The release of 4 nodes that pods use, or of nodes without pods; pools have no changes."""
-    total = _costing()["impact"]
-    if evicted:
-        total.update(pods=evicted, operand_pods=20, repartitioned_nodes=4, resets=4)
-    none = dict.fromkeys(("driver_restarts", "pods", "operand_pods", "repartitioned_nodes", "resets"), 0)
-    pools = {name: {**pool, "impact": none} for name, pool in pools.items()}
-    steps = {"a1": {"evicts": ["x/a", "x/b"][:evicted], "reboot": "no"}}
-    return _info(pools=pools, impact=total, steps=steps, released=["a1", "a2", "a3", "a4"], **changes)
-
-
 CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "as declared",
@@ -225,31 +214,6 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ("warnings", "plan", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("free of cost", "plan", _costing(), ["impact: no driver or operand is restarted, and no pod loses its GPU"]),
-    (
-        "releases",
-        "plan",
-        _releasing({"a": _pool(changes=CHANGES)}),
-        ["GPU RESETS (released) 0 2 20 4 4", "pods: a1 has pods to evict (2): x/a, x/b"],
-    ),
-    ("releases without pools", "plan", _releasing({}), ["GPU RESETS (released) 0 2 20 4 4"]),
-    (
-        "releases, and nodes in no pool",
-        "plan",
-        _releasing({"a": _pool()}, unclaimed=["b1"]),
-        ["GPU RESETS (released, no pool) 0 2 20 4 4"],
-    ),
-    (
-        "releases without a cost",
-        "plan",
-        _releasing({}, evicted=0),
-        ["impact: no driver or operand is restarted, and no pod loses its GPU"],
-    ),
-    (
-        "pods of several nodes",
-        "plan",
-        {**_costing(pods=2), "steps": {name: {"evicts": [f"x/{name}"], "reboot": "no"} for name in ("n1", "n2")}},
-        ["pods: n1, n2 have pods to evict (2): x/n1, x/n2"],
-    ),
     ("one node", "plan", _info(pools={"a": _pool(changes={**CHANGES, "nodes": 1})}), [" 1 node a: "]),
     (
         "all drivers at the same time",
@@ -373,11 +337,6 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("two", "report", _info(installed={"operator": _found(adopted=False, problem="Two.")}), ["operator: Two."]),
 ]
-
-
-def test_a_plan_that_evicts_pods_does_not_deny_it() -> None:
-    for pools in ({"a": _pool(changes=CHANGES)}, {}):
-        assert "no pod loses its GPU" not in "\n".join(lines(_releasing(pools), "plan"))
 
 
 def test_a_managed_installation_is_not_reported() -> None:
