@@ -15,8 +15,11 @@ description:
   - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of the operator and of NFD, and
     converts them to C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
-  - If this collection has configured the cluster, a plan with these variables shows no change. For any
-    other cluster, the plan shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
+  - If this collection has configured the cluster and every GPU node has a pool, a plan with these variables shows no change. For other nodes, the plan shows
+    the labels that make them members of their pools; their allocatable resources do not change. A remark lists the nodes for which this is not possible.
+  - If the nodes of a pool are shared in different ways, for example because a rolling update has not finished, the pool is exported without C(sharing), and a
+    remark contains the sharing of each node. M(accel.gpu.gpu_sharing) refuses such a pool instead of stopping the sharing of its nodes. The module fails if a
+    run with the exported variables would release nodes from their pools.
   - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
     version.
   - Settings that C(gpu_pools) cannot express are left out, and a remark lists them. No setting is guessed. The source of a chart and the connection are
@@ -94,7 +97,8 @@ path:
   sample: /home/me/host_vars/prod.yml
 code:
   description: The reason for the failure. V(invalid) - errors in the options. V(wrong_cluster) - the connection points to a different cluster.
-    V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+    V(connection) - no usable connection settings. V(release_refused) - a run with the exported variables would release nodes.
+    V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: wrong_cluster
@@ -118,6 +122,7 @@ from ..module_utils.cluster_state.cluster_policy import (
 from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.export.effects import effect_remarks, require_no_release
 from ..module_utils.export.pools import add_drivers, export_pools
 from ..module_utils.export.sharing import LiveConfig
 from ..module_utils.export.variables import (
@@ -162,13 +167,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     remarks = [*exported.remarks, *_release_remarks(policy, installed, managed)]
     document, cluster_remarks = export_cluster(declared, managed, exported.pools)
     plan = adapt_plan(client, derive(document, {}, exported.pools), policy)
-    changing = len(overview(module.client, plan, nodes).changes.edits)
-    remarks += cluster_remarks
-    if changing:
-        remarks.append(
-            f"{changing} node(s) will get the labels that make them members of their pools; their allocatable resources do not change. "
-            "See accel.gpu.plan."
-        )
+    changes = overview(module.client, plan, nodes).changes
+    require_no_release(changes.releases.nodes)
+    transitions = {change.node: change.transition for change in changes.node_changes if change.edit}
+    postponed = (*changes.limited, *changes.not_ready)
+    remarks += [*cluster_remarks, *effect_remarks(nodes, transitions, postponed, changes.releases.unshared)]
     shown = {key: _without_values(value) for key, value in document.items()}
     result: dict[str, t.Any] = {
         "changed": False,
@@ -176,7 +179,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "gpu_pools": exported.pools,
         "remarks": remarks,
         "with_values": [part for part in COMPONENTS if "values" in (document.get(part) or {})],
-        "changing_nodes": changing,
+        "changing_nodes": len(transitions),
         "yaml": render_variables(shown, exported.pools, remarks),
     }
     path = module.params["path"]

@@ -158,16 +158,26 @@ def rollout_annotation(rollout: RolloutPlan) -> str | None:
 
 
 def recorded_rollout(node: Node) -> RolloutPlan:
-    """The rollout settings for the release of the node; the defaults if nothing valid is recorded.
+    """The rollout settings for the release of the node; the defaults if nothing valid is recorded."""
+    return _parse_rollout(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
+
+
+def recorded_rollout_settings(node: Node) -> dict[str, t.Any]:
+    """The recorded fields of `rollout` that differ from the defaults; empty if nothing valid is recorded.
 
     The content of the annotation is not trusted, so the schema of `rollout` checks it.
     """
-    return _parse_rollout(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
+    return _valid_settings(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
+
+
+def _valid_settings(text: str) -> dict[str, t.Any]:
+    fields = parse_json(text, dict)
+    if fields is None or not set(fields) <= set(_ROLLOUT_FIELDS) or any(ROLLOUT.problems(fields, "rollout")):
+        return {}
+    return fields
 
 
 @functools.lru_cache(maxsize=256)
 def _parse_rollout(text: str) -> RolloutPlan:
-    fields = parse_json(text, dict)
-    if fields is None or not set(fields) <= set(_ROLLOUT_FIELDS) or any(ROLLOUT.problems(fields, "rollout")):
-        return DEFAULT_ROLLOUT
-    return rollout_plan(ROLLOUT.complete(fields))
+    fields = _valid_settings(text)
+    return rollout_plan(ROLLOUT.complete(fields)) if fields else DEFAULT_ROLLOUT

@@ -16,6 +16,7 @@ from ..catalog.names import CONFIG_LABEL, DRIVER_ANNOTATION, MIG_CONFIG_LABEL, P
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
 from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import POOL_OWNER, recorded
+from ..cluster_state.pool_edit import recorded_rollout_settings
 from ..common.nested import get_nested, parse_json
 from ..pools.variables import merge
 from ..schema import validators
@@ -32,6 +33,8 @@ Tolerations = t.Sequence[t.Mapping[str, t.Any]]
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _MAX_NAME = 40
+# The keys of a pool, in their order in the exported file.
+_KEYS = ("match", "gpus_per_node", "labels", "taints", "rollout", "sharing")
 
 
 @dataclass
@@ -44,14 +47,25 @@ class ExportedPools:
 
 @dataclass(frozen=True)
 class _Member:
+    """A node; `problem` is the reason why its sharing is not known (sharing is None)."""
+
     node: Node
-    sharing: NodeSharing
+    sharing: NodeSharing | None
     taints: tuple[Document, ...]
+    problem: str = ""
 
     @property
     def group_key(self) -> str:
         """A key that is equal for nodes that can be in the same pool."""
         return json.dumps([self.sharing, sorted(map(format_taint, self.taints))], sort_keys=True)
+
+    @property
+    def sharing_fields(self) -> Document:
+        """The keys of a pool that declare the node's sharing; empty if it is not known."""
+        if self.sharing is None:
+            return {}
+        sharing, gpus = self.sharing
+        return {**({"gpus_per_node": gpus} if gpus else {}), "sharing": sharing}
 
 
 def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.Any]]) -> None:
@@ -85,28 +99,25 @@ def export_pools(
     for node in nodes:
         if node.discovered:
             pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
-    for node in sorted((node for node in nodes if node.has_gpu), key=lambda node: node.name):
-        pool = node.labels.get(POOL_LABEL, "")
-        if not node.discovered:
-            left_out["gpu-feature-discovery has not labelled it"].append(node.name)
-            continue
-        try:
-            member = _Member(node, node_sharing(node), _pool_taints(node, tolerations, labelled=bool(pool)))
-        except Inexpressible as reason:
-            left_out[str(reason)].append(node.name)
-            pools_of_model[_model(node)].add(None)
-            continue
-        if pool:
-            labelled[pool].append(member)
+    # A node with a pool's label is exported even if it does not look like a GPU node now, because a run releases the nodes of undeclared pools.
+    for node in sorted((node for node in nodes if node.has_gpu or node.pin), key=lambda node: node.name):
+        member = _member(node, node_sharing, tolerations)
+        if node.pin:
+            labelled[node.pin].append(member)
+        elif member.problem:
+            left_out[member.problem].append(node.name)
+            if node.discovered:
+                pools_of_model[_model(node)].add(None)
         else:
             grouped[_model(node), member.group_key].append(member)
     exported.remarks += [
         f"{abbreviate(names)}: left out, because {reason}" for reason, names in sorted(left_out.items())
     ]
     for pool, members in sorted(labelled.items()):
-        pool_models = {_model(member.node) for member in members}
+        discovered = [member for member in members if member.node.discovered]
+        pool_models = {_model(member.node) for member in discovered}
         only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
-        _add_labelled_pool(exported, pool, members, only_pool_of_model=only)
+        _add_labelled_pool(exported, pool, discovered or members, only_pool_of_model=only)
     taken = set(labelled)
     for (model, key), members in sorted(grouped.items()):
         rivals = [
@@ -121,11 +132,28 @@ def export_pools(
     return exported
 
 
+def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations) -> _Member:
+    taints = _pool_taints(node, tolerations, labelled=bool(node.pin))
+    if not node.discovered:
+        return _Member(node, None, taints, "gpu-feature-discovery has not labelled it")
+    try:
+        return _Member(node, node_sharing(node), taints)
+    except Inexpressible as reason:
+        return _Member(node, None, taints, str(reason))
+
+
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
     """Add the startup taint if the ClusterPolicy tolerates it, because verified nodes no longer have this taint."""
-    mig_pools = [pool for pool in exported.pools if MODES[pool["sharing"]["mode"]].partitions_gpus]
-    if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
+    if toleration_of(STARTUP_TAINT) not in tolerations:
         return
+    unclear = [pool["name"] for pool in exported.pools if "sharing" not in pool]
+    if unclear:
+        exported.remarks.append(
+            f"startup_taint: it is unknown whether the pools without sharing declare it: {abbreviate(unclear)}"
+        )
+    mig_pools = [
+        pool for pool in exported.pools if "sharing" in pool and MODES[pool["sharing"]["mode"]].partitions_gpus
+    ]
     for pool in mig_pools:
         pool["startup_taint"] = True
     if len(mig_pools) > 1:
@@ -139,23 +167,57 @@ def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member
     if validators.dns_label(name):
         exported.remarks.append(f"pool {name}: left out, because its name is not a DNS label")
         return
-    sharings = {json.dumps(member.sharing, sort_keys=True) for member in members}
-    if len(sharings) > 1:
-        names = abbreviate([member.node.name for member in members])
-        exported.remarks.append(
-            f"pool {name} ({names}): left out, because its nodes are shared in {len(sharings)} different ways"
-        )
-        return
+    unclear = _unclear_sharing(members)
+    # If the pool were left out, a run would release its nodes. Without `sharing`, a run refuses to stop the sharing of its nodes.
+    managed = any(recorded(member.node, POOL_OWNER) for member in members)
+    if unclear:
+        exported.remarks.append(f"pool {name}: {'without sharing' if managed else 'left out'}, because {unclear}")
+        if not managed:
+            return
     match = _match(members[0].node) if only_pool_of_model else {}
     if not match:
         exported.remarks.append(
-            f"pool {name}: without match, because other nodes also have its GPU model; the label {POOL_LABEL} assigns its nodes"
+            f"pool {name}: without match, because no GPU model distinguishes its nodes; the label {POOL_LABEL} assigns them"
         )
     labels = _common(exported, name, "labels", [_pool_labels(member.node) for member in members])
     taints = _common(
         exported, name, "taints", [{format_taint(taint): taint for taint in member.taints} for member in members]
     )
-    exported.pools.append(_pool(name, match, members[0], labels, list(taints.values())))
+    rollout = _rollout(exported, name, [member.node for member in members])
+    sharing = {} if unclear else members[0].sharing_fields
+    metadata = {"match": match, "labels": labels, "taints": list(taints.values()), "rollout": rollout}
+    exported.pools.append(_pool(name, {**metadata, **sharing}))
+
+
+def _unclear_sharing(members: list[_Member]) -> str:
+    """Why the nodes' sharing cannot be that of a pool, with the sharing that each node has; empty if all nodes have the same one."""
+    ways: dict[str, list[str]] = defaultdict(list)
+    problems: dict[str, list[str]] = defaultdict(list)
+    for member in members:
+        if member.problem:
+            problems[member.problem].append(member.node.name)
+        else:
+            # The text is YAML, because neither the keys nor the values need quotes.
+            ways[json.dumps(member.sharing_fields).replace('"', "")[1:-1]].append(member.node.name)
+    if len(ways) == 1 and not problems:
+        return ""
+    reason = (
+        f"its nodes are shared in {len(ways)} different ways"
+        if len(ways) > 1
+        else "the sharing of some of its nodes is not known"
+    )
+    found = [f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} {way}" for way, names in ways.items()]
+    found += [f"{abbreviate(names)} cannot be described, because {problem}" for problem, names in problems.items()]
+    return f"{reason}: {'; '.join(found)}"
+
+
+def _rollout(exported: ExportedPools, pool: str, nodes: list[Node]) -> Document:
+    """The settings of `rollout` that are recorded on all nodes of the pool."""
+    recorded_settings = [recorded_rollout_settings(node) for node in nodes]
+    if all(settings == recorded_settings[0] for settings in recorded_settings):
+        return recorded_settings[0]
+    exported.remarks.append(f"pool {pool}: without rollout, because its nodes have different records of it")
+    return {}
 
 
 def _add_group(
@@ -171,13 +233,13 @@ def _add_group(
             f"pool {name}: only a pool label can distinguish its nodes from others of their model: "
             f"kubectl label nodes {' '.join(node.name for node in nodes)} {POOL_LABEL}={name}"
         )
-    exported.pools.append(_pool(name, match, members[0], {}, list(members[0].taints)))
+    metadata = {"match": match, "taints": list(members[0].taints)}
+    exported.pools.append(_pool(name, {**metadata, **members[0].sharing_fields}))
 
 
-def _pool(name: str, match: Document, member: _Member, labels: Document, taints: list[Document]) -> Document:
-    sharing, gpus = member.sharing
-    optional = {"match": match, "gpus_per_node": gpus, "labels": labels, "taints": taints}
-    return {"name": name, **{key: value for key, value in optional.items() if value}, "sharing": sharing}
+def _pool(name: str, fields: Document) -> Document:
+    """A pool with the fields that are not empty."""
+    return {"name": name, **{key: fields[key] for key in _KEYS if fields.get(key)}}
 
 
 def _model(node: Node) -> str:
@@ -235,7 +297,7 @@ def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Documen
 
 
 def _pool_name(model: str, member: _Member, taken: set[str], *, several: bool) -> str:
-    text = f"{model}-{member.sharing[0]['mode']}" if several else model
+    text = f"{model}-{member.sharing_fields['sharing']['mode']}" if several else model
     base = _SEPARATORS.sub("-", text.lower()).strip("-")[:_MAX_NAME].strip("-")
     candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
     name = next(candidate for candidate in candidates if candidate not in taken)

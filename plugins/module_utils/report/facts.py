@@ -102,7 +102,7 @@ def _state(pool: Document) -> str:
 def _planned_changes(pool: Document) -> str:
     if not pool["nodes"]:
         return "after discovery" if pool["awaits_discovery"] else "no nodes"
-    return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
+    return plural(pool["changes"]["nodes"], "node") if pool["changes"] else "none"
 
 
 # In the order of the columns on the terminal, and of the texts on the card. The card shows the resources and the state of a pool as drawings.

@@ -135,8 +135,10 @@ def impact_lines(info: Document, width: int) -> list[str]:
     total: Document | None = info.get("impact")
     if total is None:
         return []
+    rows = [{"pool": name, **pool["impact"]} for name, pool in info["pools"].items()]
+    others = {key: total[key] - sum(row[key] for row in rows) for key in COUNTS}
     affected = [
-        {"pool": name, **pool["impact"]} for name, pool in info["pools"].items() if any(pool["impact"].values())
+        row for row in [*rows, {"pool": _nodes_without_pool(info), **others}] if any(row[key] for key in COUNTS)
     ]
     paragraphs = [*_total_impact(total), *_node_changes(info.get("steps") or {})]
     if affected:
@@ -145,20 +147,37 @@ def impact_lines(info: Document, width: int) -> list[str]:
             *(Column(title, operator.itemgetter(key), number=True) for key, title in COUNTS.items()),
         ]
         return [*table(columns, affected, width), "", *wrap(paragraphs, width)]
-    if any(pool["changes"] for pool in info["pools"].values()):
+    if info.get("released") or any(pool["changes"] for pool in info["pools"].values()):
         paragraphs.insert(0, ("impact", "no driver or operand is restarted, and no pod loses its GPU"))
     return wrap(paragraphs, width)
 
 
+def _nodes_without_pool(info: Document) -> str:
+    """The name of the row for nodes of no pool; parentheses distinguish it from the name of a pool."""
+    kinds = [text for key, text in (("released", "released"), ("unclaimed", "no pool")) if info.get(key)]
+    return f"({', '.join(kinds) or 'no pool'})"
+
+
 def _node_changes(steps: Document) -> t.Iterator[Paragraph]:
-    for key, head, text in (
-        ("evicts", "pods", "have pods to evict"),
-        ("blocked_by", "blocked", "cannot be changed, since a drain does not evict the pods that use their GPUs"),
-        ("stops", "stopped", "have DaemonSet pods that are stopped for the change"),
+    for key, head, singular, plural in (
+        ("evicts", "pods", "has pods to evict", "have pods to evict"),
+        (
+            "blocked_by",
+            "blocked",
+            "cannot be changed, since a drain does not evict the pods that use its GPUs",
+            "cannot be changed, since a drain does not evict the pods that use their GPUs",
+        ),
+        (
+            "stops",
+            "stopped",
+            "has DaemonSet pods that are stopped for the change",
+            "have DaemonSet pods that are stopped for the change",
+        ),
     ):
         pods_by_node = {node: step[key] for node, step in steps.items() if step.get(key)}
         pods = [pod for names in pods_by_node.values() for pod in names]
         if pods:
+            text = singular if len(pods_by_node) == 1 else plural
             yield head, f"{abbreviate(sorted(pods_by_node))} {text} ({len(pods)}): {abbreviate(pods)}"
     reboots = sorted(node for node, step in steps.items() if step["reboot"] != "no")
     if reboots:

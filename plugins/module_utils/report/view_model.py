@@ -197,6 +197,11 @@ class Page:
         return "; ".join(parts) + "."
 
     @property
+    def warnings(self) -> list[str]:
+        """The warnings about the variables and the cluster."""
+        return [str(text) for text in self.info.get("warnings") or ()]
+
+    @property
     def totals_title(self) -> str:
         """The number of GPUs and nodes of the cluster."""
         return totals_title(self.info.get("totals") or {})

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
@@ -14,11 +15,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, add_drivers, export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
 
-CONFIG, PIN = "nvidia.com/device-plugin.config", "accel.gpu/pool"
+CONFIG, PIN, ROLLOUT = "nvidia.com/device-plugin.config", "accel.gpu/pool", "accel.gpu/rollout"
+MIG = "nvidia.com/mig.config"
 NONE, TIME = {"mode": "none"}, {"mode": "time-slicing", "replicas": 4}
 SHARED = {
     "version": "v1",
@@ -92,7 +94,8 @@ def test_taints_make_pools_and_those_of_kubernetes_do_not() -> None:
 def pinned(name: str, pool: str, model: str = "Tesla-T4", **changes: t.Any) -> Node:
     """As a run leaves a node of a pool: what the pool put there is noted."""
     labels = {PIN: pool, CONFIG: "whole", **changes.pop("labels", {})}
-    notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **changes.pop("notes", {})}
+    owned = [key for key in labels if key in (CONFIG, MIG) or not key.startswith("nvidia.com/")]
+    notes = {"accel.gpu/pool-labels": json.dumps(sorted(owned)), **changes.pop("notes", {})}
     return node(name, model, labels=labels, annotations=notes, **changes)
 
 
@@ -120,7 +123,39 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         # A node of the same model that belongs to no pool would be matched too.
         ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: only a pool label"]),
         ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels of only some of its nodes are left out: x"]),
-        ([pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"})], ["pool a (n1, n2): left out, because its nodes are shared in 2"]),
+        (
+            [pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"}), pinned("n3", "a")],
+            [
+                "pool a: without sharing, because its nodes are shared in 2 different ways: n1, n3 have sharing: {mode: none}; "
+                "n2 has sharing: {mode: time-slicing, replicas: 4}"
+            ],
+        ),
+        (
+            [pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "gone"})],
+            [
+                "pool a: without sharing, because the sharing of some of its nodes is not known: n1 has sharing: {mode: none}; "
+                "n2 cannot be described, because its label names the configuration gone"
+            ],
+        ),
+        # Only the user has labelled these nodes, so that a run does not release them.
+        (
+            [node("n1", labels={PIN: "a"}), shared("n2", labels={PIN: "a"})],
+            ["pool a: left out, because its nodes are shared in 2 different ways"],
+        ),
+        (
+            [pinned("n1", "a", labels={"nvidia.com/gpu.product": None})],
+            [
+                "pool a: without sharing, because the sharing of some of its nodes is not known: n1 cannot be described, because "
+                "gpu-feature-discovery has not labelled it",
+                "pool a: without match",
+            ],
+        ),
+        # The other nodes of a pool describe it.
+        ([pinned("n1", "a"), pinned("n2", "a", labels={"nvidia.com/gpu.product": None})], []),
+        (
+            [pinned("n1", "a", notes={ROLLOUT: '{"max_unavailable": 2}'}), pinned("n2", "a")],
+            ["pool a: without rollout, because its nodes have different records of it"],
+        ),
         ([pinned("n1", "A.b")], ["pool A.b: left out, because its name is not a DNS label"]),
         ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, because its label names the configuration gone"]),
         ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, because its device plugin configuration, or a part of it, is not a map"]),
@@ -170,6 +205,18 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
     ]
 
 
+def test_a_pool_without_sharing_does_not_get_the_startup_taint() -> None:
+    managed = {
+        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    }
+    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
+    result = found(pinned("n1", "a", labels={CONFIG: "gone"}), live=LiveConfig(policy, PLUGIN, None))
+    assert "startup_taint" not in result.pools[0]
+    assert "startup_taint: it is unknown whether the pools without sharing declare it: a" in result.remarks
+
+
 def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarked() -> None:
     exported = ExportedPools([{"name": "a"}, {"name": "b"}])
     managed = {"app.kubernetes.io/managed-by": "accel.gpu"}
@@ -201,3 +248,67 @@ def test_what_comes_out_has_every_node_in_its_pool_and_is_sound() -> None:
     assert membership.by_pool == {"a": ["n1"], "b": ["n2"], "l4": ["l4"], "nvidia-x1": ["x"]}
     changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps())
     assert all(set(edit.labels) <= {PIN, CONFIG} for edit in changes.edits)
+
+
+def changes_with_export(*nodes: Node, live: LiveConfig | None = None) -> ChangePlan:
+    """The changes of a run with the exported variables."""
+    plan = derive({"name": "lab"}, {}, found(*nodes, live=live).pools)
+    return plan_sharing_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps())
+
+
+def test_the_settings_of_the_rolling_update_are_exported_as_they_are_recorded() -> None:
+    record = {"drain": "all", "max_unavailable": "50%"}
+    nodes = [pinned(name, "a", notes={ROLLOUT: json.dumps(record)}) for name in ("n1", "n2")]
+    (pool,) = found(*nodes).pools
+    assert pool["rollout"] == record
+    assert ROLLOUT not in str([edit.patch for edit in changes_with_export(*nodes).edits])
+
+
+@pytest.mark.parametrize("record", ["{", '{"max_unavailable": 0}', '{"reboot": {"command": ["reboot", "{node}"]}}'])
+def test_an_invalid_record_of_the_rolling_update_is_not_exported(record: str) -> None:
+    (pool,) = found(pinned("n1", "a", notes={ROLLOUT: record})).pools
+    assert "rollout" not in pool
+
+
+MIG_LIVE = LiveConfig({**POLICY, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
+
+
+def partitioned(name: str, pool: str, profile: str, devices: int) -> Node:
+    labels = {
+        MIG: f"all-{profile}",
+        "nvidia.com/mig.config.state": "success",
+        "nvidia.com/mig.capable": "true",
+        "nvidia.com/gpu.product": f"NVIDIA-A30-MIG-{profile}",
+        PIN: pool,
+    }
+    return pinned(name, pool, gpus=devices, labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "live"),
+    [
+        # A rolling update that has reached the first node only.
+        ([partitioned("n1", "a", "2g.12gb", 2), *[partitioned(f"n{n}", "a", "1g.6gb", 4) for n in (2, 3, 4)]], MIG_LIVE),
+        ([pinned("n1", "a"), pinned("n2", "a", replicas=4, labels={CONFIG: "four"})], None),
+        # Another pool stays, so that a release of this one would need no permission.
+        ([pinned("l4", "b", "NVIDIA-L4"), pinned("n1", "a", replicas=4, labels={CONFIG: "gone"})], None),
+    ],
+)  # fmt: skip
+def test_a_run_refuses_a_pool_whose_nodes_are_shared_differently(nodes: list[Node], live: LiveConfig | None) -> None:
+    changes = changes_with_export(*nodes, live=live)
+    assert changes.releases.nodes == {}
+    assert "(a: " in changes.releases.refusal(())
+
+
+@pytest.mark.parametrize("hidden", ["nvidia.com/gpu.product", "nvidia.com/gpu.present"])
+def test_no_node_is_released_that_does_not_look_like_a_gpu_node_now(hidden: str) -> None:
+    labels = {"nvidia.com/gpu.product": None, hidden: "false" if hidden.endswith("present") else None}
+    changes = changes_with_export(pinned("l4", "b", "NVIDIA-L4"), pinned("n1", "a", labels=labels))
+    assert changes.releases.nodes == {}
+
+
+def test_the_node_that_lost_its_pool_s_label_is_the_only_one_that_a_run_releases() -> None:
+    """The module refuses this export."""
+    nodes = [pinned("n1", "a"), pinned("n2", "a")]
+    lost = dataclasses.replace(nodes[1], labels={key: value for key, value in nodes[1].labels.items() if key != PIN})
+    assert [*changes_with_export(nodes[0], lost).releases.nodes] == ["n2"]

@@ -214,6 +214,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ("warnings", "plan", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("free of cost", "plan", _costing(), ["impact: no driver or operand is restarted, and no pod loses its GPU"]),
+    ("one node", "plan", _info(pools={"a": _pool(changes={**CHANGES, "nodes": 1})}), [" 1 node a: "]),
     (
         "all drivers at the same time",
         "plan",

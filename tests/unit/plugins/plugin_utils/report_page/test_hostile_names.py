@@ -160,6 +160,7 @@ results = st.fixed_dictionaries(
         "undiscovered": st.lists(names, max_size=2),
         "released": st.lists(names, max_size=2),
         "unclaimed": st.lists(names, max_size=2),
+        "warnings": st.lists(names, max_size=2),
         "nodes_not_shown": numbers,
     },
 )

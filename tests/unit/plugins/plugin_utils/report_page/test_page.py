@@ -62,6 +62,7 @@ PAGES: dict[str, dict[str, t.Any]] = {
     "no nodes shown": {**TWENTY, "nodes": [], "nodes_not_shown": 22},
     "an empty cluster": {"reachable": True, "totals": {"nodes": 3, "gpu_nodes": 0, "gpus": 0, "allocatable": {}}},
     "rare": rare(),
+    "warnings, not reachable": {**AWAY, "warnings": ["Known issue."]},
     "nothing": {},
 }
 
@@ -202,6 +203,8 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
             "names begin with prod-worker-gpu-t4- \u00b7 names end with .example.org",
         ],
     ),
+    ("warning", {**TWENTY, "warnings": ["Known issue: <b>x</b>."]}, ["warning Known issue: <b>x</b>."]),
+    ("warning without a cluster", {**AWAY, "warnings": ["Known issue."]}, ["Needs attention", "warning Known issue."]),
     (
         "overlap",
         {**TWENTY, "overlaps": {"t4-2": ["a", "b"]}},

@@ -1,0 +1,58 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The impact of releases in a plan: nodes without a pool have a row of their own, and the text does not contradict the table."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import COUNTS
+from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import impact_lines
+
+NONE = dict.fromkeys(COUNTS, 0)
+RELEASE = {**NONE, "pods": 2, "operand_pods": 20, "repartitioned_nodes": 4, "resets": 4}
+NO_IMPACT = "impact: no driver or operand is restarted, and no pod loses its GPU"
+ROW = "NODES REPARTITIONED GPU RESETS {} 0 2 20 4 4"
+
+
+def shown(
+    total: dict[str, int], pools: dict[str, dict[str, int]], steps: dict[str, list[str]] | None = None, **changes: t.Any
+) -> str:
+    """The lines for the total and the pools, each with its impact; `steps` are the evicted pods by node."""
+    info = {
+        "impact": {**total, "release": None, "upgrade": None},
+        "pools": {name: {"impact": counts, "changes": {}} for name, counts in pools.items()},
+        "steps": {node: {"evicts": pods, "reboot": "no"} for node, pods in (steps or {}).items()},
+        **changes,
+    }
+    return " ".join(" ".join(impact_lines(info, 100)).split())
+
+
+@pytest.mark.parametrize("pools", [{}, {"a": NONE}], ids=["no pools", "a pool without an impact"])
+def test_released_nodes_have_a_row(pools: dict[str, dict[str, int]]) -> None:
+    text = shown(RELEASE, pools, released=["a1", "a2", "a3", "a4"])
+    assert ROW.format("(released)") in text
+    assert NO_IMPACT not in text
+
+
+def test_the_row_has_only_what_the_pools_do_not_have() -> None:
+    text = shown({**RELEASE, "pods": 5}, {"a": {**NONE, "pods": 3}}, released=["a1"])
+    assert "GPU RESETS a 0 3 0 0 0 (released) 0 2 20 4 4" in text
+
+
+def test_the_row_names_the_kinds_of_its_nodes() -> None:
+    assert ROW.format("(no pool)") in shown(RELEASE, {}, unclaimed=["b1"])
+    assert ROW.format("(released, no pool)") in shown(RELEASE, {}, released=["a1"], unclaimed=["b1"])
+
+
+def test_a_release_without_an_impact_is_stated() -> None:
+    assert shown(NONE, {}, released=["a1"]) == NO_IMPACT
+    assert shown(NONE, {"a": NONE}) == ""
+
+
+def test_one_node_and_several_nodes() -> None:
+    assert "pods: a1 has pods to evict (2): x/a, x/b" in shown(RELEASE, {}, {"a1": ["x/a", "x/b"]}, released=["a1"])
+    text = shown(RELEASE, {}, {"a1": ["x/a"], "a2": ["x/b"]}, released=["a1", "a2"])
+    assert "pods: a1, a2 have pods to evict (2): x/a, x/b" in text
