@@ -104,7 +104,8 @@ def _converted(value: t.Any, convert: t.Callable[[str], t.Any]) -> t.Any:
 
 
 def _wrong_type(value: t.Any, expected: str, remedy: str) -> str:
-    return f"is {type_name(value)}, not {expected}; {remedy}"
+    kind = "an empty string" if coercion.is_blank(value) else type_name(value)
+    return f"is {kind}, not {expected}; {remedy}"
 
 
 def unprintable(value: str) -> str | None:

@@ -81,6 +81,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("share", {"gpu_sharing_label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
     ("share", {"gpu_sharing_label_selectors": "zone in"}, "label_selectors"),
     ("share", {"gpu_sharing_wait": "perhaps"}, "gpu_sharing_wait: \"perhaps\" is a string, not a boolean"),
+    ("share", {"gpu_sharing_pool_names": ","}, 'gpu_sharing_pool_names: "," contains no name; use comma-separated names'),
     ("share", {"gpu_sharing_expected_policy": ""}, NO_CLUSTER),
     ("share", {"gpu_sharing_expected_policy": "all"}, "gpu_sharing_expected_policy: \"all\" is a string, not a map"),
     ("repair", {"gpu_sharing_wait_timeout": "0"}, NO_CLUSTER),
