@@ -59,7 +59,7 @@ options:
         type: str
       uid:
         description:
-          - The UID of the namespace C(kube-system), as shown by the playbooks C(plan), C(report) and C(export). The run fails
+          - The UID of the namespace C(kube-system), as shown by the playbooks C(plan), C(site) and C(export). The run fails
             if the cluster has a different UID.
         type: str
       renamed_from:
@@ -112,8 +112,8 @@ options:
           - openshift
       known_issues:
         description:
-          - Your own known issues, in addition to those in the catalog. The playbooks C(plan) and C(report) show an issue if
-            the operator's release is one of its C(releases), and the cluster meets all of its C(conditions).
+          - Your own known issues, in addition to those in the catalog. The playbooks C(plan) and C(site) show an issue if the
+            operator's release is one of its C(releases), and the cluster meets all of its C(conditions).
         type: list
         elements: dict
         suboptions:

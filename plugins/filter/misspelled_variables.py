@@ -66,6 +66,8 @@ _OF_NO_ROLE = (
 )
 # One wrong character in a name of eight.
 _SIMILARITY = 0.85
+# A misspelled one of these is not set, so of several similar names, it is the likely one.
+_REQUIRED = ("gpu_cluster", "gpu_pools")
 # The similarity of the suggestion for a name that is reserved.
 _SUGGESTED = 0.6
 # The loader in C is about ten times faster, but not every PyYAML has it.
@@ -74,7 +76,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
     """A line for each name that resembles a variable of the collection, or begins like the variables of a role."""
-    found = {name: _meant(name) for name in map(str, names)}
+    names = list(map(str, names))
+    unset = [name for name in _REQUIRED if name not in names]
+    found = {name: _meant(name, unset) for name in names}
     return [
         f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"
         for name, meant in found.items()
@@ -82,8 +86,8 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
     ]
 
 
-def _meant(name: str) -> str:
-    """A suggestion for a name; empty text if the name is correct or the user's own."""
+def _meant(name: str, unset: list[str]) -> str:
+    """A suggestion for a name, preferably one of the required names in `unset`; empty text if the name is correct or the user's own."""
     known = known_variables()
     if name in known:
         return ""
@@ -95,7 +99,9 @@ def _meant(name: str) -> str:
         return _question(similar) if similar else f"names with {prefix} belong to a role."
     if any(name.startswith(f"{other}_") for other in known):
         return ""
-    similar = difflib.get_close_matches(name, known, 1, _SIMILARITY)
+    similar = difflib.get_close_matches(name, unset, 1, _SIMILARITY) or difflib.get_close_matches(
+        name, known, 1, _SIMILARITY
+    )
     return _question(similar) if similar else ""
 
 

@@ -268,7 +268,8 @@ class _Eviction:
         return self.grace_period is not None and given > self.grace_period
 
     def _refused_seconds(self, uid: str) -> float:
-        return time.monotonic() - self._refused_since.setdefault(uid, time.monotonic())
+        now = time.monotonic()
+        return now - self._refused_since.setdefault(uid, now)
 
     def _problem(self, uid: str, metadata: Object, not_ready_advice: str) -> str:
         if uid in self._refused:
@@ -333,7 +334,8 @@ def _budget_refusal(message: str, pod: PodOnNode) -> str:
     match = _BUDGET.fullmatch(message)
     if not match:
         return ""
+    state = match[2].rstrip(".").replace("needs 1 healthy pods", "needs 1 healthy pod")
     return (
-        f"PodDisruptionBudget {pod.namespace}/{match[1]} {match[2].rstrip('.')}: run more of its pods on other nodes, or raise its "
-        "maxUnavailable for the duration of the drain."
+        f"PodDisruptionBudget {pod.namespace}/{match[1]} {state}: run more of its pods on other nodes, or, for the duration of the drain, "
+        "lower its minAvailable or raise its maxUnavailable, whichever it sets."
     )

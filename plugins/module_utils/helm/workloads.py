@@ -191,11 +191,23 @@ def pod_failures(
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}
     failures += [
-        ContainerFailure(node_of(pod), pod["metadata"]["name"], "-", "running, but not ready")
+        ContainerFailure(node_of(pod), pod["metadata"]["name"], *_unready_container(pod))
         for pod in listed
         if pod["metadata"]["name"] not in failed and not is_ready(pod)
     ]
     return sorted(failures, key=lambda failure: (failure.node in last_nodes, -failure.restarts))[:limit]
+
+
+def _unready_container(pod: Document) -> tuple[str, str]:
+    """The container that a pod without a failure waits for, with its state; "-" if no single container is the cause."""
+    status = pod.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    if all((item.get("state") or {}).get("waiting") for item in containers):
+        # Earlier ones that keep running are sidecars.
+        for item in reversed(status.get("initContainerStatuses") or ()):
+            if "running" in (item.get("state") or {}):
+                return item["name"], "the init container is running"
+    return "-", "running, but not ready"
 
 
 def format_failure(failure: ContainerFailure) -> str:

@@ -142,7 +142,7 @@ def test_a_budget_that_never_allows_eviction_is_reported_from_the_first_poll_on(
     with pytest.raises(WaitTimeout) as caught:
         node.evict(free, kept, drain_timeout=6)
     assert not isinstance(caught.value, EvictionRefused)
-    rule = f"PodDisruptionBudget {node.namespace}/keep needs 1 healthy pods and has 1 currently"
+    rule = f"PodDisruptionBudget {node.namespace}/keep needs 1 healthy pod and has 1 currently"
     assert f"{kept.full_name}: not evicted for" in str(caught.value)
     assert rule in str(caught.value)
     assert "maxUnavailable" in str(caught.value)

@@ -30,8 +30,17 @@ from tests.programs import REPO
     ],
 )
 def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:
-    (line,) = misspelled_variables([name])
+    (line,) = misspelled_variables([name, "gpu_cluster", "gpu_pools"])
     assert line.startswith(f"{name}: ")
+    assert f"did you mean {meant}?" in line
+
+
+@pytest.mark.parametrize(
+    ("others", "meant"),
+    [((), "gpu_pools"), (("gpu_cluster",), "gpu_pools"), (("gpu_cluster", "gpu_pools"), "gpu_pool")],
+)
+def test_a_required_variable_that_is_not_set_is_preferred(others: tuple[str, ...], meant: str) -> None:
+    (line,) = misspelled_variables(["gpu_poolz", *others])
     assert f"did you mean {meant}?" in line
 
 

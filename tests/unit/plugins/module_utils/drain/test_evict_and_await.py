@@ -48,3 +48,20 @@ def test_the_timeout_names_the_pods_and_the_options() -> None:
         WaitTimeout, match=r"\(rollout\.drain_timeout\).*team/train has not terminated.*set rollout\.drain: gpu-pods"
     ):
         drain([], pods_to_await([TRAIN], WAITING), [TRAIN, WEB])
+
+
+def test_the_budget_of_a_pod_is_named_with_a_remedy_for_either_of_its_kinds() -> None:
+    text = eviction._budget_refusal("The disruption budget keep needs 1 healthy pods and has 1 currently", WEB)
+    assert text.startswith(
+        "PodDisruptionBudget team/keep needs 1 healthy pod and has 1 currently: run more of its pods"
+    )
+    assert "lower its minAvailable or raise its maxUnavailable" in text
+    assert "needs 2 healthy pods and" in eviction._budget_refusal(
+        "The disruption budget keep needs 2 healthy pods and has 2", WEB
+    )
+
+
+def test_the_time_of_a_refusal_begins_with_zero() -> None:
+    state = eviction._Eviction(mock.Mock(), "n1", {"1": TRAIN}, None, lambda: None, lambda: 0.0)
+    with mock.patch("time.monotonic", side_effect=[10.0, 11.0, 12.0]):
+        assert [state._refused_seconds("1") for dummy in range(3)] == [0.0, 1.0, 2.0]

@@ -97,3 +97,23 @@ def test_pod_failures_are_sorted_by_restarts() -> None:
     assert any("starting" in line and "not ready" in line for line in lines)
     assert len(lines) == 3
     assert [failure.pod for failure in pod_failures(pods, last_nodes={"gpu-1"})][-1] == "crashing"
+
+
+def test_a_pod_that_is_not_ready_names_the_init_container_that_it_waits_for() -> None:
+    running: dict[str, Any] = {"running": {}}
+    initializing = {"waiting": {"reason": "PodInitializing"}}
+    statuses: dict[str, Any] = {
+        "initContainerStatuses": [{"name": "sidecar", "state": running}, {"name": "toolkit", "state": running}],
+        "containerStatuses": [{"name": "main", "state": initializing}],
+    }
+    pod: dict[str, Any] = {
+        "metadata": {"name": "plugin"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Pending", **statuses},
+    }
+    (failure,) = pod_failures([pod])
+    assert str(failure) == "pod plugin container toolkit: the init container is running"
+    statuses["containerStatuses"] = [{"name": "main", "state": running}]
+    pod["status"] = {"phase": "Running", **statuses}
+    (failure,) = pod_failures([pod])
+    assert str(failure) == "pod plugin container -: running, but not ready"

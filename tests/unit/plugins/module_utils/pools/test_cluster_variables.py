@@ -89,7 +89,7 @@ VALUES_MISTAKES: list[tuple[Document, str]] = [
             ({"name": "B", "value": True}, ".value: is a boolean, not a string"),
             ({"name": "B", "value": ["2"]}, ".value: is a list, not a string"),
             ("password=x", ": is a string, not a map; write it as `key: value` lines"),
-            ("", ": is a string, not a map; write it as `key: value` lines"),
+            ("", ": is an empty string, not a map; write it as `key: value` lines"),
             (True, ": true is a boolean, not a map; write it as `key: value` lines"),
             (None, ": is nothing, not a map; write it as `key: value` lines"),
             (["a"], ": is a list, not a map; write it as `key: value` lines"),

@@ -21,12 +21,18 @@ from tests.helpers.variables import CLUSTER
     ("pools", "message"),
     [
         ({"name": "a"}, "gpu_pools: is a map, not a list; begin each entry with a dash"),
+        ("", 'gpu_pools: "" is an empty string, not a list; begin each entry with a dash'),
         ("{{ pools }}", 'gpu_pools: "{{ pools }}" still contains a template'),
     ],
 )
 def test_pools_that_are_no_list(pools: t.Any, message: str) -> None:
     (problem,) = validate(CLUSTER, {}, pools)
     assert problem.startswith(message)
+
+
+def test_empty_defaults() -> None:
+    (problem,) = validate(CLUSTER, "", [])
+    assert problem.startswith('gpu_defaults: "" is an empty string, not a map')
 
 
 def test_document_that_contains_itself() -> None:
