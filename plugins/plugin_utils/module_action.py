@@ -40,6 +40,8 @@ _POLL = 0.2
 _INTERVAL = 2.0
 # A long run should not fill a log.
 _LATE_INTERVAL, _LATE = 10.0, 60.0
+# Seconds after which an unchanged line is shown again, as long as the module reports it.
+_REPEAT = 60.0
 
 
 class ModuleAction(ActionBase):
@@ -184,7 +186,8 @@ class _Reader:
                 waiting = self._newest(lines) or waiting
                 now = time.monotonic()
                 interval = _INTERVAL if now - start < _LATE else _LATE_INTERVAL
-                if waiting and waiting != shown and (ended or now - shown_at >= interval):
+                due = ended or now - shown_at >= interval if waiting != shown else now - shown_at >= _REPEAT
+                if waiting and due:
                     Display().display(waiting, stderr=True)
                     shown, shown_at, waiting = waiting, now, ""
 

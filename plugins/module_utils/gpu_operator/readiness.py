@@ -64,7 +64,8 @@ class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
     `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason.
-    `runtime_classes` are those of the operands, with their handlers.
+    `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause, if the number of
+    ready pods does not change.
     """
 
     state: str
@@ -77,6 +78,7 @@ class OperatorReadiness:
     blocked: tuple[str, ...] = ()
     ignored_nodes: t.Mapping[str, str] = field(default_factory=dict)
     runtime_classes: t.Mapping[str, str] = field(default_factory=dict)
+    stalled_pods: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
