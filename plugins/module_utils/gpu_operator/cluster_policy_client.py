@@ -20,10 +20,10 @@ from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
 from ..cluster_state.ownership import POOL_OWNER
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
-from ..common.wait import StateTimer, WaitOptions, WaitTimeout
+from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
-from ..helm.workloads import diagnose_pods, format_failure, pod_failures
+from ..helm.workloads import diagnose_pods, format_failure
 from ..kube.client import Client
 from ..kube.diff import same_object
 from ..kube.errors import ApiError
@@ -45,6 +45,7 @@ from .driver_object_writer import label_nodes
 from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
 from .driver_rollout import DriverRollout, UpgradePolicies
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
+from .stalled_pods import StalledPods
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
@@ -55,9 +56,6 @@ _OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
 _DIAGNOSIS_INTERVAL = 10.0
 _MAX_DIAGNOSED = 500
-# Seconds without a change of the number of ready pods after which the progress names pods that are not ready, and the most pods that it names.
-_STALLED = 60.0
-_MAX_NAMED = 2
 
 
 class ClusterPolicyClient:
@@ -75,9 +73,7 @@ class ClusterPolicyClient:
         self._ignored = IgnoredNodes()
         self._version = ""
         self._diagnosed = -_DIAGNOSIS_INTERVAL
-        self._timer = StateTimer()
-        # The pods that are not ready, each with the cause, at this number of ready pods.
-        self._stalled: tuple[tuple[int, int], tuple[str, ...]] | None = None
+        self._stalled_pods = StalledPods(client)
         self.replaced_pods: list[str] = []
         # Whether NVIDIADriver objects of the pools need the label of the pool on each node.
         self.labels_nodes = False
@@ -322,7 +318,7 @@ class ClusterPolicyClient:
                 readiness = replace(readiness, blocked=(*readiness.blocked, *self._runtime_problems()))
             if self.labels_nodes and not readiness.ready:
                 self._label_new_nodes(lease)
-            return self._with_stalled_pods(readiness)
+            return replace(readiness, stalled_pods=self._stalled_pods.find(readiness, self._namespace))
 
         readiness = waiting.until(
             read,
@@ -334,28 +330,6 @@ class ClusterPolicyClient:
         if not readiness.ready:
             raise WaitTimeout(self._timeout_message(readiness), partial(readiness))
         return readiness
-
-    def _with_stalled_pods(self, readiness: OperatorReadiness) -> OperatorReadiness:
-        """The readiness with the first pods that are not ready, if the number of ready pods has not changed for a while; they are read once a minute."""
-        if readiness.unfinished and self._timer.seconds("pods", readiness.pods) >= _STALLED:
-            self._timer.forget("pods")
-            self._stalled = (readiness.pods, self._first_unready_pods(readiness))
-        if self._stalled is None or self._stalled[0] != readiness.pods:
-            return readiness
-        return replace(readiness, stalled_pods=self._stalled[1])
-
-    def _first_unready_pods(self, readiness: OperatorReadiness) -> tuple[str, ...]:
-        apps = sorted({item.app for item in readiness.unfinished if item.app})
-        path, selector = f"/api/v1/namespaces/{self._namespace}/pods", f"app in ({','.join(apps)})"
-        try:
-            pods = self._client.list(path, label_selector=selector, limit=_MAX_DIAGNOSED) if apps else ()
-            failures = pod_failures(itertools.islice(pods, _MAX_DIAGNOSED), limit=_MAX_NAMED)
-        except ApiError as error:
-            # Without permission to list pods, the progress does not name them.
-            if not error.forbidden:
-                raise
-            return ()
-        return tuple(map(format_failure, failures))
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
         """The progress of a driver upgrade; sends a request only during an upgrade."""

@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.wait import (
     wait_until,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.stalled_pods import StalledPods
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.helpers.fleet import pool
 from tests.helpers.readiness import EFFECT, Object, Scenario, status
@@ -90,7 +91,7 @@ def progress_lines(cluster: Cluster) -> list[str]:
     """The lines of a wait of 150 seconds, one every 10 seconds."""
     clock, progress = Clock(), Progress()
     client = ClusterPolicyClient(cast("Any", cluster), "gpu-operator", [pool()])
-    client._timer = StateTimer(lambda: clock.now)
+    client._stalled_pods = StalledPods(cast("Any", cluster), StateTimer(lambda: clock.now))
     waiting = Waiting(150, cast("Any", clock), cast("Any", progress))
     with pytest.raises((WaitTimeout, ApiError)):
         client.await_ready("cluster-policy", EFFECT, waiting, lambda dummy: {}, contextlib.nullcontext)  # type: ignore[arg-type]
