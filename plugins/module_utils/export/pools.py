@@ -192,13 +192,16 @@ def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member
 def _unclear_sharing(members: list[_Member]) -> str:
     """Why the nodes' sharing cannot be that of a pool, with the sharing that each node has; empty if all nodes have the same one."""
     ways: dict[str, list[str]] = defaultdict(list)
+    texts: dict[str, str] = {}
     problems: dict[str, list[str]] = defaultdict(list)
     for member in members:
         if member.problem:
             problems[member.problem].append(member.node.name)
         else:
+            way = json.dumps(member.sharing_fields, sort_keys=True)
+            ways[way].append(member.node.name)
             # The text is YAML, because neither the keys nor the values need quotes.
-            ways[json.dumps(member.sharing_fields).replace('"', "")[1:-1]].append(member.node.name)
+            texts.setdefault(way, json.dumps(member.sharing_fields).replace('"', "")[1:-1])
     if len(ways) == 1 and not problems:
         return ""
     reason = (
@@ -206,7 +209,7 @@ def _unclear_sharing(members: list[_Member]) -> str:
         if len(ways) > 1
         else "the sharing of some of its nodes is not known"
     )
-    found = [f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} {way}" for way, names in ways.items()]
+    found = [f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} {texts[way]}" for way, names in ways.items()]
     found += [f"{abbreviate(names)} cannot be described, because {problem}" for problem, names in problems.items()]
     return f"{reason}: {'; '.join(found)}"
 

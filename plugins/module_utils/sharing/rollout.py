@@ -50,14 +50,16 @@ class Rollout:
         self._context = context
         self.done = RolloutResult()
         self.nodes: t.Mapping[str, Node] = {}
-        self._may_evict = False
+        # The namespaces in which this user may evict pods.
+        self._evictable: set[str] = set()
 
     def require_permission_to_evict(self, state: ClusterState) -> None:
-        """Raise MissingPermission if the changes evict pods and this user must not; the server is asked only once in a run."""
+        """Raise MissingPermission if the changes evict pods and this user must not; the server is asked only once about each namespace."""
         evictions = state.changes.evictions
-        if evictions and not self._may_evict:
+        namespaces = {pod.namespace for pods in evictions.values() for pod in pods}
+        if not namespaces <= self._evictable:
             require_permission_to_evict(self._context.client, evictions)
-            self._may_evict = True
+            self._evictable |= namespaces
 
     def apply(self, state: ClusterState, lease: Lease) -> None:
         """Send the changes in the order that NVIDIA's operands need; a node that fails does not stop the others."""

@@ -259,6 +259,15 @@ def test_the_permission_to_evict_is_asked_for_once_before_the_first_change(
     assert client.create.call_count == asked
 
 
+def test_a_pod_in_another_namespace_is_asked_about_in_the_next_round() -> None:
+    client = mock.Mock(create=mock.Mock(return_value={"status": {"allowed": True}}))
+    update = Rollout(mock.Mock(client=client))
+    first, second = (mock.Mock(namespace=name) for name in ("a", "b"))
+    for pods in ([first], [first], [first, second]):
+        update.require_permission_to_evict(mock.Mock(changes=mock.Mock(evictions={"n1": pods})))
+    assert client.create.call_count == 2
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_without_permission_to_evict_nothing_is_changed(check: bool) -> None:
     client = mock.Mock(create=mock.Mock(return_value={"status": {"allowed": False}}))
