@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import typing as t
 from dataclasses import replace
@@ -45,7 +44,7 @@ from .driver_object_writer import label_nodes
 from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
 from .driver_rollout import DriverRollout, UpgradePolicies
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
-from .stalled_pods import StalledPods
+from .stalled_pods import StalledPods, first_pods
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
@@ -53,9 +52,8 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 _ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
-# Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
+# Seconds between two diagnoses of the container toolkit during a wait.
 _DIAGNOSIS_INTERVAL = 10.0
-_MAX_DIAGNOSED = 500
 
 
 class ClusterPolicyClient:
@@ -242,15 +240,8 @@ class ClusterPolicyClient:
         toolkit = next((item for item in self._daemonsets if item["metadata"]["name"] == TOOLKIT), None)
         if toolkit is None or not self._nodes:
             return []
-        path = f"/api/v1/namespaces/{self._namespace}/pods"
-        listed = self._client.list(path, label_selector=SELECTOR, limit=_MAX_DIAGNOSED)
-        try:
-            pods = list(itertools.islice(listed, _MAX_DIAGNOSED))
-        except ApiError as error:
-            # Without permission to list pods, the wait ends with its timeout.
-            if not error.forbidden:
-                raise
-            return []
+        # Without permission to list pods, the wait ends with its timeout.
+        pods = first_pods(self._client, self._namespace, SELECTOR)
         return toolkit_problems(toolkit, pods, self._nodes, self._version, time.time())
 
     def _read_nodes(self) -> list[Object]:

@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .readiness import OperatorReadiness
 
-# Seconds without a change of the number of ready pods, the most pods that are read then, and the most that are named.
+# Seconds without a change of the number of ready pods, the most pods that one list reads, and the most that are named.
 _STALLED = 60.0
 _MAX_READ = 500
 _MAX_NAMED = 2
@@ -40,13 +40,16 @@ class StalledPods:
 
     def _read(self, readiness: OperatorReadiness, namespace: str) -> tuple[str, ...]:
         apps = sorted({item.app for item in readiness.unfinished if item.app})
-        path, selector = f"/api/v1/namespaces/{namespace}/pods", f"app in ({','.join(apps)})"
-        try:
-            pods = self._client.list(path, label_selector=selector, limit=_MAX_READ) if apps else ()
-            failures = pod_failures(itertools.islice(pods, _MAX_READ), limit=_MAX_NAMED)
-        except ApiError as error:
-            # Without permission to list pods, none is named.
-            if not error.forbidden:
-                raise
-            return ()
-        return tuple(map(format_failure, failures))
+        pods = first_pods(self._client, namespace, f"app in ({','.join(apps)})") if apps else []
+        return tuple(map(format_failure, pod_failures(pods, limit=_MAX_NAMED)))
+
+
+def first_pods(client: Client, namespace: str, selector: str) -> list[dict[str, t.Any]]:
+    """The first pods with these labels; none without permission to list pods."""
+    try:
+        pods = client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, limit=_MAX_READ)
+        return list(itertools.islice(pods, _MAX_READ))
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return []

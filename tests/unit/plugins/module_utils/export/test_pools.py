@@ -182,18 +182,20 @@ def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
     assert pool == {"name": "a30", "match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}
 
 
+STARTUP_TOLERATION = {
+    "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
+TOLERANT = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([STARTUP_TOLERATION])}}}
+
+
 def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> None:
-    managed = {
-        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
-        "operator": "Exists",
-        "effect": "NoSchedule",
-    }
-    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
-    live = LiveConfig({**policy, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
+    live = LiveConfig({**TOLERANT, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}, PLUGIN, None)
 
     def cut(name: str, pool: str) -> Node:
         labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", PIN: pool}
-        taint = {key: value for key, value in managed.items() if key != "operator"}
+        taint = {key: value for key, value in STARTUP_TOLERATION.items() if key != "operator"}
         return node(name, gpus=4, labels=labels, taints=(taint,))
 
     one, two = found(cut("n1", "a"), shared("n2"), live=live), found(cut("n1", "a"), cut("n2", "b"), live=live)
@@ -206,13 +208,7 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
 
 
 def test_a_pool_without_sharing_does_not_get_the_startup_taint() -> None:
-    managed = {
-        "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
-        "operator": "Exists",
-        "effect": "NoSchedule",
-    }
-    policy = {**POLICY, "metadata": {"annotations": {"accel.gpu/tolerations": json.dumps([managed])}}}
-    result = found(pinned("n1", "a", labels={CONFIG: "gone"}), live=LiveConfig(policy, PLUGIN, None))
+    result = found(pinned("n1", "a", labels={CONFIG: "gone"}), live=LiveConfig(TOLERANT, PLUGIN, None))
     assert "startup_taint" not in result.pools[0]
     assert "startup_taint: it is unknown whether the pools without sharing declare it: a" in result.remarks
 
