@@ -40,9 +40,11 @@ notes:
     policy's tolerations in its template, and its status is for its current generation. The numbers of its desired, updated and available pods equal the number
     of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone is not sufficient: it is C(ready) before the
     operator has processed a change, and while DaemonSets have no desired count yet."
-  - If an NVIDIA pod keeps failing on a node that belongs to no pool, or that gpu-feature-discovery has not labelled, the module does not wait for this node as
-    long as other GPU nodes work. A pod counts as failing after at least three restarts, or if its image still cannot be pulled after a minute. Such nodes are
-    returned in C(unusual_nodes).
+  - If an NVIDIA pod keeps failing on a node, the module does not wait for this node as long as other GPU nodes work. Such nodes are returned in
+    C(unusual_nodes). A pod counts as failing after at least three restarts, or if its image still cannot be pulled after a minute.
+  - The module is more patient with a node of a pool that gpu-feature-discovery has labelled. It only continues without this node if the number of ready pods
+    has not changed for a minute, and if the container is waiting for its next start. Once all other nodes are ready, the module fails and names the
+    node and the cause, unless O(sharing_follows) is set.
   - Pods on such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods with an
     older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
   - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
@@ -51,6 +53,13 @@ notes:
 options:
   allow_driver_rollout:
     description: Whether a change may restart the driver on nodes that have a driver pod.
+    type: bool
+    default: false
+  sharing_follows:
+    description:
+      - Used by the role P(accel.gpu.gpu_operator#role) of this collection; not a stable interface.
+      - Whether M(accel.gpu.gpu_sharing) follows and gets the result of this module. It fails for nodes of pools on which an NVIDIA pod fails, after all other
+        nodes are done, so this module does not fail for them.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -142,14 +151,14 @@ cluster_policy:
     unusual_nodes:
       description:
         - GPU nodes (up to 100) for which the module did not wait because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
-        - They belong to no pool, or gpu-feature-discovery has not labelled them; for a pool with such a node, M(accel.gpu.gpu_sharing) fails.
+        - If such a node belongs to a pool, this module or M(accel.gpu.gpu_sharing) fails after all other nodes are done.
       type: list
       elements: dict
       returned: always
       sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+        reason: {description: The failing pod and the cause., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     driver_nodes:
       description: Number of nodes on which this change restarts the driver.
@@ -267,7 +276,10 @@ from ..module_utils.kube.plan_module import PlanModule
 
 Object = dict[str, t.Any]
 
-OPTIONS: dict[str, dict[str, t.Any]] = {"allow_driver_rollout": {"type": "bool", "default": False}}
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "allow_driver_rollout": {"type": "bool", "default": False},
+    "sharing_follows": {"type": "bool", "default": False},
+}
 
 
 class _PolicyDiff(t.NamedTuple):
@@ -314,6 +326,7 @@ def work(module: PlanModule) -> Object:
             changed, note, diff = _apply(module, cluster, desired, diff, lease.check)
     _warn_about_driver(module, diff)
     cluster.labels_nodes, cluster.by_olm = bool(diff.objects.required_names), plan.operator.olm is not None
+    cluster.sharing_follows = module.params["sharing_follows"]
     result = {
         "name": diff.live["metadata"]["name"] if diff.live else desired.name,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,

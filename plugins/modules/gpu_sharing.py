@@ -89,6 +89,8 @@ options:
     description:
       - Used by the role P(accel.gpu.sharing#role) of this collection; not a stable interface.
       - In check mode, the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
+      - Otherwise, its C(unusual_nodes). If one of them belongs to a pool, and an NVIDIA pod still fails on it, the module fails after all other nodes are done.
+        It does not change such a node if the driver or the container toolkit fails.
     type: dict
     default: {}
   report_path:
@@ -291,9 +293,8 @@ gpu_sharing:
       sample: []
     unusual_nodes:
       description:
-        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because an NVIDIA pod fails on them, each with C(name) and C(reason).
-        - The run does not wait for such a node if it belongs to no pool. If such a node is pinned to a pool, or belongs to the pool's node group, the run fails
-          after all other nodes are done.
+        - GPU nodes that gpu-feature-discovery will not label, and nodes on which an NVIDIA pod fails, each with C(name) and C(reason).
+        - The run does not wait for such a node. If it belongs to a pool, the run fails after all other nodes are done.
       type: list
       elements: dict
       returned: always

@@ -43,6 +43,11 @@ class ContainerFailure:
     reason: str
     restarts: int = 0
 
+    @property
+    def in_back_off(self) -> bool:
+        """Whether the kubelet delays the container's next start because earlier starts failed; a running container may only be slow, such as a driver's."""
+        return self.reason.startswith((_BACK_OFF, *NEVER_STARTED))
+
     def __str__(self) -> str:
         restarts = f", {self.restarts} restarts" if self.restarts else ""
         return f"pod {self.pod} container {self.container}: {self.reason}{restarts}"
@@ -141,6 +146,7 @@ def app_of(pod: Pod) -> str:
 
 # A container with this number of restarts is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
 _MIN_RESTARTS = 3
+_BACK_OFF = "CrashLoopBackOff"
 # Images that cannot be pulled and containers that cannot be created; such containers have no restarts.
 NEVER_STARTED = (
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),

@@ -78,9 +78,9 @@ def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
-    """The GPU nodes whose failing operands do not stop a run for the other nodes.
+    """The GPU nodes that no pool uses yet: nodes without a pool, and nodes that gpu-feature-discovery has not labelled.
 
-    These are nodes without a pool, and nodes that gpu-feature-discovery has not labelled. If a pool contains such a node, the pool's sharing fails later.
+    A run never waits for operands that fail on such a node. If a pool contains it, the pool's sharing fails later.
     """
     members = pool_members(assign_pools(pools, nodes))
     return {node.name for node in nodes if node.has_gpu and (node.name not in members or not node.discovered)}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import typing as t
 from dataclasses import replace
@@ -16,13 +17,13 @@ from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upg
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
 from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
-from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
+from ..cluster_state.operand_pods import daemonset_status
 from ..cluster_state.ownership import POOL_OWNER
-from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
+from ..cluster_state.pool_assignment import ignorable_nodes
+from ..common.errors import PartialFailure
 from ..common.wait import WaitOptions, WaitTimeout
-from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
-from ..helm.workloads import diagnose_pods, format_failure
+from ..helm.workloads import diagnose_pods, format_failure, pod_failures
 from ..kube.client import Client
 from ..kube.diff import same_object
 from ..kube.errors import ApiError
@@ -43,8 +44,9 @@ from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_t
 from .driver_object_writer import label_nodes
 from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
 from .driver_rollout import DriverRollout, UpgradePolicies
-from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
-from .stalled_pods import StalledPods, first_pods
+from .failing_nodes import FailingNodes
+from .readiness import OperatorReadiness, RequiredEffect, assess
+from .stalled_pods import StalledPods, permitted_pods
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
@@ -52,8 +54,11 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 _ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
-# Seconds between two diagnoses of the container toolkit during a wait.
+# Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
 _DIAGNOSIS_INTERVAL = 10.0
+_MAX_DIAGNOSED = 500
+# The most pods that a progress line names.
+_MAX_NAMED = 2
 
 
 class ClusterPolicyClient:
@@ -68,7 +73,7 @@ class ClusterPolicyClient:
         # The policy that was just read; None if it must be read again.
         self._policy: Object | None = None
         self._daemonsets: list[Object] = []
-        self._ignored = IgnoredNodes()
+        self._failing_nodes = FailingNodes(client, pools)
         self._version = ""
         self._diagnosed = -_DIAGNOSIS_INTERVAL
         self._stalled_pods = StalledPods(client)
@@ -77,6 +82,8 @@ class ClusterPolicyClient:
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
+        # Whether gpu_sharing follows, and fails for the nodes of pools that the wait has ignored.
+        self.sharing_follows = False
 
     def policy(self) -> Object | None:
         """The active policy; None if there is none."""
@@ -210,11 +217,13 @@ class ClusterPolicyClient:
             upgrade = self._driver_upgrade(daemonsets)
             readiness = assess(policy, daemonsets, self._nodes, effect, upgrade, drivers=drivers)
         if readiness is None or all(item.current and item.ready == item.desired for item in readiness.operands):
-            self._nodes = self._read_nodes()
-            readiness = assess(policy, daemonsets, self._nodes, effect, drivers=drivers)
-        ignored = self._find_ignored_nodes(readiness)
+            readiness = assess(policy, daemonsets, self._read_nodes(), effect, drivers=drivers)
+        stalled = self._stalled_pods.find(readiness, self._namespace)
+        ignored = self._failing_nodes.find(readiness, stalled, self._namespace, self._nodes or [], self._read_nodes)
         if ignored:
             readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored, drivers)
+        named = pod_failures(stalled, _MAX_NAMED, readiness.ignored_nodes)
+        readiness = replace(readiness, stalled_pods=tuple(map(format_failure, named)))
         if self.by_olm:
             operator = self._client.get(object_path("apps/v1", "Deployment", "gpu-operator", self._namespace))
             outdated = outdated_images(operator, daemonsets, policy.get("spec") or {})
@@ -241,45 +250,23 @@ class ClusterPolicyClient:
         if toolkit is None or not self._nodes:
             return []
         # Without permission to list pods, the wait ends with its timeout.
-        pods = first_pods(self._client, self._namespace, SELECTOR)
-        return toolkit_problems(toolkit, pods, self._nodes, self._version, time.time())
+        pods = permitted_pods(self._client, self._namespace, SELECTOR)
+        first = list(itertools.islice(pods, _MAX_DIAGNOSED))
+        return toolkit_problems(toolkit, first, self._nodes, self._version, time.time())
 
     def _read_nodes(self) -> list[Object]:
-        return [_slim(node) for node in self._client.list(NODES)]
-
-    def _find_ignored_nodes(self, readiness: OperatorReadiness) -> IgnoredNodes | None:
-        """The nodes that the run does not wait for; only read if all pods that are not ready may belong to them. None if there are none.
-
-        As long as no other GPU node works, the run waits for nodes that a pool may claim, because a failure on all nodes is not caused by one node.
-        """
-        missing = max((item.desired - item.available for item in readiness.operands), default=0)
-        if readiness.ready or not missing:
-            return None
-        candidates = ignorable_nodes(self._pools, [parse_node(node) for node in self._nodes or ()])
-        if missing > len(candidates):
-            return None
-        pods = operand_pods(self._client, self._namespace, candidates)
-        failures = operand_failures(pods, time.time())
-        if not failures:
-            return None
-        self._nodes = self._read_nodes()
-        nodes = [parse_node(node) for node in self._nodes]
-        failures = {name: failure for name, failure in failures.items() if name in ignorable_nodes(self._pools, nodes)}
-        if not failures or not can_continue_without(failures, self._pools, nodes):
-            return None
-        reasons = describe_failures(self._client, self._namespace, failures)
-        self._ignored = IgnoredNodes(reasons, unready_operands(pods, failures))
-        return self._ignored
+        self._nodes = [_slim(node) for node in self._client.list(NODES)]
+        return self._nodes
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
         """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes."""
         for daemonset in filter(is_operand, self._daemonsets):
             app = app_label(daemonset)
-            if not is_stalled(daemonset, self._ignored.unready.get(app, ())):
+            if not is_stalled(daemonset, self._failing_nodes.ignored.unready.get(app, ())):
                 continue
             path = f"/api/v1/namespaces/{self._namespace}/pods"
             pods = self._client.list(path, label_selector=f"app={app}")
-            pod = next_pod_to_replace(daemonset, pods, self._ignored.reasons)
+            pod = next_pod_to_replace(daemonset, pods, self._failing_nodes.ignored.reasons)
             if pod is None:
                 continue
             name = pod["metadata"]["name"]
@@ -309,7 +296,7 @@ class ClusterPolicyClient:
                 readiness = replace(readiness, blocked=(*readiness.blocked, *self._runtime_problems()))
             if self.labels_nodes and not readiness.ready:
                 self._label_new_nodes(lease)
-            return replace(readiness, stalled_pods=self._stalled_pods.find(readiness, self._namespace))
+            return readiness
 
         readiness = waiting.until(
             read,
@@ -320,7 +307,18 @@ class ClusterPolicyClient:
         )
         if not readiness.ready:
             raise WaitTimeout(self._timeout_message(readiness), partial(readiness))
+        nodes = [parse_node(node) for node in self._nodes or ()]
+        broken = readiness.ignored_nodes.keys() - ignorable_nodes(self._pools, nodes)
+        if broken and not self.sharing_follows:
+            raise PartialFailure(self._broken_message(readiness, sorted(broken)), partial(readiness))
         return readiness
+
+    def _broken_message(self, readiness: OperatorReadiness, nodes: t.Sequence[str]) -> str:
+        lines = abbreviate([f"{name}: {readiness.ignored_nodes[name]}" for name in nodes], separator="\n")
+        return (
+            f"The GPU operator is ready, except on {len(nodes)} node(s) of pools:\n{lines}\n"
+            f"Correct the cause (kubectl -n {self._namespace} describe pod), then run again."
+        )
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
         """The progress of a driver upgrade; sends a request only during an upgrade."""

@@ -65,7 +65,7 @@ class OperatorReadiness:
 
     `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason.
     `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause, if the number of
-    ready pods does not change.
+    ready pods has not changed for a minute.
     """
 
     state: str

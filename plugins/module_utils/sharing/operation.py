@@ -13,12 +13,14 @@ from dataclasses import replace
 
 from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.operand_pods import STOPPED_FOR_MIG, app_of, operand_failures
 from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
 from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
 from ..common.nested import get_nested
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
+from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
 from ..schema.messages import abbreviate
@@ -58,6 +60,9 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
+        # The nodes for which cluster_policy did not wait, and those of them that this run reports as failed, with the reason.
+        self._suspects = {str(entry["name"]) for entry in module.params["expected_policy"].get("unusual_nodes") or ()}
+        self._broken: dict[str, str] = {}
         # For the result of a failure: the newest state of the cluster, and the result of the last wait if nothing was changed since.
         self._latest: ClusterState | None = None
         self._observed: ObservedNodes | None = None
@@ -84,6 +89,9 @@ class SharingOperation:
             raise refused
         if self._module.check_mode:
             return self._preview(state, check_on_server=True)
+        # An operand that this run restarts may work afterwards.
+        if self._report_broken(state, may_recover=STOPPED_FOR_MIG):
+            state = self._context.reader.compare(dict(state.nodes), state.resource_version)
         return self._run(state, lease)
 
     def _mig_config_problem(self) -> str | None:
@@ -125,6 +133,29 @@ class SharingOperation:
         if unchecked:
             result["unchecked"] = unchecked
         return preview
+
+    def _report_broken(self, state: ClusterState, may_recover: t.Collection[str] = ()) -> bool:
+        """Report the nodes of pools on which other operands than `may_recover` keep failing, and exclude them from changes; returns whether there are any.
+
+        Such a node can look as declared, because the labels of gpu-feature-discovery remain. Undiscovered nodes are left to the verification.
+        """
+        scope, namespace = self._context.scope, self._context.namespace
+        names = {
+            name
+            for name in self._suspects & state.nodes.keys()
+            if state.nodes[name].discovered
+            and (pool := state.pool_of(name))
+            and scope.contains(state.nodes[name], pool)
+        }
+        pods = operand_pods(self._context.client, namespace, names)
+        failures = operand_failures((pod for pod in pods if app_of(pod) not in may_recover), time.time())
+        reasons = describe_failures(self._context.client, namespace, failures)
+        for name, reason in reasons.items():
+            remedy = f"correct the cause (kubectl -n {namespace} describe pod {failures[name].pod}), then run again"
+            self._rollout.done.failed[name] = f"{reason}; {remedy}"
+        self._broken.update(reasons)
+        scope.excluded.update(reasons)
+        return bool(reasons)
 
     def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()
@@ -202,6 +233,7 @@ class SharingOperation:
             if lease is not None:
                 removed = self._context.reader.configmaps.remove_entries(observed.state.changes, lease)
                 self._rollout.done.removed.extend(removed)
+        self._report_broken(observed.state)
         if self._rollout.done.failed:
             raise PartialFailure(self._failures())
         return observed
@@ -256,4 +288,5 @@ class SharingOperation:
 
     def _unusual(self, state: ClusterState) -> dict[str, str]:
         """The GPU nodes that the run does not wait for, with the reason."""
-        return unusual_nodes(state.plan.pools, state.nodes.values(), state.membership, self._watch.failing)
+        failing = {**self._watch.failing, **self._broken}
+        return unusual_nodes(state.plan.pools, state.nodes.values(), state.membership, failing)

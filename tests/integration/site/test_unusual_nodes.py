@@ -13,8 +13,8 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT, format_taint
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
-from tests.helpers.cluster import Cluster
-from tests.helpers.playbook import run_playbook
+from tests.helpers.cluster import CONFIG_LABEL, Cluster
+from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import Lab
 
 T4 = {"model": "T4", "gpus": 1}
@@ -104,3 +104,41 @@ def test_unusual_nodes_are_listed_without_delay(lab: Lab, tmp_path: Path) -> Non
     repaired = cluster.run(gpu_sharing.main, gpu_pools=[three], wait_timeout=90)
     assert not repaired.get("failed"), repaired["msg"]
     assert sorted(reasons(repaired["gpu_sharing"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.usual(240)
+def test_a_driver_that_breaks_on_a_node_of_a_pool_does_not_keep_site_waiting(lab: Lab, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(yaml.safe_dump({"groups": GROUPS[:1]}))
+    lab.reset(fleet)
+    cluster = Cluster(lab)
+
+    def run(playbook: str, replicas: int, *arguments: str) -> tuple[PlaybookRun, float]:
+        pool = {**POOL, "sharing": {"mode": "time-slicing", "replicas": replicas}}
+        variables = {"gpu_pools": [pool], "gpu_operator_wait_timeout": 600}
+        began = time.monotonic()
+        result = run_playbook(playbook, environ=lab.env, variables=variables, arguments=arguments)
+        return result, time.monotonic() - began
+
+    run("accel.gpu.site", 4)[0].require_success()
+    lab.command("fault", "inject", f"driver-broken={MESSAGE}", "--nodes", "t4-2")
+
+    site, seconds = run("accel.gpu.site", 3)
+    assert "could not be changed" in site.failure()
+    assert MESSAGE in site.failure()
+    assert seconds < 300, "it waited for the time limit"
+    cluster.until(lambda: cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 3}}, 30)
+    assert cluster.nodes()["t4-2"]["metadata"]["labels"][CONFIG_LABEL].startswith("time-slicing-4-")
+
+    # Without gpu_sharing, the wait for the operator fails for the node.
+    for playbook, arguments in (("accel.gpu.upgrade", ()), ("accel.gpu.site", ("--tags", "gpu_operator"))):
+        failed, seconds = run(playbook, 3, *arguments)
+        assert "ready, except on 1 node(s) of pools" in failed.failure()
+        assert MESSAGE in failed.failure()
+        assert seconds < 300, "it waited for the time limit"
+
+    lab.command("fault", "clear", "driver-broken", "--nodes", "t4-2")
+    run("accel.gpu.site", 3)[0].require_success()
+    assert cluster.offered("t4-2") == {"t4-2": {"nvidia.com/gpu": 3}}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The progress of the wait for the operator names pods that are not ready if nothing changes for a minute."""
+"""The wait for the operator if nothing changes for a minute: the progress names pods that are not ready, and the wait ends without broken nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import (
     StateTimer,
     WaitOptions,
@@ -16,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.wait import (
     wait_until,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import OperatorReadiness
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.stalled_pods import StalledPods
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.helpers.fleet import pool
@@ -36,14 +38,27 @@ class Clock:
 
 
 class Cluster:
-    """Three nodes of a pool, on the last of which the driver crashes."""
+    """Three nodes of a pool; on the last `count` of them, the driver has crashed, and now waits because of `reason` or runs again."""
 
-    def __init__(self, *, may_list_pods: bool = True) -> None:
+    def __init__(
+        self, restarts: int = 2, reason: str = "CrashLoopBackOff", *, count: int = 1, may_list_pods: bool = True
+    ) -> None:
         self.scenario = Scenario()
-        for node in self.scenario.nodes:
+        for node in self.scenario.nodes[:3]:
             node["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-T4"
         self.scenario.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
-        self.scenario.driver["status"]["numberAvailable"] = 2
+        self.scenario.driver["status"]["numberAvailable"] = 3 - count
+        state = {"waiting": {"reason": reason}} if reason else {"running": {}}
+        last = {"terminated": {"exitCode": 1}}
+        container = {"name": "nvidia-driver-ctr", "restartCount": restarts, "state": state, "lastState": last}
+        self._pods = [
+            {
+                "metadata": {"name": f"{DRIVER}-{node}", "labels": {"app": DRIVER}},
+                "spec": {"nodeName": node},
+                "status": {"containerStatuses": [container]},
+            }
+            for node in ("gpu-2", "gpu-1", "gpu-0")[:count]
+        ]
         self.lists_of_pods: Lists = []
         self._may_list_pods = may_list_pods
 
@@ -55,11 +70,7 @@ class Cluster:
         self.lists_of_pods.append(options)
         if not self._may_list_pods:
             raise ApiError("pods is forbidden", status=403)
-        waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}}
-        failing = {"name": "nvidia-driver-ctr", "restartCount": 43, **waiting}
-        metadata = {"name": f"{DRIVER}-x", "labels": {"app": DRIVER}}
-        pod = {"metadata": metadata, "spec": {"nodeName": "gpu-2"}, "status": {"containerStatuses": [failing]}}
-        return [pod]
+        return self._pods
 
     def list_known(self, path: str) -> Lists:
         return []
@@ -87,22 +98,32 @@ class Waiting(WaitOptions):
         return wait_until(read, done, interval=10, clock=lambda: clock.now, sleep=clock.sleep, **functions, **options)  # type: ignore[arg-type]
 
 
-def progress_lines(cluster: Cluster) -> list[str]:
-    """The lines of a wait of 150 seconds, one every 10 seconds."""
-    clock, progress = Clock(), Progress()
+def await_ready(
+    cluster: Cluster, progress: Progress | None = None, *, sharing_follows: bool = True
+) -> tuple[OperatorReadiness, float]:
+    """A wait of at most 150 seconds that reads every 10 seconds; returns its result and its length."""
+    clock, progress = Clock(), progress or Progress()
     client = ClusterPolicyClient(cast("Any", cluster), "gpu-operator", [pool()])
+    client.sharing_follows = sharing_follows
     client._stalled_pods = StalledPods(cast("Any", cluster), StateTimer(lambda: clock.now))
     waiting = Waiting(150, cast("Any", clock), cast("Any", progress))
+    readiness = client.await_ready("cluster-policy", EFFECT, waiting, lambda dummy: {}, contextlib.nullcontext)  # type: ignore[arg-type]
+    return readiness, clock.now - 1000
+
+
+def progress_lines(cluster: Cluster) -> list[str]:
+    """The lines of a wait that ends with its timeout."""
+    progress = Progress()
     with pytest.raises((WaitTimeout, ApiError)):
-        client.await_ready("cluster-policy", EFFECT, waiting, lambda dummy: {}, contextlib.nullcontext)  # type: ignore[arg-type]
+        await_ready(cluster, progress)
     return progress.lines
 
 
 def test_a_pod_that_is_not_ready_is_named_after_a_minute_without_a_change() -> None:
     cluster = Cluster()
     lines = progress_lines(cluster)
-    assert [DRIVER + "-x" in line for line in lines[:7]] == [False] * 6 + [True]
-    for text in ("CrashLoopBackOff", "43 restarts", "on node gpu-2"):
+    assert [DRIVER + "-gpu-2" in line for line in lines[:7]] == [False] * 6 + [True]
+    for text in ("CrashLoopBackOff", "2 restarts", "on node gpu-2"):
         assert text in lines[-1]
     selected = [options for options in cluster.lists_of_pods if options.get("label_selector") == f"app in ({DRIVER})"]
     # Once a minute, and for the message of the timeout.
@@ -112,4 +133,51 @@ def test_a_pod_that_is_not_ready_is_named_after_a_minute_without_a_change() -> N
 def test_without_permission_to_list_pods_the_progress_names_none() -> None:
     lines = progress_lines(Cluster(may_list_pods=False))
     assert len(lines) == 16
-    assert not [line for line in lines if DRIVER + "-x" in line]
+    assert not [line for line in lines if DRIVER + "-gpu-2" in line]
+
+
+def test_the_wait_ends_without_a_node_of_a_pool_whose_driver_crashes() -> None:
+    readiness, seconds = await_ready(Cluster(restarts=3))
+    assert readiness.ready
+    assert list(readiness.ignored_nodes) == ["gpu-2"]
+    for text in (f"pod {DRIVER}-gpu-2", "CrashLoopBackOff", "3 restarts", "insmod: ERROR"):
+        assert text in readiness.ignored_nodes["gpu-2"]
+    assert seconds == 60
+
+
+def test_without_gpu_sharing_the_wait_fails_for_this_node() -> None:
+    with pytest.raises(PartialFailure) as caught:
+        await_ready(Cluster(restarts=3), sharing_follows=False)
+    for text in ("except on 1 node(s) of pools", f"gpu-2: pod {DRIVER}-gpu-2", "3 restarts", "then run again"):
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        # It may be compiling the driver, after reboots of the node.
+        Cluster(restarts=5, reason=""),
+        # A failure on all nodes is not caused by one of them.
+        Cluster(restarts=5, count=3),
+    ],
+)
+def test_a_driver_that_may_still_start_is_waited_for(cluster: Cluster) -> None:
+    assert DRIVER + "-gpu-2" in progress_lines(cluster)[-1]
+
+
+def test_pods_are_read_again_each_minute_until_the_number_of_ready_pods_changes() -> None:
+    cluster, clock = Cluster(), Clock()
+    stalled = StalledPods(cast("Any", cluster), StateTimer(lambda: clock.now))
+
+    def named_after(seconds: float) -> int:
+        clock.now += seconds
+        return len(stalled.find(cluster.scenario.verdict(), "gpu-operator"))
+
+    assert [named_after(seconds) for seconds in (0, 59, 1, 59, 1)] == [0, 0, 1, 1, 1]
+    assert len(cluster.lists_of_pods) == 2
+    cluster.scenario.driver["status"]["numberAvailable"] = 1
+    assert named_after(1) == 0
+    # The earlier number again; what was read then is out of date.
+    cluster.scenario.driver["status"]["numberAvailable"] = 2
+    assert [named_after(seconds) for seconds in (1, 59, 1)] == [0, 0, 1]
+    assert len(cluster.lists_of_pods) == 3

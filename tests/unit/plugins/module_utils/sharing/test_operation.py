@@ -17,14 +17,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState, StateReader
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING, PRESENT, Scope
 from tests.helpers.fleet import node
 
 
 def test_the_message_names_the_option_that_held_nodes_back() -> None:
-    params = {"allow_release": [], "wait_timeout": 1}
+    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": {}}
     operation = SharingOperation(mock.Mock(params=params, check_mode=False), EVERYTHING)
     operation._rollout.done.failed["a"] = "why"
     operation._rollout.done.not_started |= {
@@ -82,3 +82,77 @@ def test_the_result_of_a_stopped_run_has_the_nodes_as_the_rolling_update_left_th
     assert notes == (
         [] if isinstance(error, PartialFailure) else ["Nodes that stay cordoned: b. The next run continues with them."]
     )
+
+
+DRIVER, EXPORTER = "nvidia-driver-daemonset", "nvidia-dcgm-exporter"
+
+
+class Pods:
+    """A client of a cluster with one pod of each operand that keeps failing, by node."""
+
+    def __init__(self, failing: dict[str, str]) -> None:
+        self._failing = failing
+
+    def list(self, dummy_path: str, field_selector: str) -> list[dict[str, t.Any]]:
+        name = field_selector.removeprefix("spec.nodeName=")
+        app = self._failing.get(name)
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        pod = {
+            "metadata": {"name": f"{app}-x", "labels": {"app": app}},
+            "spec": {"nodeName": name},
+            "status": {"containerStatuses": [{"name": "main", "restartCount": 43, "state": waiting}]},
+        }
+        return [pod] if app else []
+
+    def text(self, *dummy: t.Any) -> str:
+        return "insmod: ERROR"
+
+
+def run_of(failing: dict[str, str], suspects: tuple[str, ...], scope: Scope) -> SharingOperation:
+    """A run after cluster_policy has ignored the suspects."""
+    expected = {"unusual_nodes": [{"name": name, "reason": "why"} for name in suspects]}
+    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": expected}
+    module = mock.Mock(params=params, check_mode=False, plan=PLAN, client=Pods(failing))
+    return SharingOperation(module, scope)
+
+
+@pytest.mark.parametrize(
+    ("failing", "suspects", "excluded", "failed"),
+    [
+        ({"b": DRIVER}, ("b",), ["b"], ["b"]),
+        # This run may restart the exporter, so only its state at the end counts.
+        ({"b": EXPORTER}, ("b",), [], ["b"]),
+        # It works again.
+        ({}, ("b",), [], []),
+        # Without a result of cluster_policy, no pods are read.
+        ({"b": DRIVER}, (), [], []),
+        # It is in no pool.
+        ({"l40s": DRIVER}, ("l40s",), [], []),
+        ({"gone": DRIVER}, ("gone",), [], []),
+    ],
+)
+def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
+    failing: dict[str, str], suspects: tuple[str, ...], excluded: list[str], failed: list[str]
+) -> None:
+    state, scope = cluster(node("a"), node("b"), node("l40s", model="NVIDIA-L40S")), Scope()
+    operation = run_of(failing, suspects, scope)
+    ran_with: list[t.Any] = []
+    with (
+        mock.patch.object(StateReader, "read", return_value=state),
+        mock.patch.object(StateReader, "compare", return_value="without them"),
+        mock.patch.object(operation, "_run", lambda compared, dummy_lease: ran_with.append(compared)),
+    ):
+        operation.execute()
+    assert (sorted(scope.excluded), ran_with) == (excluded, ["without them" if excluded else state])
+    operation._report_broken(state)
+    assert list(operation._rollout.done.failed) == failed
+    assert list(operation._unusual(state)) == failed
+    for name in failed:
+        app = failing[name]
+        for text in (f"pod {app}-x container main: CrashLoopBackOff", "43 restarts", "ERROR", f"describe pod {app}-x"):
+            assert text in operation._failures()
+
+
+def test_a_broken_node_of_a_pool_that_the_run_does_not_change_does_not_fail_it() -> None:
+    scope = Scope(PRESENT, frozenset({"other"}))
+    assert not run_of({"b": DRIVER}, ("b",), scope)._report_broken(cluster(node("b")))
