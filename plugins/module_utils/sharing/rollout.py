@@ -16,6 +16,7 @@ from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
 from ..drain.eviction import require_permission_to_evict
+from ..kube.access_review import MissingPermission, Permission
 from ..kube.errors import ApiError
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
@@ -99,7 +100,13 @@ class Rollout:
             return NOT_CHECKED
         if "unchecked" in statuses:
             return NOT_CHECKED
-        self.require_permission_to_evict(state)
+        try:
+            self.require_permission_to_evict(state)
+        except MissingPermission:
+            # Without a dry run of an edit, it is unknown whether this user may change nodes at all.
+            if statuses or Permission("patch", "nodes").is_granted(self._context.client):
+                raise
+            return NOT_CHECKED
         return None
 
     def _check_edit(self, edit: NodeEdit, state: ClusterState) -> PatchStatus:
