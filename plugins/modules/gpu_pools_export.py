@@ -81,7 +81,7 @@ with_values:
   returned: success
   sample: [operator]
 changing_nodes:
-  description: The number of nodes that M(accel.gpu.gpu_sharing) would change with this configuration.
+  description: The number of nodes that differ from this configuration.
   type: int
   returned: success
   sample: 0
