@@ -96,8 +96,9 @@ class ReleasedNodes:
         of_pools = ", ".join(f"{name}: {count}" for name, count in sorted(self.unshared.items()))
         return (
             "This run would stop the sharing of GPUs, or replace foreign device plugin configurations, on "
-            f"{sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools nor gpu_defaults set sharing.mode. {nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or "
-            "misspelled. To expose whole GPUs, set sharing: {mode: none} in these pools."
+            f"{sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools nor gpu_defaults set sharing.mode. "
+            f"{nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or misspelled. To expose whole GPUs, set "
+            "sharing: {mode: none} in these pools."
         )
 
     def summary(self) -> str:

@@ -176,8 +176,7 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     update._patch_immediate(state, mock.Mock(lost=threading.Event()))
     assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
     assert update.done.any
-    text = "nodes labelled, 1 failed" if failed else "nodes labelled"
-    context.progress.report.assert_called_once_with(text, len(changed), 1)
+    context.progress.report.assert_called_once_with("nodes labelled", len(changed), 1, failed=len(failed))
 
 
 EVICTIONS = {"n1": (PodOnNode("team", "x", "1"),)}
@@ -233,11 +232,8 @@ def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypat
         mock.Mock(),
     )
     text = "nodes changed in the rolling update"
-    assert [call.args for call in context.progress.report.call_args_list] == [
-        (text, 1, 4),
-        (f"{text}, 1 failed", 1, 4),
-        (f"{text}, 1 failed", 1, 4),
-        (f"{text}, 1 failed", 2, 4),
+    assert context.progress.report.call_args_list == [
+        mock.call(text, done, 4, failed=failed) for done, failed in ((1, 0), (1, 1), (1, 1), (2, 1))
     ]
     assert update.done.changed == {"a", "d"}
     assert update.nodes == {"a": node("a", replicas=4)}
