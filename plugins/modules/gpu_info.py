@@ -660,7 +660,8 @@ gpu_info:
       description:
         - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
           O(include_impact)).
-        - C(unshared) is the number of nodes of each pool that would stop sharing even though no variable sets C(sharing.mode).
+        - C(unshared) is the number of nodes of each pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable
+          sets C(sharing.mode).
         - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set; empty if it would not fail.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
@@ -669,8 +670,8 @@ gpu_info:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
         pods: {description: Pods that are evicted (with O(include_impact))., type: list, elements: str, returned: always, sample: []}
-        unshared: {description: Number of nodes by pool that would stop sharing even though no variable sets C(sharing.mode).,
-          type: dict, returned: always, sample: {}}
+        unshared: {description: 'Number of nodes by pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable sets
+            C(sharing.mode).', type: dict, returned: always, sample: {}}
         refusal: {description: The reason why a run would fail; empty if it would not., type: str, returned: always, sample: ''}
     unclaimed:
       {description: Up to 100 nodes in no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable, sample: [a10-1]}

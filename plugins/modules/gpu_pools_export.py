@@ -18,7 +18,7 @@ description:
   - If this collection has configured the cluster and every GPU node has a pool, a plan with these variables shows no change. For other nodes, the plan shows
     the labels that make them members of their pools; their allocatable resources do not change. A remark lists the nodes for which this is not possible.
   - If the nodes of a pool are shared in different ways, for example because a rolling update has not finished, the pool is exported without C(sharing), and a
-    remark contains the sharing of each node. M(accel.gpu.gpu_sharing) refuses such a pool instead of stopping the sharing of its nodes. The module fails if a
+    remark contains the sharing of each node. M(accel.gpu.gpu_sharing) refuses such a pool instead of changing the sharing of its nodes. The module fails if a
     run with the exported variables would release nodes from their pools.
   - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
     version.
@@ -81,7 +81,7 @@ with_values:
   returned: success
   sample: [operator]
 changing_nodes:
-  description: The number of nodes that M(accel.gpu.gpu_sharing) would change with this configuration.
+  description: The number of nodes that differ from this configuration.
   type: int
   returned: success
   sample: 0

@@ -21,6 +21,7 @@ description:
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
   - If pods are evicted, the module asks before the first change, and in check mode, whether the user is allowed to evict them, and fails if not.
+    In check mode, it does not fail for a user who is not allowed to change nodes either; it returns RV(gpu_sharing.unchecked) instead.
   - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
     MIG devices are removed first, and the node is uncordoned once their removal is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes

@@ -25,29 +25,33 @@ def all_warnings(
     unusual: t.Mapping[str, str],
     *,
     run: bool,
+    before_discovery: bool = False,
 ) -> list[str]:
     """All warnings about the nodes and their pools, for the report or for a `run` that changes nodes.
 
     `released` are the nodes that are released from their pools, which is reported elsewhere; `unusual` is the result of unusual_nodes().
-    The report has no warnings until a GPU node is known, because all pools are empty until then. Warnings that a run corrects appear only in the report.
+    The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
+    the same reason. Warnings that a run corrects appear only in the report.
     """
     if not run and not any(node.has_gpu for node in nodes):
         return []
     members = pool_members(membership)
     return [
-        *_membership_warnings(membership, released),
+        *_membership_warnings(membership, released, before_discovery=before_discovery),
         *_node_warnings(nodes, members),
         *(() if run else _abandoned_warnings(nodes, members)),
         *unusual_node_warnings(unusual, members),
     ]
 
 
-def _membership_warnings(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
+def _membership_warnings(
+    membership: Membership, released: t.Collection[str], *, before_discovery: bool
+) -> t.Iterator[str]:
     """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit."""
     for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
     members = pool_members(membership)
-    if membership.missing:
+    if membership.missing and not before_discovery:
         unknown = sorted(set(membership.undiscovered) - members)
         note = f" GPU nodes of unknown model that may belong to them: {abbreviate(unknown)}." if unknown else ""
         yield f"No node of the cluster belongs to: {', '.join(membership.missing)}.{note}"

@@ -133,9 +133,13 @@ class BaseModule(AnsibleModule):
         self.exit_json(**self._finished(result))
 
     def _fail(self, error: ServiceError | ModuleFailure, msg: str, details: dict[str, t.Any]) -> t.NoReturn:
-        """Fail with the message, and with the notes of the error (BaseException.add_note()) in further lines."""
+        """Fail with the message, with the notes of the error (BaseException.add_note()) in further lines, and with the result so far."""
         msg = "\n".join([msg, *getattr(error, "__notes__", ())])
-        self.fail_json(msg=msg, code=error.code, details=details, **self._finished(error.partial))
+        partial = error.partial
+        if self.check_mode and "changed" in partial:
+            # The rest of the result predicts changes, but nothing was changed, and a run would fail as well.
+            partial = {**partial, "changed": False}
+        self.fail_json(msg=msg, code=error.code, details=details, **self._finished(partial))
 
     def _finished(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result, with a diff only if one is requested; also prints the warnings of the services."""

@@ -23,11 +23,11 @@ class Progress:
         self._path = path if path and os.path.isfile(path) else None
         self._lock = threading.Lock()
 
-    def report(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """Append one line, with counts if given; the reader limits the number of lines that it shows."""
+    def report(self, text: str, done: int | None = None, total: int | None = None, *, failed: int = 0) -> None:
+        """Append one line, with counts if given, and with the number of failures, which are not `done`; the reader limits the number of lines that it shows."""
         if self._path is None:
             return
-        line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": text}
+        line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": f"{text}, {failed} failed" if failed else text}
         if total is not None:
             line.update(done=done or 0, total=total)
         try:

@@ -34,8 +34,13 @@ def effect_remarks(
 ) -> list[str]:
     """The remarks about the nodes that a run edits (with the effect of each edit), and about those that it leaves for another run.
 
-    A run fails before any change because of `pools_without_sharing`.
+    Because of `pools_without_sharing`, a run fails before any change, so the only remark is about these pools.
     """
+    refused = sorted(pools_without_sharing)
+    if refused:
+        return [
+            f"site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: {abbreviate(refused)}."
+        ]
     by_name = {node.name: node for node in nodes}
     disturbed = {name for name, change in transitions.items() if _disturbs(by_name[name], change)} | set(postponed)
     undisturbed = len(transitions.keys() - disturbed)
@@ -45,12 +50,7 @@ def effect_remarks(
             f"{undisturbed} node(s) will get the labels that make them members of their pools; their allocatable resources do not change. "
             "See accel.gpu.plan."
         )
-    refused = sorted(pools_without_sharing)
-    if refused:
-        remarks.append(
-            f"site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: {abbreviate(refused)}."
-        )
-    if disturbed and not refused:
+    if disturbed:
         remarks.append(
             f"{len(disturbed)} node(s) will get other allocatable resources, or lose the pods that use their GPUs: "
             f"{abbreviate(sorted(disturbed))}. See accel.gpu.plan."

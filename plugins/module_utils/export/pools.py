@@ -117,7 +117,8 @@ def export_pools(
         discovered = [member for member in members if member.node.discovered]
         pool_models = {_model(member.node) for member in discovered}
         only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
-        _add_labelled_pool(exported, pool, discovered or members, only_pool_of_model=only)
+        managed = any(recorded(member.node, POOL_OWNER) for member in members)
+        _add_labelled_pool(exported, pool, discovered or members, managed=managed, only_pool_of_model=only)
     taken = set(labelled)
     for (model, key), members in sorted(grouped.items()):
         rivals = [
@@ -163,13 +164,14 @@ def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> Non
         )
 
 
-def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member], *, only_pool_of_model: bool) -> None:
+def _add_labelled_pool(
+    exported: ExportedPools, name: str, members: list[_Member], *, managed: bool, only_pool_of_model: bool
+) -> None:
     if validators.dns_label(name):
         exported.remarks.append(f"pool {name}: left out, because its name is not a DNS label")
         return
     unclear = _unclear_sharing(members)
-    # If the pool were left out, a run would release its nodes. Without `sharing`, a run refuses to stop the sharing of its nodes.
-    managed = any(recorded(member.node, POOL_OWNER) for member in members)
+    # If a managed pool were left out, a run would release its nodes. Without `sharing`, a run refuses to change the sharing of its nodes.
     if unclear:
         exported.remarks.append(f"pool {name}: {'without sharing' if managed else 'left out'}, because {unclear}")
         if not managed:

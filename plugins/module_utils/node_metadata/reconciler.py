@@ -119,8 +119,12 @@ def reconcile(
             outcome.matches = _read(client, sets)
         edits = outcome.matches.edits
 
-        def on_done(dummy: Outcome[PatchStatus], finished: int) -> None:
-            progress.report("nodes checked" if check else "nodes changed", finished, len(edits))
+        failed = 0
+
+        def on_done(ended: Outcome[PatchStatus], finished: int) -> None:
+            nonlocal failed
+            failed += ended.error is not None
+            progress.report("nodes checked" if check else "nodes changed", finished - failed, len(edits), failed=failed)
 
         def patch(edit: NodeEdit) -> PatchStatus:
             def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:

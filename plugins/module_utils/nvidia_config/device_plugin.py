@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 
 from ..common.nested import set_nested
+from ..sharing_modes.modes import MODES
 from ..sharing_modes.plugin_settings import setting_paths
 from ..sharing_modes.sharing import Sharing
+
+_MANAGED_NAME = re.compile(rf"(?:{'|'.join(MODES)})-(?:.+-)?[0-9a-f]{{8}}")
 
 
 def config(sharing: Sharing) -> dict[str, t.Any]:
@@ -35,3 +39,8 @@ def entry_name(sharing: Sharing) -> str:
     digest = hashlib.sha256(json.dumps(config(sharing), sort_keys=True).encode()).hexdigest()[:8]
     replicas = str(sharing.replicas) if sharing.shared else ""
     return "-".join(filter(None, (sharing.mode, sharing.strategy, replicas, digest)))
+
+
+def is_managed(name: str) -> bool:
+    """Whether an entry's name is from entry_name()."""
+    return _MANAGED_NAME.fullmatch(name) is not None

@@ -16,7 +16,7 @@ from .messages import abbreviate, field_path, quote
 from .nodegroup_checks import groups_differ
 from .operand_labels import invalid_value
 from .secret_values import pool_holds_no_secrets
-from .types import PoolVariables, Problems
+from .types import INVALID, PoolVariables, Problems
 
 _DISTINGUISH = (
     "distinguish them by match.labels, or omit match in one of them and pin its nodes with the label accel.gpu/pool"
@@ -51,12 +51,7 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
     if mode is None:
         return
     for key in dict.fromkeys(option for each in MODES.values() for option in each.options):
-        if get_nested(sharing, key) is None or key in mode.options:
-            continue
-        if key in mode.fixed_options:
-            value, reason = mode.fixed_options[key]
-            if sharing[key] != value:
-                yield f"{pool.path}.sharing.{key}: {reason}; remove it"
+        if get_nested(sharing, key) is None or key in (*mode.options, *mode.fixed_options):
             continue
         modes = [each.name for each in MODES.values() if key in each.options]
         remedy = f"remove it, or set mode: {' or '.join(modes)}"
@@ -132,6 +127,24 @@ def _match_terms(pool: PoolVariables) -> MatchTerms | None:
     return None if resolved.pins_only else MatchTerms.of(resolved)
 
 
+def fixed_options_are_kept(pools: t.Sequence[PoolVariables]) -> Problems:
+    """No pool has another value of an option for which its mode allows only one; a value of the defaults is reported once for all pools."""
+    inheriting: dict[tuple[str, str, str], list[str]] = {}
+    for pool in pools:
+        mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
+        for key, (allowed, reason) in mode.fixed_options.items() if mode else ():
+            value = get_nested(pool.merged, "sharing", key)
+            if value in (None, INVALID, allowed):
+                continue
+            if get_nested(pool.declared, "sharing", key) is None:
+                inheriting.setdefault((key, reason, quote(value)), []).append(pool.title)
+            else:
+                yield f"{pool.path}.sharing.{key}: {reason}; remove it"
+    for (key, reason, text), titles in inheriting.items():
+        verb = "inherits" if len(titles) == 1 else "inherit"
+        yield f"gpu_defaults.sharing.{key}: {reason}, but {abbreviate(titles)} {verb} {text}; remove it"
+
+
 def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
@@ -161,4 +174,4 @@ POOL_CHECKS = (
     operand_labels_are_known,
     pool_holds_no_secrets,
 )
-ALL_POOLS_CHECKS = (names_differ, matches_differ, groups_differ)
+ALL_POOLS_CHECKS = (names_differ, fixed_options_are_kept, matches_differ, groups_differ)

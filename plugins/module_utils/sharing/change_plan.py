@@ -16,7 +16,7 @@ from ..cluster_state.pool_release import is_managed, release_edit
 from ..common.results import MAX_LISTED
 from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
-from .released_nodes import ReleasedNodes, stops_sharing_silently
+from .released_nodes import ReleasedNodes, changes_sharing_silently
 from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
 
 if t.TYPE_CHECKING:
@@ -170,7 +170,7 @@ def plan_sharing_changes(
             continue
         needs_pods = needs_pods or (pods is None and depends_on_pods(change, node))
         by_queue.setdefault(change.queue, []).append(change)
-        if pool is not None and stops_sharing_silently(node, pool, change.edit):
+        if pool is not None and changes_sharing_silently(node, pool, change.edit):
             unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
     all_changes = [change for changes in by_queue.values() for change in changes]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards against unintended releases of nodes from their pools, and against a loss of sharing that no variable requests (pure).
+"""Guards against unintended releases of nodes from their pools, and against a change of sharing that no variable requests (pure).
 
 Both are usually caused by a mistake in the variables, such as a file that was not read or a misspelled name.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.ownership import POOL_OWNER, NodeEdit, recorded
+from ..nvidia_config import device_plugin
 from ..schema.messages import abbreviate
 from ..sharing_modes.modes import MODES
 
@@ -32,8 +33,8 @@ class ReleasedNodes:
 
     changes: the releases, including releases that are left for another run. unclaimed: every node that no declared pool claims, with its pool,
     inside or outside the run's scope. pools_without_nodes: declared pools that lose all nodes or have none.
-    unshared: by pool, the number of nodes that would lose their sharing although no variable sets sharing.mode. managed: the number of nodes
-    that stay in a pool.
+    unshared: by pool, the number of nodes that would lose their sharing or a foreign device plugin configuration although no variable sets
+    sharing.mode. managed: the number of nodes that stay in a pool.
     """
 
     changes: tuple[NodeChange, ...] = ()
@@ -94,9 +95,10 @@ class ReleasedNodes:
             return ""
         of_pools = ", ".join(f"{name}: {count}" for name, count in sorted(self.unshared.items()))
         return (
-            f"This run would stop the sharing of GPUs on {sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools "
-            f"nor gpu_defaults set sharing.mode. {nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or "
-            "misspelled. To expose whole GPUs, set sharing: {mode: none} in these pools."
+            "This run would stop the sharing of GPUs, or replace foreign device plugin configurations, on "
+            f"{sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools nor gpu_defaults set sharing.mode. "
+            f"{nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or misspelled. To expose whole GPUs, set "
+            "sharing: {mode: none} in these pools."
         )
 
     def summary(self) -> str:
@@ -122,17 +124,19 @@ class ReleasedNodes:
         }
 
 
-def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) -> bool:
-    """Whether an edit ends the node's sharing although no variable sets how the pool's GPUs are shared.
+def changes_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) -> bool:
+    """Whether an edit ends the node's sharing, or replaces a foreign device plugin configuration, although no variable sets how the pool's GPUs are shared.
 
     Sharing is detected from gpu-feature-discovery's labels, regardless of the tool that configured it, and from a configuration that a pool has set.
     """
     if pool.declares_sharing or edit is None:
         return False
-    configured = CONFIG_LABEL in recorded(node, POOL_OWNER).labels and _shares(node.labels.get(CONFIG_LABEL, ""))
-    shared = CONFIG_LABEL in edit.labels and (configured or node.replicas > 1 or _shares(f"{node.mode}-"))
+    entry = node.labels.get(CONFIG_LABEL, "")
+    configured = CONFIG_LABEL in recorded(node, POOL_OWNER).labels and _shares(entry)
+    is_foreign = bool(entry) and not device_plugin.is_managed(entry)
+    plugin = CONFIG_LABEL in edit.labels and (configured or is_foreign or node.replicas > 1 or _shares(f"{node.mode}-"))
     cut = MIG_CONFIG_LABEL in edit.labels and bool(node.mig_devices)
-    return shared or cut
+    return plugin or cut
 
 
 def _shares(entry: str) -> bool:

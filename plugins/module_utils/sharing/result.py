@@ -167,14 +167,19 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
     """The warnings of a run or its prediction: warnings about the nodes, and about the changes of the run."""
+    nodes = state.nodes.values()
+    # A preview has these pools in after_discovery().
+    before_discovery = done.predicted and is_undiscovered(nodes)
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):
         released.setdefault(pool_name, []).append(name)
     texts = [
-        *all_warnings(state.nodes.values(), state.membership, state.changes.released, unusual, run=True),
+        *all_warnings(
+            nodes, state.membership, state.changes.released, unusual, run=True, before_discovery=before_discovery
+        ),
         *(
-            f"No pool in gpu_pools claims {abbreviate(nodes)} of pool {name} any longer; each {'will be' if done.predicted else 'was'} released."
-            for name, nodes in sorted(released.items())
+            f"No pool in gpu_pools claims {abbreviate(names)} of pool {name} any longer; each {'will be' if done.predicted else 'was'} released."
+            for name, names in sorted(released.items())
         ),
     ]
     gone = done.nodes_with(GONE)

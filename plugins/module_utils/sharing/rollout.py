@@ -16,6 +16,7 @@ from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
 from ..drain.eviction import require_permission_to_evict
+from ..kube.access_review import MissingPermission, Permission
 from ..kube.errors import ApiError
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
@@ -99,7 +100,13 @@ class Rollout:
             return NOT_CHECKED
         if "unchecked" in statuses:
             return NOT_CHECKED
-        self.require_permission_to_evict(state)
+        try:
+            self.require_permission_to_evict(state)
+        except MissingPermission:
+            # Without a dry run of an edit, it is unknown whether this user may change nodes at all.
+            if statuses or Permission("patch", "nodes").is_granted(self._context.client):
+                raise
+            return NOT_CHECKED
         return None
 
     def _check_edit(self, edit: NodeEdit, state: ClusterState) -> PatchStatus:
@@ -150,16 +157,14 @@ class Rollout:
             def on_done(results: t.Sequence[NodeResult]) -> None:
                 failed = sum(bool(result.failure) for result in results)
                 completed = sum(result.completed for result in results)
-                self._report("nodes changed in the rolling update", completed, len(changes), failed)
+                progress = self._context.progress
+                progress.report("nodes changed in the rolling update", completed, len(changes), failed=failed)
 
             queues = pool_queues(changes, sizes)
             try:
                 run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
             finally:
                 self.nodes = nodes.all()
-
-    def _report(self, text: str, completed: int, total: int, failed: int) -> None:
-        self._context.progress.report(f"{text}, {failed} failed" if failed else text, completed, total)
 
     def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> RolloutContext:
         return RolloutContext(
@@ -184,7 +189,8 @@ class Rollout:
                 failed.append(outcome.name)
                 if not is_fatal(error):
                     self.done.failed[outcome.name] = str(error)
-            self._report("nodes labelled", finished - len(failed), len(edits), len(failed))
+            progress = self._context.progress
+            progress.report("nodes labelled", finished - len(failed), len(edits), failed=len(failed))
 
         calls = [
             (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))

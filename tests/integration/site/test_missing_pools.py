@@ -134,7 +134,9 @@ def test_no_sharing_ends_and_no_pool_loses_its_nodes_by_mistake(cluster: Cluster
             assert (result["code"], result["changed"]) == ("release_refused", False), result
             assert [word for word in words if word not in result["msg"]] == []
     planned = play(cluster, "plan", variables={"gpu_pools": silent, "gpu_defaults": {}})
-    assert planned.require_success().shown("REFUSED: This run would stop the sharing of GPUs on 16 node(s)")
+    assert planned.require_success().shown(
+        "REFUSED: This run would stop the sharing of GPUs, or replace foreign device plugin configurations, on 16 node(s)"
+    )
     refused = play(cluster, "site", variables={"gpu_pools": silent, "gpu_defaults": {}})
     assert (refused.rc != 0, refused.changed()) == (True, 0)
 

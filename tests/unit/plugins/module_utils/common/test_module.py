@@ -20,3 +20,12 @@ def test_the_notes_of_an_error_follow_its_message(error: PartialFailure | Servic
 
     result = run_module(lambda: BaseModule({}).run(work), {})
     assert (result["msg"], result["code"]) == ("first\nsecond", error.code)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_failed_preview_has_the_predicted_result_but_no_change(check: bool) -> None:
+    def work(module: BaseModule) -> dict[str, object]:
+        raise PartialFailure("refused", {"changed": True, "noun": {"nodes": 3}})
+
+    result = run_module(lambda: BaseModule({}).run(work), {}, check=check)
+    assert (result["changed"], result["noun"]) == (not check, {"nodes": 3})

@@ -39,8 +39,9 @@ def test_nodes_that_a_run_leaves_for_another_run_are_counted_too() -> None:
     assert remark.startswith("1 node(s) will get other allocatable resources")
 
 
-def test_a_refused_run_changes_no_node() -> None:
-    (remark,) = effect_remarks(NODES, {"n1": Transition(GEOMETRY, True)}, [], ["b", "a"])
+@pytest.mark.parametrize("change", [Transition(GEOMETRY, True), Transition(LABELS)])
+def test_a_refused_run_changes_no_node(change: Transition) -> None:
+    (remark,) = effect_remarks(NODES, {"n1": change}, ["n2"], ["b", "a"])
     assert (
         remark == "site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: a, b."
     )

@@ -288,6 +288,10 @@ def partitioned(name: str, pool: str, profile: str, devices: int) -> Node:
         ([pinned("n1", "a"), pinned("n2", "a", replicas=4, labels={CONFIG: "four"})], None),
         # Another pool stays, so that a release of this one would need no permission.
         ([pinned("l4", "b", "NVIDIA-L4"), pinned("n1", "a", replicas=4, labels={CONFIG: "gone"})], None),
+        # The configuration shares nothing, but it is not the collection's.
+        ([pinned("l4", "b", "NVIDIA-L4"), pinned("n1", "a", labels={CONFIG: "gone"})], None),
+        # Only the node that is not discovered has a record of the pool.
+        ([shared("n1", labels={PIN: "a"}), node("n2", labels={PIN: "a", CONFIG: "gone"}), pinned("n3", "a", labels={"nvidia.com/gpu.product": None})], None),
     ],
 )  # fmt: skip
 def test_a_run_refuses_a_pool_whose_nodes_are_shared_differently(nodes: list[Node], live: LiveConfig | None) -> None:

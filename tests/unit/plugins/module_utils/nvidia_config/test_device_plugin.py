@@ -85,6 +85,14 @@ def test_names_tell_every_content_apart() -> None:
     assert len(names) == len({str(plugin.config(sharing)) for sharing in EVERY})
     assert all(contents[plugin.entry_name(sharing)] == plugin.config(sharing) for sharing in EVERY)
     assert all(validators.label_value(name) is None for name in names)
+    assert all(map(plugin.is_managed, names))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "any", "none", "mig-1", "time-slicing-4", "a100-40gb-0a1b2c3d", "mps-4-0a1b2c3d9"]
+)
+def test_other_names_are_not_the_collections(name: str) -> None:
+    assert not plugin.is_managed(name)
 
 
 def test_name_says_what_it_is() -> None:

@@ -156,3 +156,36 @@ def test_mistake_of_a_pools_sharing(pool: dict[t.Any, t.Any], message: str) -> N
     assert len(problems) == 1
     assert problems[0].startswith(f"gpu_pools[0]{message}")
     assert "; " in problems[0]
+
+
+MPS: Document = {"mode": "mps", "replicas": 4}
+LAX: Document = {"fail_requests_greater_than_one": False}
+STRICT: Document = {"fail_requests_greater_than_one": True}
+RULE = "sharing.fail_requests_greater_than_one: MPS always rejects a request for two shares (NVIDIA device plugin)"
+INHERITED = f"gpu_defaults.{RULE}, but gpu_pools[0] (p) inherits false; remove it"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "sharing", "problems"),
+    [
+        ({**MPS, **LAX}, {}, [INHERITED]),
+        (LAX, MPS, [INHERITED]),
+        (MPS, LAX, [f"gpu_pools[0].{RULE}; remove it"]),
+        ({**MPS, **LAX}, LAX, [f"gpu_pools[0].{RULE}; remove it"]),
+        # A pool that does not inherit the value may be of another mode, or set its own value.
+        ({**MPS, **LAX}, SLICED, []),
+        (LAX, {**MPS, **STRICT}, []),
+        ({**MPS, **STRICT}, {}, []),
+    ],
+)
+def test_a_value_that_the_mode_does_not_allow_is_rejected_where_it_is_set(
+    defaults: Document, sharing: Document, problems: list[str]
+) -> None:
+    assert validate(CLUSTER, {"sharing": defaults}, [{"name": "p", "sharing": sharing}]) == problems
+
+
+def test_a_value_of_the_defaults_that_several_pools_must_not_inherit_is_reported_once() -> None:
+    pools = [{"name": name, "match": {"labels": {"team": name}}} for name in ("a", "b")]
+    problem = f"gpu_defaults.{RULE}, but gpu_pools[0] (a), gpu_pools[1] (b) inherit false; remove it"
+    assert validate(CLUSTER, {"sharing": {**MPS, **LAX}}, pools) == [problem]
+    assert validate(CLUSTER, {"sharing": {**MPS, **LAX}}, []) == []

@@ -1,10 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The message and the result of a run in which nodes could not be changed."""
+"""The message and the result of a run in which nodes could not be changed, and the warnings of a preview."""
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -18,6 +19,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan impo
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState, StateReader
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import (
+    RolloutResult,
+    after_discovery,
+    warnings,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeResult
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING, PRESENT, Scope
 from tests.helpers.fleet import node
@@ -47,10 +53,32 @@ PLAN = derive(
 )
 
 
+CPU = Node("cpu-1", ready=True)
+
+
 def cluster(*nodes: Node) -> ClusterState:
     membership = assign_pools(PLAN.pools, nodes)
     changes = plan_sharing_changes(PLAN, nodes, membership, ConfigMaps())
     return ClusterState({item.name: item for item in nodes}, "1", membership, changes, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "predicted", "is_warned"),
+    [
+        ([], True, False),
+        ([CPU], True, False),
+        ([], False, True),
+        ([replace(CPU, labels={"feature.node.kubernetes.io/system-os_release.ID": "ubuntu"})], True, True),
+    ],
+)
+def test_a_preview_warns_of_pools_without_nodes_once_the_hardware_is_known(
+    nodes: list[Node], predicted: bool, is_warned: bool
+) -> None:
+    """Until then, after_discovery names these pools."""
+    state = cluster(*nodes)
+    texts = warnings(state, RolloutResult(predicted=predicted), {})
+    assert texts == (["No node of the cluster belongs to: notebooks."] if is_warned else [])
+    assert is_warned or after_discovery(state)["pools"] == ["notebooks"]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods i
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse_selector
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import entry_name
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import pool_queues
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from tests.helpers.fleet import node
 
 GPU = "nvidia.com/gpu"
@@ -34,10 +36,10 @@ MODELS = {"notebooks": "Tesla-T4", "inference": "NVIDIA-L40S", "train": "NVIDIA-
 
 def member(name: str, pool: str, **annotations: str) -> Node:
     """A node of a pool after a run."""
-    labels = {"accel.gpu/pool": pool, CONFIG: "some"}
+    sharing = Sharing("time-slicing", 4) if pool == "notebooks" else Sharing()
+    labels = {"accel.gpu/pool": pool, CONFIG: entry_name(sharing)}
     notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **annotations}
-    replicas = 4 if pool == "notebooks" else 1
-    return node(name, model=MODELS[pool], replicas=replicas, labels=dict(labels), annotations=notes)
+    return node(name, model=MODELS[pool], replicas=sharing.replicas, labels=labels, annotations=notes)
 
 
 def fleet() -> list[Node]:
@@ -139,6 +141,28 @@ def test_mig_devices_and_sharing_by_others_count() -> None:
     of_mig = node("a100-9", model=MODELS["train"], labels=cut, annotations=notes)
     assert changes([A100], [of_mig]).releases.unshared == {"train": 1}
     assert changes([A100], [node("a100-9", model=MODELS["train"])]).releases.unshared == {}
+
+
+@pytest.mark.parametrize(
+    ("pool", "recorded", "entry", "replaced"),
+    [
+        (L40S, [], "quiet", True),
+        # A pool had set the label, and another user has changed it.
+        (L40S, [CONFIG], "quiet", True),
+        (L40S, [], entry_name(Sharing()), False),
+        (L40S, [], "", False),
+        ({**L40S, "sharing": WHOLE}, [], "quiet", False),
+    ],
+)
+def test_a_run_without_sharing_mode_replaces_no_foreign_configuration(
+    pool: dict[str, t.Any], recorded: list[str], entry: str, replaced: bool
+) -> None:
+    """Such a configuration may have been made for these nodes, even if it shares no GPU."""
+    owned = {"accel.gpu/pool-labels": json.dumps(recorded)} if recorded else {}
+    whole = node("l40s-1", model=MODELS["inference"], labels={CONFIG: entry} if entry else {}, annotations=owned)
+    releases = changes([pool], [whole]).releases
+    assert releases.unshared == ({"inference": 1} if replaced else {})
+    assert ("or replace foreign device plugin configurations" in releases.refusal(())) is replaced
 
 
 @pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.NEW_NODES])

@@ -176,8 +176,7 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     update._patch_immediate(state, mock.Mock(lost=threading.Event()))
     assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
     assert update.done.any
-    text = "nodes labelled, 1 failed" if failed else "nodes labelled"
-    context.progress.report.assert_called_once_with(text, len(changed), 1)
+    context.progress.report.assert_called_once_with("nodes labelled", len(changed), 1, failed=len(failed))
 
 
 EVICTIONS = {"n1": (PodOnNode("team", "x", "1"),)}
@@ -233,11 +232,8 @@ def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypat
         mock.Mock(),
     )
     text = "nodes changed in the rolling update"
-    assert [call.args for call in context.progress.report.call_args_list] == [
-        (text, 1, 4),
-        (f"{text}, 1 failed", 1, 4),
-        (f"{text}, 1 failed", 1, 4),
-        (f"{text}, 1 failed", 2, 4),
+    assert context.progress.report.call_args_list == [
+        mock.call(text, done, 4, failed=failed) for done, failed in ((1, 0), (1, 1), (1, 1), (2, 1))
     ]
     assert update.done.changed == {"a", "d"}
     assert update.nodes == {"a": node("a", replicas=4)}
@@ -271,9 +267,11 @@ def test_a_pod_in_another_namespace_is_asked_about_in_the_next_round() -> None:
 @pytest.mark.parametrize("check", [True, False])
 def test_without_permission_to_evict_nothing_is_changed(check: bool) -> None:
     client = mock.Mock(create=mock.Mock(return_value={"status": {"allowed": False}}))
-    context = mock.Mock(client=client)
+    context = mock.Mock(client=client, scope=EVERYTHING)
     update = Rollout(context)
-    state = mock.Mock(nodes={"n1": node("n1")}, changes=mock.Mock(edits=(), evictions=EVICTIONS))
+    edit = membership_edit(node("n1"), pool(replicas=4))
+    changes = mock.Mock(edits=[edit], pool_of={"n1": "notebooks"}, held_back=(), evictions=EVICTIONS)
+    state = mock.Mock(nodes={"n1": node("n1")}, changes=changes)
     call = functools.partial(update.dry_run, state) if check else functools.partial(update.apply, state, mock.Mock())
     with pytest.raises(MissingPermission, match=r'"pods/eviction".*"team", which the drain of n1 needs'):
         call()
@@ -281,3 +279,21 @@ def test_without_permission_to_evict_nothing_is_changed(check: bool) -> None:
     assert update.nodes == ({} if check else state.nodes)
     if not check:
         context.reader.configmaps.add_entries.assert_not_called()
+
+
+@pytest.mark.parametrize("patches_nodes", [True, False])
+def test_a_preview_of_evictions_alone_is_unchecked_for_a_user_who_only_reads(patches_nodes: bool) -> None:
+    """The labels are already written, so no dry run of an edit has shown whether the user may change nodes."""
+
+    def review(dummy: str, body: dict[str, t.Any], *, dry_run: bool) -> dict[str, t.Any]:
+        asked = body["spec"]["resourceAttributes"]
+        is_patch = (asked["verb"], asked["resource"], asked["namespace"]) == ("patch", "nodes", "")
+        return {"status": {"allowed": is_patch and patches_nodes and dry_run}}
+
+    update = Rollout(mock.Mock(client=mock.Mock(create=review)))
+    state = mock.Mock(changes=mock.Mock(edits=(), evictions=EVICTIONS))
+    if not patches_nodes:
+        assert update.dry_run(state) == NOT_CHECKED
+        return
+    with pytest.raises(MissingPermission, match="pods/eviction"):
+        update.dry_run(state)
