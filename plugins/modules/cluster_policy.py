@@ -305,7 +305,8 @@ def work(module: PlanModule) -> Object:
     plan = module.plan = adapt_plan(module.client, module.plan, live)
     if live is None:
         plan = module.plan = plan_of_operator(module.client, plan, module.expected, check=module.check_mode)
-        cluster = ClusterPolicyClient(module.client, plan.operator.namespace, plan.pools)
+    # A policy that was just created does not name the namespace yet.
+    cluster.namespace = plan.operator.namespace
     desired = DesiredPolicy.derive(plan, live)
     initial, configmaps = None, []
     if live is None and not module.check_mode:

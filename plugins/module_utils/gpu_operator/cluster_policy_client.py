@@ -67,7 +67,7 @@ class ClusterPolicyClient:
     def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
         """`namespace` is the operator's namespace, unless the policy's status names another one; `pools` determine which nodes may be ignored."""
         self._client = client
-        self._namespace = namespace
+        self.namespace = namespace
         self._pools = pools
         self._nodes: list[Object] | None = None
         # The policy that was just read; None if it must be read again.
@@ -89,13 +89,13 @@ class ClusterPolicyClient:
         """The active policy; None if there is none."""
         policy = active_policy(self._client.list_known(CLUSTER_POLICIES))
         if policy is not None:
-            self._namespace = (policy.get("status") or {}).get("namespace") or self._namespace
+            self.namespace = (policy.get("status") or {}).get("namespace") or self.namespace
         self._policy = t.cast("Object | None", policy)
         return self._policy
 
     def daemonsets(self) -> list[Object]:
         """Every DaemonSet of the operator's namespace, in one list."""
-        self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
+        self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets"))
         return self._daemonsets
 
     def drivers(self, policy: t.Mapping[str, t.Any]) -> list[Object]:
@@ -218,14 +218,14 @@ class ClusterPolicyClient:
             readiness = assess(policy, daemonsets, self._nodes, effect, upgrade, drivers=drivers)
         if readiness is None or all(item.current and item.ready == item.desired for item in readiness.operands):
             readiness = assess(policy, daemonsets, self._read_nodes(), effect, drivers=drivers)
-        stalled = self._stalled_pods.find(readiness, self._namespace)
-        ignored = self._failing_nodes.find(readiness, stalled, self._namespace, self._nodes or [], self._read_nodes)
+        stalled = self._stalled_pods.find(readiness, self.namespace)
+        ignored = self._failing_nodes.find(readiness, stalled, self.namespace, self._nodes or [], self._read_nodes)
         if ignored:
             readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored, drivers)
         named = pod_failures(stalled, _MAX_NAMED, readiness.ignored_nodes)
         readiness = replace(readiness, stalled_pods=tuple(map(format_failure, named)))
         if self.by_olm:
-            operator = self._client.get(object_path("apps/v1", "Deployment", "gpu-operator", self._namespace))
+            operator = self._client.get(object_path("apps/v1", "Deployment", "gpu-operator", self.namespace))
             outdated = outdated_images(operator, daemonsets, policy.get("spec") or {})
             readiness = replace(readiness, waiting=(*readiness.waiting, *outdated))
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
@@ -250,7 +250,7 @@ class ClusterPolicyClient:
         if toolkit is None or not self._nodes:
             return []
         # Without permission to list pods, the wait ends with its timeout.
-        pods = permitted_pods(self._client, self._namespace, SELECTOR)
+        pods = permitted_pods(self._client, self.namespace, SELECTOR)
         first = list(itertools.islice(pods, _MAX_DIAGNOSED))
         return toolkit_problems(toolkit, first, self._nodes, self._version, time.time())
 
@@ -264,7 +264,7 @@ class ClusterPolicyClient:
             app = app_label(daemonset)
             if not is_stalled(daemonset, self._failing_nodes.ignored.unready.get(app, ())):
                 continue
-            path = f"/api/v1/namespaces/{self._namespace}/pods"
+            path = f"/api/v1/namespaces/{self.namespace}/pods"
             pods = self._client.list(path, label_selector=f"app={app}")
             pod = next_pod_to_replace(daemonset, pods, self._failing_nodes.ignored.reasons)
             if pod is None:
@@ -273,7 +273,7 @@ class ClusterPolicyClient:
             with lease() as held:
                 held.check()
                 body = {"preconditions": {"uid": pod["metadata"]["uid"]}}
-                self._client.delete(object_path("v1", "Pod", name, self._namespace), body=body)
+                self._client.delete(object_path("v1", "Pod", name, self.namespace), body=body)
             self.replaced_pods.append(name)
 
     def await_ready(
@@ -317,7 +317,7 @@ class ClusterPolicyClient:
         lines = abbreviate([f"{name}: {readiness.ignored_nodes[name]}" for name in nodes], separator="\n")
         return (
             f"The GPU operator is ready, except on {len(nodes)} node(s) of pools:\n{lines}\n"
-            f"Correct the cause (kubectl -n {self._namespace} describe pod), then run again."
+            f"Correct the cause (kubectl -n {self.namespace} describe pod), then run again."
         )
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
@@ -336,15 +336,15 @@ class ClusterPolicyClient:
         # A node that the run would not wait for is not the cause of the timeout.
         nodes = [parse_node(node) for node in self._nodes or ()]
         last = ignorable_nodes(self._pools, nodes)
-        lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector], last)]
+        lines += [format_failure(failure) for failure in diagnose_pods(self._client, self.namespace, [selector], last)]
         not_ready = [node.name for node in nodes if not node.ready]
         if not_ready:
             lines.append(f"{len(not_ready)} nodes are not Ready: {abbreviate(not_ready)}")
         return (
             "The GPU operator is not ready: "
             + "; ".join(lines)
-            + f". For details, run kubectl -n {self._namespace} get pods and "
-            f"kubectl -n {self._namespace} logs deployment/gpu-operator."
+            + f". For details, run kubectl -n {self.namespace} get pods and "
+            f"kubectl -n {self.namespace} logs deployment/gpu-operator."
         )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import active_policy
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator import cluster_policy_client
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, uninstall
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
@@ -64,6 +66,20 @@ def test_a_converged_cluster_is_verified_by_four_lists(cluster: Cluster) -> None
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
     assert again["cluster_policy"]["runtime_classes"] == {"nvidia": "nvidia"}
+
+
+def test_the_namespace_of_the_operator_is_found_before_its_policy_has_a_status(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_status(policies: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**(active_policy(policies) or {}), "status": {}}
+
+    monkeypatch.setattr(cluster_policy_client, "active_policy", without_status)
+    connection = {"name": cluster.lab.name, "kubeconfig": str(cluster.lab.kubeconfig)}
+    declared = {**connection, "operator": {"namespace": "elsewhere"}}
+    again = converge(cluster, gpu_cluster=declared, wait_timeout=10)
+    assert not again.get("failed"), again["msg"]
+    assert again["cluster_policy"]["ready"]
 
 
 def test_the_installation_set_and_recorded_the_tolerations_of_the_pools(cluster: Cluster) -> None:
