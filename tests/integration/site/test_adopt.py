@@ -186,6 +186,9 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
 def test_replaced_values_are_restored(empty: Lab) -> None:
     lab = empty
     STATES["olm"](lab)
+    # Until the driver runs, the tolerations of the pools are added, and removing them would restart it.
+    ready = ("--for=condition=Ready", "clusterpolicy/gpu-cluster-policy", "--timeout=120s")
+    run("kubectl", "wait", *ready, env=lab.env)
     spec = policy(lab)["spec"]
     cut = {"mode": "mig", "layout": {"3g.40gb": 2}}
     pools = [{**pool, **({"sharing": cut} if pool["name"] == "train-a100" else {})} for pool in POOLS]
