@@ -28,7 +28,9 @@ def named(text: str) -> set[str]:
 
 def existing() -> set[str]:
     """All that may be named; labels and annotations are constants of the code."""
-    plugins = [path for kind in ("modules", "filter", "inventory") for path in (REPO / "plugins" / kind).glob("*.py")]
+    plugins = [
+        path for kind in ("modules", "filter", "lookup", "inventory") for path in (REPO / "plugins" / kind).glob("*.py")
+    ]
     groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text(encoding="utf-8"))["action_groups"]
     code = "".join(path.read_text(encoding="utf-8") for path in (REPO / "plugins" / "module_utils").rglob("*.py"))
     return {

@@ -94,6 +94,7 @@ REFERENCES = {
     "filter/plan:_value.pools",
     "filter/plan:_value.nodegroups",
     "filter/role_options:_value",
+    "lookup/role_options:_list",
     "filter/with_node_counts:_value",
     "modules/cluster_policy:cluster_policy.configmaps",
     "modules/gpu_info:gpu_info.installed",
@@ -126,7 +127,7 @@ def maps(values: Object, path: str = "") -> Iterator[tuple[str, Object]]:
 
 PLUGINS = [
     f"{path.parent.name}/{path.stem}"
-    for kind in ("modules", "filter")
+    for kind in ("modules", "filter", "lookup")
     for path in sorted((REPO / "plugins" / kind).glob("*.py"))
 ]
 

@@ -31,7 +31,7 @@ def test_an_option_of_a_program_is_a_variable_of_the_role(name: str) -> None:
     documented = role_file("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     assert role_file("defaults/main.yml")[variable] == default
     assert documented[variable]["default"] == default
-    # A number or a boolean of a survey is text, which the filter role_options converts; maps by pool are not converted.
+    # A number or a boolean of a survey is text, which the lookup role_options converts; maps by pool are not converted.
     assert documented[variable]["type"] == "raw"
     tasks = [task for entry in role_file("tasks/main.yml") for task in entry.get("block", [entry])]
     (task,) = [task for task in tasks if "accel.gpu.gpu_validation" in task]
