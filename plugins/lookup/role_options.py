@@ -72,7 +72,9 @@ class LookupModule(LookupBase):
         defaults = {**_defaults(path), **variables.get(f"{prefix}_computed_defaults", {})}
         converted = {name: default for name, default in defaults.items() if not unconverted.fullmatch(name)}
         values = {name: variables[name] for name in converted}
+        values, converted = self._templar.template([values, converted])
         try:
-            return role_options(*self._templar.template([values, converted]))
+            # Templating removes values that are omitted.
+            return role_options({name: values.get(name) for name in converted}, converted)
         except AnsibleFilterError as error:
             raise AnsibleLookupError(str(error)) from None

@@ -45,8 +45,8 @@ notes:
   - The module is more patient with a node of a pool that gpu-feature-discovery has labelled. It only continues without this node if the number of ready pods
     has not changed for a minute, and if the container is waiting for its next start. Once all other nodes are ready, the module fails and names the
     node and the cause, unless O(sharing_follows) is set.
-  - Pods on such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods with an
-    older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
+  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on ignored nodes that no pool uses, the
+    remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
   - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
   - In check mode on a cluster without a ClusterPolicy (if its kind is listed in O(expected)), C(before) is empty and C(after) contains all derived fields. The
     real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields; C(after) and C(changed) are the same.
@@ -160,6 +160,12 @@ cluster_policy:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
         reason: {description: The failing pod and the cause., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
+    broken_nodes:
+      description: Names of those C(unusual_nodes) that belong to a pool and that gpu-feature-discovery has labelled.
+      type: list
+      elements: str
+      returned: always
+      sample: [gpu-7]
     driver_nodes:
       description: Number of nodes on which this change restarts the driver.
       type: int

@@ -90,8 +90,8 @@ options:
     description:
       - Used by the role P(accel.gpu.sharing#role) of this collection; not a stable interface.
       - In check mode, the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
-      - Otherwise, its C(unusual_nodes). If one of them belongs to a pool, and an NVIDIA pod still fails on it, the module fails after all other nodes are done.
-        It does not change such a node if the driver or the container toolkit fails.
+      - Otherwise, its C(broken_nodes). If an NVIDIA pod still fails on one of them, the module fails after all other nodes are done. It does not change such a
+        node if the driver or the container toolkit fails.
     type: dict
     default: {}
   report_path:

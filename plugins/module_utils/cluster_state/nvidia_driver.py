@@ -20,6 +20,8 @@ Labels = t.Mapping[str, str]
 
 API_VERSION, KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+# The operator's reasons that only report operands that are not ready (gpu-operator internal/conditions).
+NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
 # Every driver DaemonSet has it (manifests/state-driver/0500_daemonset.yaml).
 _GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
 # The default selector.
@@ -72,11 +74,22 @@ def state_message(driver: Document) -> str:
     state = str(status.get("state") or "")
     if state == "ready":
         return ""
-    conditions = {item.get("type"): item for item in status.get("conditions") or []}
-    error = conditions.get("Error") or {}
-    details = str(error.get("message") or "").strip() if error.get("status") == "True" else ""
-    reason = str(error.get("reason") or "") if error.get("status") == "True" else ""
+    error = _error(driver)
+    details, reason = str(error.get("message") or "").strip(), str(error.get("reason") or "")
     return ": ".join(filter(None, (f"state {state or 'none'}" + (f" ({reason})" if reason else ""), details)))
+
+
+def reports_only_pods(driver: Document) -> bool:
+    """Whether the operator reports nothing but driver pods that are not ready."""
+    state = (driver.get("status") or {}).get("state")
+    return state == "notReady" and _error(driver).get("reason") in (None, *NOT_READY_REASONS)
+
+
+def _error(driver: Document) -> Document:
+    """The condition Error if it is true, otherwise empty."""
+    conditions = {item.get("type"): item for item in (driver.get("status") or {}).get("conditions") or []}
+    error: Document = conditions.get("Error") or {}
+    return error if error.get("status") == "True" else {}
 
 
 def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:

@@ -259,14 +259,19 @@ class ClusterPolicyClient:
         return self._nodes
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
-        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes."""
+        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes that no pool uses.
+
+        A pod that fails on a node of a pool may have the new template, which would then fail on every node.
+        """
+        ignored = self._failing_nodes.ignored
+        unused = ignored.reasons.keys() - ignored.broken
         for daemonset in filter(is_operand, self._daemonsets):
             app = app_label(daemonset)
-            if not is_stalled(daemonset, self._failing_nodes.ignored.unready.get(app, ())):
+            if not is_stalled(daemonset, unused.intersection(ignored.unready.get(app, ()))):
                 continue
             path = f"/api/v1/namespaces/{self.namespace}/pods"
             pods = self._client.list(path, label_selector=f"app={app}")
-            pod = next_pod_to_replace(daemonset, pods, self._failing_nodes.ignored.reasons)
+            pod = next_pod_to_replace(daemonset, pods, unused)
             if pod is None:
                 continue
             name = pod["metadata"]["name"]
@@ -307,16 +312,15 @@ class ClusterPolicyClient:
         )
         if not readiness.ready:
             raise WaitTimeout(self._timeout_message(readiness), partial(readiness))
-        nodes = [parse_node(node) for node in self._nodes or ()]
-        broken = readiness.ignored_nodes.keys() - ignorable_nodes(self._pools, nodes)
-        if broken and not self.sharing_follows:
-            raise PartialFailure(self._broken_message(readiness, sorted(broken)), partial(readiness))
+        if readiness.broken_nodes and not self.sharing_follows:
+            raise PartialFailure(self._broken_message(readiness), partial(readiness))
         return readiness
 
-    def _broken_message(self, readiness: OperatorReadiness, nodes: t.Sequence[str]) -> str:
-        lines = abbreviate([f"{name}: {readiness.ignored_nodes[name]}" for name in nodes], separator="\n")
+    def _broken_message(self, readiness: OperatorReadiness) -> str:
+        lines = [f"{name}: {readiness.ignored_nodes[name]}" for name in readiness.broken_nodes]
+        listed = abbreviate(lines, separator="\n")
         return (
-            f"The GPU operator is ready, except on {len(nodes)} node(s) of pools:\n{lines}\n"
+            f"The GPU operator is ready, except on {len(lines)} node(s) of pools:\n{listed}\n"
             f"Correct the cause (kubectl -n {self.namespace} describe pod), then run again."
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..cluster_state.node import parse_node
+from ..cluster_state.node import Node, parse_node
 from ..cluster_state.operand_pods import operand_failures, unready_operands
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..drain.operand_diagnosis import describe_failures, operand_pods
@@ -27,6 +27,9 @@ class FailingNodes:
         """Read nothing yet."""
         self._client = client
         self._pools = pools
+        # The stalled pods of the last call, and the broken nodes among theirs, with the reasons.
+        self._stalled: t.Sequence[Object] = ()
+        self._broken: dict[str, str] = {}
         # The nodes that were found last.
         self.ignored = IgnoredNodes()
 
@@ -40,30 +43,53 @@ class FailingNodes:
     ) -> IgnoredNodes | None:
         """The nodes that the run does not wait for; None if there are none.
 
-        A node that a pool uses is only one of them if its pod is among the `stalled` ones and is in back-off. The pods of all other nodes are only read if
-        all pods that are not ready may belong to these nodes. As long as no other GPU node works, the run waits for nodes that a pool may claim, because a
-        failure on all nodes is not caused by one node.
+        A node that a pool uses is broken if its pod is among the `stalled` ones and is in back-off. The pods of other nodes are only read if all pods that
+        are not ready may belong to ignored nodes. As long as no other GPU node works, the run waits for nodes that a pool may claim, because a failure on
+        all nodes is not caused by one node.
         """
         missing = max((item.desired - item.available for item in readiness.operands), default=0)
         if readiness.ready or not missing:
             return None
-        candidates = {*ignorable_nodes(self._pools, [parse_node(node) for node in nodes]), *self.ignored.reasons}
-        if missing > len(candidates) and not stalled:
+        if stalled is not self._stalled:
+            self._stalled, self._broken = stalled, self._find_broken(readiness, stalled, namespace, read_nodes)
+        candidates = ignorable_nodes(self._pools, _parsed(nodes)) - self._broken.keys()
+        if missing > len(candidates) + len(self._broken):
             return None
-        pods = [*operand_pods(self._client, namespace, candidates), *stalled]
+        pods = operand_pods(self._client, namespace, candidates)
         failures = operand_failures(pods, time.time())
-        if not failures:
+        if failures:
+            current = _parsed(read_nodes())
+            unused = ignorable_nodes(self._pools, current)
+            failures = {name: failure for name, failure in failures.items() if name in unused}
+            if not can_continue_without({*failures, *self._broken}, self._pools, current):
+                return None
+        if not failures and not self._broken:
             return None
-        current = [parse_node(node) for node in read_nodes()]
-        unused = ignorable_nodes(self._pools, current)
-        failures = {
-            name: failure
-            for name, failure in failures.items()
-            # If a driver upgrade has stopped, its remedy is more useful.
-            if name in unused or (failure.in_back_off and not readiness.blocked)
-        }
-        if not failures or not can_continue_without(failures, self._pools, current):
-            return None
-        reasons = describe_failures(self._client, namespace, failures)
-        self.ignored = IgnoredNodes(reasons, unready_operands(pods, failures))
+        reasons = {**self._broken, **describe_failures(self._client, namespace, failures)}
+        unready = unready_operands([*pods, *stalled], reasons)
+        self.ignored = IgnoredNodes(reasons, unready, frozenset(self._broken))
         return self.ignored
+
+    def _find_broken(
+        self,
+        readiness: OperatorReadiness,
+        stalled: t.Sequence[Object],
+        namespace: str,
+        read_nodes: t.Callable[[], t.Sequence[Object]],
+    ) -> dict[str, str]:
+        """The nodes of pools on which a stalled pod keeps failing, with the reasons; none while the remedy for a stopped driver upgrade is more useful."""
+        in_back_off = {
+            name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
+        }
+        if not in_back_off or readiness.blocked:
+            return {}
+        nodes = _parsed(read_nodes())
+        unused = ignorable_nodes(self._pools, nodes)
+        broken = {name: failure for name, failure in in_back_off.items() if name not in unused}
+        if not can_continue_without(broken, self._pools, nodes):
+            return {}
+        return describe_failures(self._client, namespace, broken)
+
+
+def _parsed(nodes: t.Iterable[Object]) -> list[Node]:
+    return [parse_node(node) for node in nodes]

@@ -38,9 +38,6 @@ from .driver_rollout import UpgradePolicies
 
 Document = t.Mapping[str, t.Any]
 
-# The operator's reasons that only report operands that are not ready (gpu-operator internal/conditions).
-_NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
-
 
 @dataclass(frozen=True)
 class Operand:
@@ -63,7 +60,8 @@ class Operand:
 class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason.
+    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason; `broken_nodes` are those of
+    them that a pool uses.
     `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause, if the number of
     ready pods has not changed for a minute.
     """
@@ -77,6 +75,7 @@ class OperatorReadiness:
     upgrade: DriverUpgrade = field(default_factory=DriverUpgrade)
     blocked: tuple[str, ...] = ()
     ignored_nodes: t.Mapping[str, str] = field(default_factory=dict)
+    broken_nodes: tuple[str, ...] = ()
     runtime_classes: t.Mapping[str, str] = field(default_factory=dict)
     stalled_pods: tuple[str, ...] = ()
 
@@ -109,6 +108,7 @@ class OperatorReadiness:
             "driver_upgrade": self.upgrade.as_dict(),
             "runtime_classes": dict(self.runtime_classes),
             "unusual_nodes": as_list(dict(sorted(self.ignored_nodes.items())), MAX_LISTED),
+            "broken_nodes": list(self.broken_nodes),
         }
 
 
@@ -134,10 +134,14 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IgnoredNodes:
-    """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready."""
+    """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
+
+    `broken` are those of them that a pool uses.
+    """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
     unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
 
 
 def assess(
@@ -171,7 +175,7 @@ def assess(
         operand(item, expected_nodes(item, nodes), lingering_nodes(item, nodes), ignored.unready)
         for item in operand_sets
     )
-    if ignored.reasons and reason in _NOT_READY_REASONS and all(item.done for item in operands):
+    if ignored.reasons and reason in nvidia_driver.NOT_READY_REASONS and all(item.done for item in operands):
         problems = []
     waiting = [*problems, *_unlabelled_nodes(gpu_nodes, reason)]
     if gpu_nodes and not operand_sets:
@@ -184,7 +188,10 @@ def assess(
         for line in (_missing_effect(item, effect) or template_delay(spec, item, driver_specs))
     ]
     if uses_driver_objects(spec):
-        waiting += _driver_objects(drivers, [node for node in nodes if node["metadata"]["name"] not in ignored.reasons])
+        counted = [node for node in nodes if node["metadata"]["name"] not in ignored.reasons]
+        waiting += _driver_objects(
+            drivers, counted, excused=bool(ignored.reasons) and all(item.done for item in operands)
+        )
     waiting += upgrade.messages()
     waiting += [_describe_unfinished(item) for item in operands if not item.done]
     return OperatorReadiness(
@@ -197,6 +204,7 @@ def assess(
         upgrade=upgrade,
         blocked=tuple(_blocked_upgrade(policy, operand_sets, upgrade, drivers)),
         ignored_nodes=ignored.reasons,
+        broken_nodes=tuple(sorted(ignored.broken)),
     )
 
 
@@ -252,8 +260,13 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
     return state, reason, []
 
 
-def _driver_objects(drivers: t.Sequence[Document], nodes: t.Sequence[Document]) -> t.Iterator[str]:
-    """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects."""
+def _driver_objects(
+    drivers: t.Sequence[Document], nodes: t.Sequence[Document], *, excused: bool = False
+) -> t.Iterator[str]:
+    """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects.
+
+    `excused`: whether only pods on ignored nodes are not ready, so that an object may report the same.
+    """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)
     without = {name for name, names in selecting.items() if not names}
@@ -275,7 +288,7 @@ def _driver_objects(drivers: t.Sequence[Document], nodes: t.Sequence[Document]) 
     needed = {name for names in selecting.values() for name in names}
     for driver in drivers:
         message = nvidia_driver.state_message(driver) if driver["metadata"]["name"] in needed else ""
-        if message:
+        if message and not (excused and nvidia_driver.reports_only_pods(driver)):
             yield f"the operator reports NVIDIADriver {driver['metadata']['name']} with {message}"
 
 

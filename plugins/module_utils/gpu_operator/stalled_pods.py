@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 
-from ..cluster_state.operand_pods import is_ready
+from ..cluster_state.operand_pods import is_ready, node_of
 from ..common.wait import StateTimer
 from ..kube.errors import ApiError
 
@@ -19,8 +18,8 @@ Object = dict[str, t.Any]
 
 # Seconds without a change of the number of ready pods before the pods are read, and between two reads.
 _INTERVAL = 60.0
-# The most pods that are kept, and the pods in one page.
-_MAX_PODS = 100
+# The nodes after which no more pods are read, and the pods in one page.
+_MAX_NODES = 100
 _PAGE = 500
 
 
@@ -35,10 +34,13 @@ class StalledPods:
         self._next_read = _INTERVAL
 
     def find(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
-        """The first pods of unfinished operands that are not ready; none until the number of ready pods has not changed for a minute."""
+        """The pods of unfinished operands that are not ready, on the first nodes; none until the number of ready pods has not changed for a minute.
+
+        The list is the same object until the pods are read again.
+        """
         seconds = self._timer.seconds("ready pods", readiness.pods)
         if seconds < _INTERVAL or not readiness.unfinished:
-            self._pods, self._next_read = [], _INTERVAL
+            self._pods, self._next_read = self._pods and [], _INTERVAL
         elif seconds >= self._next_read:
             self._pods, self._next_read = self._read(readiness, namespace), seconds + _INTERVAL
         return self._pods
@@ -46,7 +48,15 @@ class StalledPods:
     def _read(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
         apps = sorted({item.app for item in readiness.unfinished if item.app})
         pods = permitted_pods(self._client, namespace, f"app in ({','.join(apps)})") if apps else ()
-        return list(itertools.islice((pod for pod in pods if not is_ready(pod)), _MAX_PODS))
+        unready: list[Object] = []
+        nodes: set[str] = set()
+        for pod in pods:
+            if not is_ready(pod):
+                unready.append(pod)
+                nodes.add(node_of(pod))
+            if len(nodes) == _MAX_NODES:
+                break
+        return unready
 
 
 def permitted_pods(client: Client, namespace: str, selector: str) -> t.Iterator[Object]:

@@ -32,6 +32,7 @@ from .rollout import Rollout
 from .run_context import RunContext
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.operand_pods import ContainerFailure
     from ..kube.lease import Lease
     from ..kube.plan_module import PlanModule
     from .scope import Scope
@@ -60,8 +61,8 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
-        # The nodes for which cluster_policy did not wait, and those of them that this run reports as failed, with the reason.
-        self._suspects = {str(entry["name"]) for entry in module.params["expected_policy"].get("unusual_nodes") or ()}
+        # The nodes of pools that cluster_policy found broken, and those of them that this run reports as failed, with the reason.
+        self._suspects = set(map(str, module.params["expected_policy"].get("broken_nodes") or ()))
         self._broken: dict[str, str] = {}
         # For the result of a failure: the newest state of the cluster, and the result of the last wait if nothing was changed since.
         self._latest: ClusterState | None = None
@@ -89,8 +90,7 @@ class SharingOperation:
             raise refused
         if self._module.check_mode:
             return self._preview(state, check_on_server=True)
-        # An operand that this run restarts may work afterwards.
-        if self._report_broken(state, may_recover=STOPPED_FOR_MIG):
+        if self._exclude_broken(state):
             state = self._context.reader.compare(dict(state.nodes), state.resource_version)
         return self._run(state, lease)
 
@@ -134,28 +134,31 @@ class SharingOperation:
             result["unchecked"] = unchecked
         return preview
 
-    def _report_broken(self, state: ClusterState, may_recover: t.Collection[str] = ()) -> bool:
-        """Report the nodes of pools on which other operands than `may_recover` keep failing, and exclude them from changes; returns whether there are any.
+    def _exclude_broken(self, state: ClusterState) -> bool:
+        """Exclude the suspects from changes whose driver or container toolkit keeps failing; returns whether there are any.
 
-        Such a node can look as declared, because the labels of gpu-feature-discovery remain. Undiscovered nodes are left to the verification.
+        Such a node can look as declared, because the labels of gpu-feature-discovery remain. The other operands may work after this run has restarted them,
+        and a container that is running may only be slow.
         """
-        scope, namespace = self._context.scope, self._context.namespace
-        names = {
-            name
-            for name in self._suspects & state.nodes.keys()
-            if state.nodes[name].discovered
-            and (pool := state.pool_of(name))
-            and scope.contains(state.nodes[name], pool)
-        }
-        pods = operand_pods(self._context.client, namespace, names)
-        failures = operand_failures((pod for pod in pods if app_of(pod) not in may_recover), time.time())
+        failures = self._suspects_failures(state, without=STOPPED_FOR_MIG)
+        broken = {name: failure for name, failure in failures.items() if failure.in_back_off}
+        self._report_broken(broken)
+        self._context.scope.excluded.update(broken)
+        return bool(broken)
+
+    def _suspects_failures(self, state: ClusterState, without: t.Collection[str] = ()) -> dict[str, ContainerFailure]:
+        """By node, the lasting failures of other operands than `without` on the suspects, including suspects that this run would not change."""
+        names = (self._suspects - self._broken.keys()) & state.changes.pool_of.keys()
+        pods = operand_pods(self._context.client, self._context.namespace, names)
+        return operand_failures((pod for pod in pods if app_of(pod) not in without), time.time())
+
+    def _report_broken(self, failures: t.Mapping[str, ContainerFailure]) -> None:
+        namespace = self._context.namespace
         reasons = describe_failures(self._context.client, namespace, failures)
         for name, reason in reasons.items():
             remedy = f"correct the cause (kubectl -n {namespace} describe pod {failures[name].pod}), then run again"
             self._rollout.done.failed[name] = f"{reason}; {remedy}"
         self._broken.update(reasons)
-        scope.excluded.update(reasons)
-        return bool(reasons)
 
     def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()
@@ -233,7 +236,7 @@ class SharingOperation:
             if lease is not None:
                 removed = self._context.reader.configmaps.remove_entries(observed.state.changes, lease)
                 self._rollout.done.removed.extend(removed)
-        self._report_broken(observed.state)
+        self._report_broken(self._suspects_failures(observed.state))
         if self._rollout.done.failed:
             raise PartialFailure(self._failures())
         return observed

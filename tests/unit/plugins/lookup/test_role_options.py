@@ -48,9 +48,10 @@ def play(folder: Path, **variables: t.Any) -> PlaybookRun:
         ({"gpu_timeout": 30}, CONVERTED.replace("600", "30")),
         ({"gpu_timeout": 30, "gpu_example_timeout": ""}, CONVERTED.replace("600", "30")),
         ({"gpu_example_timeout": "60"}, CONVERTED.replace("600", "60")),
+        ({"gpu_example_timeout": "{{ omit }}", "gpu_example_wait": None}, CONVERTED),
         ({"gpu_example_names": "{{ ['a', 'b'] | join(',') }}"}, CONVERTED.replace("[]", '["a", "b"]')),
     ],
-    ids=["defaults", "not converted", "computed", "computed for empty text", "survey", "template"],
+    ids=["defaults", "not converted", "computed", "computed for empty text", "survey", "omitted", "template"],
 )
 def test_values(tmp_path: Path, variables: dict[str, t.Any], shown: str) -> None:
     ((dummy, result),) = play(tmp_path, **variables).require_success().results("localhost")

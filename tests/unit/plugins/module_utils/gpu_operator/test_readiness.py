@@ -253,6 +253,32 @@ def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing(
     assert found.ready, found.waiting
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "ready"),
+    [
+        ("notReady", "DriverNotReady", True),
+        ("notReady", "", True),
+        ("notReady", "ReconcileFailed", False),
+        ("", "", False),
+    ],
+)
+def test_a_driver_object_that_is_not_ready_because_of_a_node_that_is_set_aside(
+    state: str, reason: str, ready: bool
+) -> None:
+    scenario = Scenario()
+    _fails_on_one_node(scenario)
+    scenario.policy["spec"] = {"driver": {"useNvidiaDriverCRD": True}}
+    error = {"type": "Error", "status": "True" if reason else "False", "reason": reason}
+    driver = {"metadata": {"name": "all"}, "spec": {}, "status": {"state": state, "conditions": [error]}}
+    daemonsets = [scenario.driver, scenario.plugin]
+    found = assess(scenario.policy, daemonsets, scenario.nodes, EFFECT, None, ASIDE, [driver])
+    assert found.ready is ready, found.waiting
+    scenario.plugin["status"]["numberAvailable"] = 1
+    assert "NVIDIADriver all" in str(
+        assess(scenario.policy, daemonsets, scenario.nodes, EFFECT, None, ASIDE, [driver]).waiting
+    )
+
+
 def test_nodes_that_the_object_of_their_pool_does_not_select() -> None:
     scenario = Scenario()
     scenario.policy["spec"] = {"driver": {"useNvidiaDriverCRD": True}}

@@ -21,10 +21,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness i
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.stalled_pods import StalledPods
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.helpers.fleet import pool
-from tests.helpers.readiness import EFFECT, Object, Scenario, status
+from tests.helpers.readiness import EFFECT, Object, Scenario, node, status
 
 Lists = list[Object]
-DRIVER = "nvidia-driver-daemonset"
+DRIVER, PLUGIN = "nvidia-driver-daemonset", "nvidia-device-plugin-daemonset"
 
 
 class Clock:
@@ -44,8 +44,8 @@ class Cluster:
         self, restarts: int = 2, reason: str = "CrashLoopBackOff", *, count: int = 1, may_list_pods: bool = True
     ) -> None:
         self.scenario = Scenario()
-        for node in self.scenario.nodes[:3]:
-            node["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-T4"
+        for item in self.scenario.nodes[:3]:
+            item["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-T4"
         self.scenario.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
         self.scenario.driver["status"]["numberAvailable"] = 3 - count
         state = {"waiting": {"reason": reason}} if reason else {"running": {}}
@@ -53,17 +53,19 @@ class Cluster:
         container = {"name": "nvidia-driver-ctr", "restartCount": restarts, "state": state, "lastState": last}
         self._pods = [
             {
-                "metadata": {"name": f"{DRIVER}-{node}", "labels": {"app": DRIVER}},
-                "spec": {"nodeName": node},
+                "metadata": {"name": f"{DRIVER}-{name}", "labels": {"app": DRIVER}},
+                "spec": {"nodeName": name},
                 "status": {"containerStatuses": [container]},
             }
-            for node in ("gpu-2", "gpu-1", "gpu-0")[:count]
+            for name in ("gpu-2", "gpu-1", "gpu-0")[:count]
         ]
         self.lists_of_pods: Lists = []
+        self.lists_of_nodes = 0
         self._may_list_pods = may_list_pods
 
     def list(self, path: str, **options: Any) -> Lists:
         if path.endswith("/nodes"):
+            self.lists_of_nodes += 1
             return self.scenario.nodes
         if path.endswith("/daemonsets"):
             return [self.scenario.driver, self.scenario.plugin]
@@ -139,7 +141,7 @@ def test_without_permission_to_list_pods_the_progress_names_none() -> None:
 def test_the_wait_ends_without_a_node_of_a_pool_whose_driver_crashes() -> None:
     readiness, seconds = await_ready(Cluster(restarts=3))
     assert readiness.ready
-    assert list(readiness.ignored_nodes) == ["gpu-2"]
+    assert readiness.broken_nodes == ("gpu-2",)
     for text in (f"pod {DRIVER}-gpu-2", "CrashLoopBackOff", "3 restarts", "insmod: ERROR"):
         assert text in readiness.ignored_nodes["gpu-2"]
     assert seconds == 60
@@ -181,3 +183,53 @@ def test_pods_are_read_again_each_minute_until_the_number_of_ready_pods_changes(
     cluster.scenario.driver["status"]["numberAvailable"] = 2
     assert [named_after(seconds) for seconds in (1, 59, 1)] == [0, 0, 1]
     assert len(cluster.lists_of_pods) == 3
+
+
+def failing_pod(app: str, node: str, generation: str = "1", *, waits: bool = False) -> Object:
+    """A pod whose image cannot be pulled, or that waits in an init container for the driver."""
+    init = [{"name": "toolkit-validation", "state": {"running": {}}}]
+    containers = [
+        {"name": "main", "state": {"waiting": {"reason": "PodInitializing" if waits else "ImagePullBackOff"}}}
+    ]
+    labels = {"app": app, "pod-template-generation": generation}
+    return {
+        "metadata": {"name": f"{app}-{node}", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": node},
+        "status": {"initContainerStatuses": init if waits else [], "containerStatuses": containers},
+    }
+
+
+def test_a_new_template_that_fails_on_a_node_of_a_pool_is_not_spread_to_other_nodes() -> None:
+    """The test's client cannot delete pods."""
+    cluster = Cluster(count=0)
+    plugin = cluster.scenario.plugin
+    plugin["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "2"}
+    plugin["status"].update(updatedNumberScheduled=1, numberAvailable=2)
+    cluster._pods = [failing_pod(PLUGIN, "gpu-0", "2")]
+    assert f"pod {PLUGIN}-gpu-0" in progress_lines(cluster)[-1]
+
+
+def test_pods_that_wait_for_broken_drivers_do_not_hide_them() -> None:
+    nodes = [f"gpu-{number}" for number in range(60)]
+    waiting = ["gpu-feature-discovery", "nvidia-container-toolkit-daemonset", "nvidia-dcgm-exporter", PLUGIN]
+    cluster = Cluster(count=0)
+    cluster.scenario.nodes = [node(name) for name in [*nodes, "gpu-60"]]
+    for item in cluster.scenario.nodes:
+        item["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-T4"
+    for daemonset in (cluster.scenario.driver, cluster.scenario.plugin):
+        daemonset["status"].update(desiredNumberScheduled=61, updatedNumberScheduled=61, numberAvailable=1)
+    cluster._pods = [failing_pod(app, name, waits=True) for app in waiting for name in nodes]
+    cluster._pods += [failing_pod(DRIVER, name) for name in nodes]
+    readiness, seconds = await_ready(cluster)
+    assert readiness.broken_nodes == tuple(sorted(nodes))
+    assert seconds == 60
+
+
+def test_the_pods_and_nodes_of_a_stalled_wait_are_read_once_a_minute() -> None:
+    """While other nodes are unfinished for another reason."""
+    cluster = Cluster(restarts=3)
+    cluster.scenario.plugin["status"]["numberAvailable"] = 1
+    progress_lines(cluster)
+    # One when the wait starts, one at each of the two reads of pods, and no more.
+    assert cluster.lists_of_nodes <= 4
+    assert len(cluster.lists_of_pods) <= 4

@@ -137,9 +137,8 @@ class Pods:
 
 
 def run_of(failing: dict[str, str], suspects: tuple[str, ...], scope: Scope) -> SharingOperation:
-    """A run after cluster_policy has ignored the suspects."""
-    expected = {"unusual_nodes": [{"name": name, "reason": "why"} for name in suspects]}
-    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": expected}
+    """A run after cluster_policy has found the suspects broken."""
+    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": {"broken_nodes": list(suspects)}}
     module = mock.Mock(params=params, check_mode=False, plan=PLAN, client=Pods(failing))
     return SharingOperation(module, scope)
 
@@ -172,7 +171,7 @@ def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
     ):
         operation.execute()
     assert (sorted(scope.excluded), ran_with) == (excluded, ["without them" if excluded else state])
-    operation._report_broken(state)
+    operation._report_broken(operation._suspects_failures(state))
     assert list(operation._rollout.done.failed) == failed
     assert list(operation._unusual(state)) == failed
     for name in failed:
@@ -181,6 +180,19 @@ def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
             assert text in operation._failures()
 
 
-def test_a_broken_node_of_a_pool_that_the_run_does_not_change_does_not_fail_it() -> None:
-    scope = Scope(PRESENT, frozenset({"other"}))
-    assert not run_of({"b": DRIVER}, ("b",), scope)._report_broken(cluster(node("b")))
+def test_a_broken_node_also_fails_a_run_that_does_not_change_its_pool() -> None:
+    operation = run_of({"b": DRIVER}, ("b",), Scope(PRESENT, frozenset({"other"})))
+    assert list(operation._suspects_failures(cluster(node("b")))) == ["b"]
+
+
+def test_a_driver_that_is_starting_again_is_not_left_out_of_the_changes() -> None:
+    operation = run_of({"b": DRIVER}, ("b",), Scope())
+    running = {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+    container = {"name": "main", "restartCount": 3, "ready": False, **running}
+    pod = {
+        "metadata": {"name": "x", "labels": {"app": DRIVER}},
+        "spec": {"nodeName": "b"},
+        "status": {"containerStatuses": [container]},
+    }
+    with mock.patch.object(Pods, "list", return_value=[pod]):
+        assert not operation._exclude_broken(cluster(node("b")))
