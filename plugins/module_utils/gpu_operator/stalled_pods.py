@@ -40,7 +40,9 @@ class StalledPods:
         """
         seconds = self._timer.seconds("ready pods", readiness.pods)
         if seconds < _INTERVAL or not readiness.unfinished:
-            self._pods, self._next_read = self._pods and [], _INTERVAL
+            self._next_read = _INTERVAL
+            if self._pods:
+                self._pods = []
         elif seconds >= self._next_read:
             self._pods, self._next_read = self._read(readiness, namespace), seconds + _INTERVAL
         return self._pods
