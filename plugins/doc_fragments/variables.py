@@ -975,8 +975,8 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. If GPUs are already shared, or a node's label names a foreign device plugin configuration,
-                a run changes this only if the mode is set explicitly.
+                each GPU into MIG devices. Unless the mode is set explicitly, a run fails if it would stop existing sharing,
+                or replace a foreign device plugin configuration that a node's label names.
             type: str
             choices:
               - none

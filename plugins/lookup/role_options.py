@@ -60,21 +60,20 @@ def _defaults(path: str) -> dict[str, t.Any]:
 
 
 class LookupModule(LookupBase):
-    """The lookup accel.gpu.role_options. As expressions in YAML, it took a third of the time of a task with several options."""
+    """The lookup accel.gpu.role_options. The same conversion as YAML expressions took a third of the time of a task with several options."""
 
     def run(self, terms: list[str], variables: dict[str, t.Any], **dummy: t.Any) -> list[dict[str, t.Any]]:
         """The options of each role."""
-        return [self._of_role(path, variables) for path in terms]
+        return [self._role_options(path, variables) for path in terms]
 
-    def _of_role(self, path: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _role_options(self, path: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:
         prefix = f"__{os.path.basename(path)}"
         unconverted = re.compile(variables.get(f"{prefix}_unconverted", ""))
         defaults = {**_defaults(path), **variables.get(f"{prefix}_computed_defaults", {})}
-        converted = {name: default for name, default in defaults.items() if not unconverted.fullmatch(name)}
-        values = {name: variables[name] for name in converted}
-        values, converted = self._templar.template([values, converted])
+        defaults = {name: default for name, default in defaults.items() if not unconverted.fullmatch(name)}
+        values, defaults = self._templar.template([{name: variables[name] for name in defaults}, defaults])
         try:
             # Templating removes values that are omitted.
-            return role_options({name: values.get(name) for name in converted}, converted)
+            return role_options({name: values.get(name) for name in defaults}, defaults)
         except AnsibleFilterError as error:
             raise AnsibleLookupError(str(error)) from None

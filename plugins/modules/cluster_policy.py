@@ -42,11 +42,11 @@ notes:
     operator has processed a change, and while DaemonSets have no desired count yet."
   - If an NVIDIA pod keeps failing on a node, the module does not wait for this node as long as other GPU nodes work. Such nodes are returned in
     C(unusual_nodes). A pod counts as failing after at least three restarts, or if its image still cannot be pulled after a minute.
-  - The module is more patient with a node of a pool that gpu-feature-discovery has labelled. It only continues without this node if the number of ready pods
-    has not changed for a minute, and if the container is waiting for its next start. Once all other nodes are ready, the module fails and names the
-    node and the cause, unless O(sharing_follows) is set.
-  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on ignored nodes that no pool uses, the
-    remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
+  - If the node belongs to a pool and gpu-feature-discovery has labelled it, the module continues without the node only if the number of ready pods has not
+    changed for a minute, and if the container is in back-off (waiting for its next start). Such a node is also returned in
+    C(broken_nodes). Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
+  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on nodes in C(unusual_nodes)
+    that are not in C(broken_nodes), the remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
   - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
   - In check mode on a cluster without a ClusterPolicy (if its kind is listed in O(expected)), C(before) is empty and C(after) contains all derived fields. The
     real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields; C(after) and C(changed) are the same.
@@ -58,8 +58,8 @@ options:
   sharing_follows:
     description:
       - Used by the role P(accel.gpu.gpu_operator#role) of this collection; not a stable interface.
-      - Whether M(accel.gpu.gpu_sharing) follows and gets the result of this module. It fails for nodes of pools on which an NVIDIA pod fails, after all other
-        nodes are done, so this module does not fail for them.
+      - Whether M(accel.gpu.gpu_sharing) runs next with the result of this module. This module then does not fail because of C(broken_nodes), because
+        M(accel.gpu.gpu_sharing) does so after all other nodes are done.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -161,7 +161,7 @@ cluster_policy:
         reason: {description: The failing pod and the cause., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     broken_nodes:
-      description: Names of those C(unusual_nodes) that belong to a pool and that gpu-feature-discovery has labelled.
+      description: Names of the C(unusual_nodes) that belong to a pool and that gpu-feature-discovery has labelled.
       type: list
       elements: str
       returned: always
@@ -232,6 +232,7 @@ cluster_policy:
 code:
   description:
     - The reason for the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
+      V(partial) - the operator is ready, except on C(broken_nodes).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
       lost it. Otherwise, the HTTP status of the API server's error.

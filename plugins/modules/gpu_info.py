@@ -644,8 +644,8 @@ gpu_info:
       sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
-          fails: CrashLoopBackOff'}
+        reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
+          sample: 'pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff'}
     undiscovered:
       description: Up to 100 GPU nodes without labels from gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
       type: list

@@ -20,8 +20,8 @@ description:
     describes each step and which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
-  - If pods are evicted, the module asks before the first change, and in check mode, whether the user is allowed to evict them, and fails if not.
-    In check mode, it does not fail for a user who is not allowed to change nodes either; it returns RV(gpu_sharing.unchecked) instead.
+  - If pods are evicted, the module checks before the first change, and in check mode, whether the user is allowed to evict them, and fails if not.
+    In check mode, if the user is not allowed to change nodes at all, the module does not fail, and returns RV(gpu_sharing.unchecked).
   - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
     MIG devices are removed first, and the node is uncordoned once their removal is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes
@@ -91,7 +91,7 @@ options:
       - Used by the role P(accel.gpu.sharing#role) of this collection; not a stable interface.
       - In check mode, the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
       - Otherwise, its C(broken_nodes). If an NVIDIA pod still fails on one of them, the module fails after all other nodes are done. It does not change such a
-        node if the driver or the container toolkit fails.
+        node, unless the failing pod is one that the MIG manager stops, such as the device plugin.
     type: dict
     default: {}
   report_path:
@@ -304,8 +304,8 @@ gpu_sharing:
           reason: label nvidia.com/gpu.workload.config=vm-passthrough gives its GPUs to virtual machines
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
-        reason: {description: The reason why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
-          fails: CrashLoopBackOff'}
+        reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
+          sample: 'pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff'}
     held_back:
       description: By pool, the taints that were held back (C(key=value:Effect)).
       type: dict
@@ -367,7 +367,7 @@ gpu_sharing:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
+    - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes failed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
       server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's

@@ -17,7 +17,7 @@ description:
   - Repairs a Helm release that a killed helm process has left in the status C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling).
     Helm itself does not recover from these statuses; it fails with "another operation is in progress".
   - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. For a CRD that does not differ, the
-    module sends one read request. It deletes no CRD.
+    module sends one read request. CRDs are never deleted.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
   - For a Helm release of the GPU operator, returns in advance the number of nodes on which an upgrade restarts the driver, the number of nodes at a time, and
@@ -38,7 +38,7 @@ notes:
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
     Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
-  - The module fails if C(HELM_KUBE*) in the environment names a different cluster or user than this module uses, or if the connection cannot be
+  - The module fails if C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses, or if the connection cannot be
     passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
   - helm itself is only used for C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
 options:

@@ -69,7 +69,7 @@ nodegroups:
   description:
     - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
       V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is copied.
-    - C(annotations) contains the annotations that describe its future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from
+    - C(annotations) describe the group's future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from
       those of new ones. C(failure) is the reason why a group failed.
   returned: always
   type: dict

@@ -70,7 +70,7 @@ kubeconfig:
     reason:
       description: The reason why the file does not give access.
       type: str
-      returned: if it does not
+      returned: if the file does not give access
       sample: its client certificate expired at 2026-10-23T12:00:00Z
     expires_at:
       description: Time at which the client certificate expires, in UTC.

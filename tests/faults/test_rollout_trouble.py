@@ -240,7 +240,7 @@ def test_the_configmap_is_deleted(rolling: Rolling) -> None:
     thread = once_begun(rolling, lambda: rolling.users.api.request("DELETE", CONFIGMAP))
     result = rolling.share(MPS, wait_timeout=40)
     thread.join()
-    require_converged(rolling, result, MPS, {GPU: 4}, "is expected", "could not be changed", "accel-gpu-device-plugin")
+    require_converged(rolling, result, MPS, {GPU: 4}, "is expected", "node(s) failed", "accel-gpu-device-plugin")
 
 
 def test_a_report_that_cannot_be_written(rolling: Rolling, tmp_path: Path) -> None:

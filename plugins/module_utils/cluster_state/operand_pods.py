@@ -45,7 +45,7 @@ class ContainerFailure:
 
     @property
     def in_back_off(self) -> bool:
-        """Whether the kubelet delays the container's next start because earlier starts failed; a running container may only be slow, such as a driver's."""
+        """Whether the kubelet delays the container's next start after failed starts. A running container, such as a driver's, may only be slow."""
         return self.reason.startswith((_BACK_OFF, *NEVER_STARTED))
 
     def __str__(self) -> str:

@@ -78,7 +78,7 @@ def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
-    """The GPU nodes that no pool uses yet: nodes without a pool, and nodes that gpu-feature-discovery has not labelled.
+    """The GPU nodes that are in no pool, or that gpu-feature-discovery has not labelled.
 
     A run never waits for operands that fail on such a node. If a pool contains it, the pool's sharing fails later.
     """

@@ -24,7 +24,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def report(self, text: str, done: int | None = None, total: int | None = None, *, failed: int = 0) -> None:
-        """Append one line, with counts if given, and with the number of failures, which are not `done`; the reader limits the number of lines that it shows."""
+        """Append one line, with counts if given. `done` does not include the number of failures. The reader limits the number of lines that it shows."""
         if self._path is None:
             return
         line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": f"{text}, {failed} failed" if failed else text}

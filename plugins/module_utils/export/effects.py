@@ -34,7 +34,7 @@ def effect_remarks(
 ) -> list[str]:
     """The remarks about the nodes that a run edits (with the effect of each edit), and about those that it leaves for another run.
 
-    Because of `pools_without_sharing`, a run fails before any change, so the only remark is about these pools.
+    If there are `pools_without_sharing`, a run fails before any change, so the only remark names these pools.
     """
     refused = sorted(pools_without_sharing)
     if refused:

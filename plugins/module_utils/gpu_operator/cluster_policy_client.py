@@ -54,10 +54,10 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 _ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
-# Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
+# Seconds between two diagnoses of the container toolkit during a wait, and the maximum number of pods that one diagnosis reads.
 _DIAGNOSIS_INTERVAL = 10.0
 _MAX_DIAGNOSED = 500
-# The most pods that a progress line names.
+# The maximum number of pods that a progress line names.
 _MAX_NAMED = 2
 
 
@@ -82,7 +82,7 @@ class ClusterPolicyClient:
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
-        # Whether gpu_sharing follows, and fails for the nodes of pools that the wait has ignored.
+        # Whether gpu_sharing runs next, and fails because of broken nodes.
         self.sharing_follows = False
 
     def policy(self) -> Object | None:
@@ -259,19 +259,19 @@ class ClusterPolicyClient:
         return self._nodes
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
-        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes that no pool uses.
+        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes, except broken ones.
 
-        A pod that fails on a node of a pool may have the new template, which would then fail on every node.
+        A pod on a broken node may fail because of the new template, which would then fail on every node.
         """
         ignored = self._failing_nodes.ignored
-        unused = ignored.reasons.keys() - ignored.broken
+        stalling = ignored.reasons.keys() - ignored.broken
         for daemonset in filter(is_operand, self._daemonsets):
             app = app_label(daemonset)
-            if not is_stalled(daemonset, unused.intersection(ignored.unready.get(app, ()))):
+            if not is_stalled(daemonset, stalling.intersection(ignored.unready.get(app, ()))):
                 continue
             path = f"/api/v1/namespaces/{self.namespace}/pods"
             pods = self._client.list(path, label_selector=f"app={app}")
-            pod = next_pod_to_replace(daemonset, pods, unused)
+            pod = next_pod_to_replace(daemonset, pods, stalling)
             if pod is None:
                 continue
             name = pod["metadata"]["name"]
@@ -320,7 +320,7 @@ class ClusterPolicyClient:
         lines = [f"{name}: {readiness.ignored_nodes[name]}" for name in readiness.broken_nodes]
         listed = abbreviate(lines, separator="\n")
         return (
-            f"The GPU operator is ready, except on {len(lines)} node(s) of pools:\n{listed}\n"
+            f"The GPU operator is ready, except on {len(lines)} node(s) that belong to pools:\n{listed}\n"
             f"Correct the cause (kubectl -n {self.namespace} describe pod), then run again."
         )
 

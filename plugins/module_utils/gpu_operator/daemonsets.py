@@ -214,8 +214,8 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
     """Whether all pods that are not ready are on the nodes of `unready`, so that the rolling update cannot continue.
 
-    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including pods on broken
-    nodes, so one broken node can keep all other nodes on the old template.
+    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including pods on failing
+    nodes, so one failing node can keep all other nodes on the old template.
     """
     if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return False

@@ -27,10 +27,10 @@ class FailingNodes:
         """Read nothing yet."""
         self._client = client
         self._pools = pools
-        # The stalled pods of the last call, and the broken nodes among theirs, with the reasons.
+        # The stalled pods of the last call, and the broken nodes on which they run, with the reasons.
         self._stalled: t.Sequence[Object] = ()
         self._broken: dict[str, str] = {}
-        # The nodes that were found last.
+        # The result of the last call that found nodes.
         self.ignored = IgnoredNodes()
 
     def find(
@@ -43,7 +43,7 @@ class FailingNodes:
     ) -> IgnoredNodes | None:
         """The nodes that the run does not wait for; None if there are none.
 
-        A node that a pool uses is broken if its pod is among the `stalled` ones and is in back-off. The pods of other nodes are only read if all pods that
+        A discovered node of a pool is broken if one of its pods is in `stalled` and in back-off. The pods of other nodes are only read if all pods that
         are not ready may belong to ignored nodes. As long as no other GPU node works, the run waits for nodes that a pool may claim, because a failure on
         all nodes is not caused by one node.
         """
@@ -59,8 +59,8 @@ class FailingNodes:
         failures = operand_failures(pods, time.time())
         if failures:
             current = _parsed(read_nodes())
-            unused = ignorable_nodes(self._pools, current)
-            failures = {name: failure for name, failure in failures.items() if name in unused}
+            ignorable = ignorable_nodes(self._pools, current)
+            failures = {name: failure for name, failure in failures.items() if name in ignorable}
             if not can_continue_without({*failures, *self._broken}, self._pools, current):
                 return None
         if not failures and not self._broken:
@@ -77,15 +77,15 @@ class FailingNodes:
         namespace: str,
         read_nodes: t.Callable[[], t.Sequence[Object]],
     ) -> dict[str, str]:
-        """The nodes of pools on which a stalled pod keeps failing, with the reasons; none while the remedy for a stopped driver upgrade is more useful."""
+        """The broken nodes, with the reasons; empty if a driver upgrade is blocked, because its remedy is more useful."""
         in_back_off = {
             name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
         }
         if not in_back_off or readiness.blocked:
             return {}
         nodes = _parsed(read_nodes())
-        unused = ignorable_nodes(self._pools, nodes)
-        broken = {name: failure for name, failure in in_back_off.items() if name not in unused}
+        ignorable = ignorable_nodes(self._pools, nodes)
+        broken = {name: failure for name, failure in in_back_off.items() if name not in ignorable}
         if not can_continue_without(broken, self._pools, nodes):
             return {}
         return describe_failures(self._client, namespace, broken)

@@ -60,10 +60,9 @@ class Operand:
 class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason; `broken_nodes` are those of
-    them that a pool uses.
-    `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause, if the number of
-    ready pods has not changed for a minute.
+    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason; `broken_nodes` are the broken
+    ones among them. `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause,
+    if the number of ready pods has not changed for a minute.
     """
 
     state: str
@@ -136,7 +135,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
 
-    `broken` are those of them that a pool uses.
+    `broken` are those that belong to a pool and that gpu-feature-discovery has labelled.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
@@ -265,7 +264,7 @@ def _driver_objects(
 ) -> t.Iterator[str]:
     """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects.
 
-    `excused`: whether only pods on ignored nodes are not ready, so that an object may report the same.
+    `excused`: whether all pods that are not ready are on ignored nodes; objects that report only such pods are then left out.
     """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)

@@ -18,7 +18,7 @@ Object = dict[str, t.Any]
 
 # Seconds without a change of the number of ready pods before the pods are read, and between two reads.
 _INTERVAL = 60.0
-# The nodes after which no more pods are read, and the pods in one page.
+# The maximum number of nodes whose pods are returned, and the number of pods in one page.
 _MAX_NODES = 100
 _PAGE = 500
 
@@ -34,7 +34,7 @@ class StalledPods:
         self._next_read = _INTERVAL
 
     def find(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
-        """The pods of unfinished operands that are not ready, on the first nodes; none until the number of ready pods has not changed for a minute.
+        """The unready pods of unfinished operands, on up to 100 nodes; empty until the number of ready pods has not changed for a minute.
 
         The list is the same object until the pods are read again.
         """

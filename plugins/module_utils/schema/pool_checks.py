@@ -128,7 +128,7 @@ def _match_terms(pool: PoolVariables) -> MatchTerms | None:
 
 
 def fixed_options_are_kept(pools: t.Sequence[PoolVariables]) -> Problems:
-    """No pool has another value of an option for which its mode allows only one; a value of the defaults is reported once for all pools."""
+    """No pool gives an option a value that its mode does not allow (`fixed_options`); an inherited value is reported once for all pools."""
     inheriting: dict[tuple[str, str, str], list[str]] = {}
     for pool in pools:
         mode = mode_named(get_nested(pool.merged, "sharing", "mode"))

@@ -61,9 +61,9 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
-        # The nodes of pools that cluster_policy found broken, and those of them that this run reports as failed, with the reason.
-        self._suspects = set(map(str, module.params["expected_policy"].get("broken_nodes") or ()))
-        self._broken: dict[str, str] = {}
+        # The broken nodes of the result of cluster_policy, and those of them that this run reports as failed, with the reason.
+        self._broken = set(map(str, module.params["expected_policy"].get("broken_nodes") or ()))
+        self._reported: dict[str, str] = {}
         # For the result of a failure: the newest state of the cluster, and the result of the last wait if nothing was changed since.
         self._latest: ClusterState | None = None
         self._observed: ObservedNodes | None = None
@@ -135,20 +135,19 @@ class SharingOperation:
         return preview
 
     def _exclude_broken(self, state: ClusterState) -> bool:
-        """Exclude the suspects from changes whose driver or container toolkit keeps failing; returns whether there are any.
+        """Exclude broken nodes from all changes if an operand that this run does not restart, such as the driver, fails on them; returns whether there are any.
 
-        Such a node can look as declared, because the labels of gpu-feature-discovery remain. The other operands may work after this run has restarted them,
-        and a container that is running may only be slow.
+        Such a node can appear to match its pool, because the labels of gpu-feature-discovery remain. A container that is running may only be slow.
         """
-        failures = self._suspects_failures(state, without=STOPPED_FOR_MIG)
+        failures = self._failures_of_broken(state, without=STOPPED_FOR_MIG)
         broken = {name: failure for name, failure in failures.items() if failure.in_back_off}
         self._report_broken(broken)
         self._context.scope.excluded.update(broken)
         return bool(broken)
 
-    def _suspects_failures(self, state: ClusterState, without: t.Collection[str] = ()) -> dict[str, ContainerFailure]:
-        """By node, the lasting failures of other operands than `without` on the suspects, including suspects that this run would not change."""
-        names = (self._suspects - self._broken.keys()) & state.changes.pool_of.keys()
+    def _failures_of_broken(self, state: ClusterState, without: t.Collection[str] = ()) -> dict[str, ContainerFailure]:
+        """By node, the lasting failure of an operand that is not in `without`; includes nodes that this run would not change."""
+        names = (self._broken - self._reported.keys()) & state.changes.pool_of.keys()
         pods = operand_pods(self._context.client, self._context.namespace, names)
         return operand_failures((pod for pod in pods if app_of(pod) not in without), time.time())
 
@@ -158,7 +157,7 @@ class SharingOperation:
         for name, reason in reasons.items():
             remedy = f"correct the cause (kubectl -n {namespace} describe pod {failures[name].pod}), then run again"
             self._rollout.done.failed[name] = f"{reason}; {remedy}"
-        self._broken.update(reasons)
+        self._reported.update(reasons)
 
     def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()
@@ -236,7 +235,7 @@ class SharingOperation:
             if lease is not None:
                 removed = self._context.reader.configmaps.remove_entries(observed.state.changes, lease)
                 self._rollout.done.removed.extend(removed)
-        self._report_broken(self._suspects_failures(observed.state))
+        self._report_broken(self._failures_of_broken(observed.state))
         if self._rollout.done.failed:
             raise PartialFailure(self._failures())
         return observed
@@ -271,7 +270,7 @@ class SharingOperation:
             f"{count} node(s) were not started ({option})"
             for option, count in sorted(collections.Counter(done.not_started.values()).items())
         ]
-        return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])
+        return "\n".join([f"{len(done.failed)} node(s) failed:", *lines])
 
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
         """The result; the complete result without limits is written to `report_path`."""
@@ -291,5 +290,5 @@ class SharingOperation:
 
     def _unusual(self, state: ClusterState) -> dict[str, str]:
         """The GPU nodes that the run does not wait for, with the reason."""
-        failing = {**self._watch.failing, **self._broken}
+        failing = {**self._watch.failing, **self._reported}
         return unusual_nodes(state.plan.pools, state.nodes.values(), state.membership, failing)

@@ -97,8 +97,8 @@ class ReleasedNodes:
         return (
             "This run would stop the sharing of GPUs, or replace foreign device plugin configurations, on "
             f"{sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools nor gpu_defaults set sharing.mode. "
-            f"{nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or misspelled. To expose whole GPUs, set "
-            "sharing: {mode: none} in these pools."
+            f"{nothing} Check whether gpu_defaults or sharing is missing or misspelled. To expose whole GPUs and replace such configurations, "
+            "set sharing: {mode: none} in these pools."
         )
 
     def summary(self) -> str:

@@ -168,7 +168,7 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
     """The warnings of a run or its prediction: warnings about the nodes, and about the changes of the run."""
     nodes = state.nodes.values()
-    # A preview has these pools in after_discovery().
+    # A preview lists these pools in after_discovery().
     before_discovery = done.predicted and is_undiscovered(nodes)
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):

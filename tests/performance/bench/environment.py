@@ -47,7 +47,7 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     `load` is the load average before the benchmark; `node_bytes` the size of a node, if the benchmark created nodes.
     """
     notes = [
-        f"Each time is the duration of a whole process. It is the median of {rounds} rounds; the fastest and the slowest round are in "
+        f"Each time is the duration of a whole process. It is the median of at least {rounds} rounds; the fastest and the slowest round are in "
         "parentheses. A command and the command that it is compared with run alternately, so that a change in the machine's speed "
         "affects both. The limits for durations apply to the ratio of these two durations. *In modules* is the total time in the "
         "collection's modules, in seconds, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "

@@ -150,7 +150,12 @@ def test_the_wait_ends_without_a_node_of_a_pool_whose_driver_crashes() -> None:
 def test_without_gpu_sharing_the_wait_fails_for_this_node() -> None:
     with pytest.raises(PartialFailure) as caught:
         await_ready(Cluster(restarts=3), sharing_follows=False)
-    for text in ("except on 1 node(s) of pools", f"gpu-2: pod {DRIVER}-gpu-2", "3 restarts", "then run again"):
+    for text in (
+        "except on 1 node(s) that belong to pools",
+        f"gpu-2: pod {DRIVER}-gpu-2",
+        "3 restarts",
+        "then run again",
+    ):
         assert text in str(caught.value)
 
 

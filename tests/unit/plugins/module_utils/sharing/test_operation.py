@@ -39,7 +39,7 @@ def test_the_message_names_the_option_that_held_nodes_back() -> None:
         "x": "rollout.pause_on_failure",
     }
     assert operation._failures().splitlines() == [
-        "1 node(s) could not be changed:",
+        "1 node(s) failed:",
         "a: why",
         "2 node(s) were not started (rollout.max_unavailable)",
         "1 node(s) were not started (rollout.pause_on_failure)",
@@ -171,7 +171,7 @@ def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
     ):
         operation.execute()
     assert (sorted(scope.excluded), ran_with) == (excluded, ["without them" if excluded else state])
-    operation._report_broken(operation._suspects_failures(state))
+    operation._report_broken(operation._failures_of_broken(state))
     assert list(operation._rollout.done.failed) == failed
     assert list(operation._unusual(state)) == failed
     for name in failed:
@@ -182,7 +182,7 @@ def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
 
 def test_a_broken_node_also_fails_a_run_that_does_not_change_its_pool() -> None:
     operation = run_of({"b": DRIVER}, ("b",), Scope(PRESENT, frozenset({"other"})))
-    assert list(operation._suspects_failures(cluster(node("b")))) == ["b"]
+    assert list(operation._failures_of_broken(cluster(node("b")))) == ["b"]
 
 
 def test_a_driver_that_is_starting_again_is_not_left_out_of_the_changes() -> None:
