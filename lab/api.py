@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import http
 import http.client
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +19,8 @@ from .layout import Lab
 
 Object = dict[str, Any]
 _PARALLEL = 16
+# Seconds during which a request is repeated that the API server asks to send again, for example because a cache of its own is not filled yet.
+_MAX_RETRY = 60.0
 
 
 class ApiError(Exception):
@@ -44,7 +48,7 @@ class Api:
         if payload is not None:
             headers["Content-Type"] = content_type
         try:
-            answer, content = self._send(method, path, payload, headers)
+            answer, content = self._send_until_accepted(method, path, payload, headers)
         except (OSError, http.client.HTTPException) as error:
             self._local.connection = None
             raise ApiError(0, f"no answer from the API server on port {self._port}: {error}") from error
@@ -105,6 +109,16 @@ class Api:
             raise ApiError(0, str(error)) from error
         finally:
             connection.close()
+
+    def _send_until_accepted(
+        self, method: str, path: str, payload: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        deadline = time.monotonic() + _MAX_RETRY
+        while True:
+            answer, content = self._send(method, path, payload, headers)
+            if answer.status != http.HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > deadline:
+                return answer, content
+            time.sleep(float(answer.headers.get("Retry-After") or 1))
 
     def _send(
         self, method: str, path: str, payload: bytes | None, headers: dict[str, str]

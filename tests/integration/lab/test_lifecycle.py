@@ -44,7 +44,8 @@ def test_time_and_memory_of_up(own: OwnLab) -> None:
     assert output.startswith(f'eval "$(lab/lab --name {own.name} env)"')
     status = own.status()
     assert status["up"]
-    assert [service["name"] for service in status["services"] if service["restarts"]] == []
+    restarted = [service["name"] for service in status["services"] if service["restarts"]]
+    assert restarted == [], "\n".join(own.command("logs", name) for name in restarted)
     assert (status["nodes"], status["nodes_ready"], status["groups"]) == (
         sum(NODES.values()),
         sum(NODES.values()),
