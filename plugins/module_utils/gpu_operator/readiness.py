@@ -174,7 +174,8 @@ def assess(
         operand(item, expected_nodes(item, nodes), lingering_nodes(item, nodes), ignored.unready)
         for item in operand_sets
     )
-    if ignored.reasons and reason in nvidia_driver.NOT_READY_REASONS and all(item.done for item in operands):
+    only_ignored = bool(ignored.reasons) and all(item.done for item in operands)
+    if only_ignored and reason in nvidia_driver.NOT_READY_REASONS:
         problems = []
     waiting = [*problems, *_unlabelled_nodes(gpu_nodes, reason)]
     if gpu_nodes and not operand_sets:
@@ -188,9 +189,7 @@ def assess(
     ]
     if uses_driver_objects(spec):
         counted = [node for node in nodes if node["metadata"]["name"] not in ignored.reasons]
-        waiting += _driver_objects(
-            drivers, counted, excused=bool(ignored.reasons) and all(item.done for item in operands)
-        )
+        waiting += _driver_objects(drivers, counted, only_ignored=only_ignored)
     waiting += upgrade.messages()
     waiting += [_describe_unfinished(item) for item in operands if not item.done]
     return OperatorReadiness(
@@ -260,11 +259,11 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
 
 
 def _driver_objects(
-    drivers: t.Sequence[Document], nodes: t.Sequence[Document], *, excused: bool = False
+    drivers: t.Sequence[Document], nodes: t.Sequence[Document], *, only_ignored: bool
 ) -> t.Iterator[str]:
     """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects.
 
-    `excused`: whether all pods that are not ready are on ignored nodes; objects that report only such pods are then left out.
+    `only_ignored`: whether all pods that are not ready are on ignored nodes; objects that report only such pods are then left out.
     """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)
@@ -287,7 +286,7 @@ def _driver_objects(
     needed = {name for names in selecting.values() for name in names}
     for driver in drivers:
         message = nvidia_driver.state_message(driver) if driver["metadata"]["name"] in needed else ""
-        if message and not (excused and nvidia_driver.reports_only_pods(driver)):
+        if message and not (only_ignored and nvidia_driver.reports_only_pods(driver)):
             yield f"the operator reports NVIDIADriver {driver['metadata']['name']} with {message}"
 
 

@@ -136,15 +136,15 @@ class Pods:
         return "insmod: ERROR"
 
 
-def run_of(failing: dict[str, str], suspects: tuple[str, ...], scope: Scope) -> SharingOperation:
-    """A run after cluster_policy has found the suspects broken."""
-    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": {"broken_nodes": list(suspects)}}
+def run_of(failing: dict[str, str], broken: tuple[str, ...], scope: Scope) -> SharingOperation:
+    """A run after cluster_policy has found these nodes broken."""
+    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": {"broken_nodes": list(broken)}}
     module = mock.Mock(params=params, check_mode=False, plan=PLAN, client=Pods(failing))
     return SharingOperation(module, scope)
 
 
 @pytest.mark.parametrize(
-    ("failing", "suspects", "excluded", "failed"),
+    ("failing", "broken", "excluded", "failed"),
     [
         ({"b": DRIVER}, ("b",), ["b"], ["b"]),
         # This run may restart the exporter, so only its state at the end counts.
@@ -159,10 +159,10 @@ def run_of(failing: dict[str, str], suspects: tuple[str, ...], scope: Scope) -> 
     ],
 )
 def test_a_broken_node_of_a_pool_is_not_changed_and_fails_the_run(
-    failing: dict[str, str], suspects: tuple[str, ...], excluded: list[str], failed: list[str]
+    failing: dict[str, str], broken: tuple[str, ...], excluded: list[str], failed: list[str]
 ) -> None:
     state, scope = cluster(node("a"), node("b"), node("l40s", model="NVIDIA-L40S")), Scope()
-    operation = run_of(failing, suspects, scope)
+    operation = run_of(failing, broken, scope)
     ran_with: list[t.Any] = []
     with (
         mock.patch.object(StateReader, "read", return_value=state),
