@@ -54,7 +54,7 @@ import functools
 import pathlib
 import typing as t
 
-import yaml
+from ..module_utils.common import yaml_documents
 
 # The variables of playbooks, the defaults that several roles share, and the results of roles: no argument specification lists them.
 _OF_NO_ROLE = (
@@ -70,8 +70,6 @@ _SIMILARITY = 0.85
 _REQUIRED = ("gpu_cluster", "gpu_pools")
 # The similarity of the suggestion for a name that is reserved.
 _SUGGESTED = 0.6
-# The loader in C is about ten times faster, but not every PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
@@ -115,7 +113,7 @@ def known_variables() -> tuple[str, ...]:
     found = set(_OF_NO_ROLE)
     for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
         with path.open(encoding="utf-8") as file:
-            found.update(yaml.load(file, _LOADER)["argument_specs"]["main"]["options"])
+            found.update(yaml_documents.load(file)["argument_specs"]["main"]["options"])
     return tuple(sorted(found))
 
 

@@ -42,21 +42,18 @@ import os
 import re
 import typing as t
 
-import yaml
 from ansible.errors import AnsibleFilterError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from ..filter.role_options import role_options
-
-# The loader in C is about ten times faster, but not every PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from ..module_utils.common import yaml_documents
 
 
 @functools.cache
 def _defaults(path: str) -> dict[str, t.Any]:
     """The defaults of a role, which do not change during a task."""
     with open(os.path.join(path, "defaults", "main.yml"), encoding="utf-8") as file:
-        return yaml.load(file, _LOADER) or {}
+        return yaml_documents.load(file) or {}
 
 
 class LookupModule(LookupBase):

@@ -223,7 +223,7 @@ gpu_validation:
 code:
   description:
     - The reason for the failure. If there is no code, RV(gpu_validation.pools) contains the problems of the pools.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
       V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure

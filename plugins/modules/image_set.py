@@ -167,7 +167,7 @@ image_set:
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options or the variables. V(mirror) - the mirror is not complete. V(chart) - a chart cannot be
-      used. V(helm_missing) - helm is not installed. V(connection) - no usable credentials. V(wrong_cluster) - the connection leads to a different cluster than
+      used. V(helm_missing) - helm is not installed. V(connection) - no usable credentials. V(wrong_cluster) - the connection points to a different cluster than
       declared. V(unreachable) - the cluster or a registry does not respond. Otherwise, the HTTP status of the error.
   returned: failure
   type: raw

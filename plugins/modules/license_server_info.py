@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the license servers of an organization, the licenses in their pools, and the number of leases from the documented API of NVIDIA's Cloud License
+  - Reads the license servers of an organization, the licenses in their license pools, and the number of leases from the documented API of NVIDIA's Cloud License
     Service. Changes nothing.
 extends_documentation_fragment:
   - accel.gpu.attributes.info
@@ -74,14 +74,14 @@ license_servers:
   contains:
     servers: {description: Names of the license servers., type: list, elements: str, returned: always, sample: [datacenter-1]}
     products:
-      description: The licenses in the pools by product.
+      description: The licenses in the license pools by product.
       type: list
       elements: dict
       returned: always
       sample: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}]
       contains:
         name: {description: Name of the product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
-        total: {description: Licenses in the pools., type: int, returned: always, sample: 100}
+        total: {description: Licenses in the license pools., type: int, returned: always, sample: 100}
         in_use: {description: Licenses that are in use., type: int, returned: always, sample: 20}
         free: {description: Licenses that are available., type: int, returned: always, sample: 80}
     total: {description: Licenses of all products., type: int, returned: always, sample: 100}

@@ -170,7 +170,7 @@ code:
     - The reason for the failure.
     - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
       O(wait_timeout).
-    - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
+    - V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the
       HTTP status of the API server's error.
   returned: failure

@@ -121,7 +121,7 @@ nodegroups:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - the cluster has no Machine API. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+    - V(invalid) - the cluster has no Machine API. V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

@@ -295,7 +295,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
+  sample: {reason: Forbidden, method: GET, path: /apis/operators.coreos.com/v1alpha1/namespaces/nvidia-gpu-operator/subscriptions}
 """
 
 import contextlib

@@ -176,7 +176,7 @@ code:
   description:
     - The reason for the failure. V(timeout) - pods or objects were not deleted in time. V(partial) - nodes could not be changed, or a MIG layout could not be
       reset.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
       V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
@@ -187,7 +187,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
+  sample: {reason: Forbidden, method: PATCH, path: /api/v1/nodes/gpu-1}
 """
 
 import dataclasses

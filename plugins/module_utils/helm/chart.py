@@ -10,11 +10,12 @@ import tarfile
 import typing as t
 from dataclasses import dataclass
 
-YAML_IMPORT_ERROR: ImportError | None = None
+from ..common.yaml_documents import load, load_all
+
 try:
     import yaml
-except ImportError as error:
-    YAML_IMPORT_ERROR = error
+except ImportError:  # reported by the modules' base class, together with the library that needs it
+    yaml = None  # type: ignore[assignment]
 
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 # `helm template` writes this line before each file of the chart (helm v3 pkg/action/install.go).
@@ -103,25 +104,6 @@ def matching_documents(manifest: str, pattern: re.Pattern[str]) -> t.Iterator[di
     for text in _SEPARATOR.split(manifest):
         if pattern.search(text):
             yield from (item for item in load_all(text) if isinstance(item, dict))
-
-
-def load(text: str) -> t.Any:
-    """One YAML document, parsed with libyaml if available (ten times faster; a CRD has 300 KB)."""
-    return yaml.load(text, Loader=_loader())
-
-
-def load_all(text: str) -> list[t.Any]:
-    """All YAML documents of a text."""
-    return list(yaml.load_all(text, Loader=_loader()))
-
-
-def dump(document: t.Any) -> str:
-    """YAML for helm's --values."""
-    return str(yaml.safe_dump(document, default_flow_style=False))
-
-
-def _loader() -> t.Any:
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _without_nulls(value: t.Any) -> t.Any:

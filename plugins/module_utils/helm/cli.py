@@ -9,7 +9,8 @@ import re
 import typing as t
 
 from ..common.time_limit import RunCommand, run_within
-from .chart import ChartProblem, dump, is_local_chart
+from ..common.yaml_documents import dump
+from .chart import ChartProblem, is_local_chart
 
 INSTALL_HELM = (
     "Install Helm from https://helm.sh/docs/intro/install/ so that it is on PATH, or set the option binary_path."

@@ -11,7 +11,7 @@ from ..catalog.olm import API_PATH, OLM, PACKAGES_API_PATH
 from ..catalog.releases import DRIVER_IMAGE
 from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
-from ..helm.chart import load_all
+from ..common.yaml_documents import load_all
 from ..helm.cli import Helm
 from ..pools.driver_spec import declared_spec, inherited_driver
 from ..pools.variables import merge

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog.olm import OLM
 from ..common import private_file
-from ..helm.chart import dump
+from ..common.yaml_documents import dump
 from .mirrored_images import MirroredImage, copy_list, image_set_configuration, mirror_sets
 
 if t.TYPE_CHECKING:

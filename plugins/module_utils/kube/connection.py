@@ -167,7 +167,7 @@ def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
 
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
-    """Raise WrongCluster if the kubeconfig leads to a different cluster than gpu_cluster names; without a kubeconfig, nothing is compared."""
+    """Raise WrongCluster if the kubeconfig points to a different cluster than gpu_cluster names; without a kubeconfig, nothing is compared."""
     known = [found for found in (connection.context_name, connection.cluster_name) if found]
     wanted = kube_name or name
     if not known or wanted in known:
