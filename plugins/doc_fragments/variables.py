@@ -1102,7 +1102,8 @@ options:
                 required: true
               timeout:
                 description:
-                  - Timeout in seconds for the node to become ready with a new boot ID.
+                  - Timeout in seconds for the command, and again for the node to become ready with a new boot ID after the
+                    command.
                 type: int
                 default: 900
       driver:

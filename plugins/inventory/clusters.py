@@ -158,8 +158,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
         wanted = ClusterFilter(self.get_option("names"))
-        # Other clouds or another filter need another query.
-        key = self.get_cache_key(json.dumps([path, self.get_option("clouds"), dataclasses.asdict(wanted)], default=str))
+        # Other clouds, other regions in clouds.yaml, or another filter need another query.
+        key = self.get_cache_key(
+            json.dumps([path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)], default=str)
+        )
         enabled = self.get_option("cache")
         if enabled and cache:
             # The entry is missing, expired, or from another release.

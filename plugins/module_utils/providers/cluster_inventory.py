@@ -39,7 +39,8 @@ class DiscoveredNodeGroup:
 class DiscoveredCluster:
     """A cluster. settings: the value for gpu_cluster.cloud. server: the address of its API server; empty if the cloud returns none.
 
-    ready: whether a kubeconfig exists or can be issued.
+    ready: whether a kubeconfig exists or can be issued. source: the position of its source in the list of sources, because two accounts
+    may have the same provider, cloud and region.
     """
 
     provider: str
@@ -53,6 +54,7 @@ class DiscoveredCluster:
     ready: bool
     settings: t.Mapping[str, t.Any]
     groups: tuple[DiscoveredNodeGroup, ...] = ()
+    source: int = 0
 
     @property
     def place(self) -> str:

@@ -12,6 +12,7 @@ from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
 from ..cluster_state.pool_edit import membership_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
+from ..common.time_limit import run_within
 from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
@@ -137,14 +138,7 @@ class NodeVerifier:
         # manager.
         node = self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         before = node.boot_id if node else ""
-        with self._context.reboot_lock:
-            status, dummy, stderr = self._context.run_command([word.replace("{node}", name) for word in reboot.command])
-        if status:
-            output = stderr.strip()[-300:] or "nothing"
-            raise NodeFailure(
-                "reboot",
-                f"{program} (rollout.reboot.command) failed for {name} with exit status {status} and wrote to stderr: {output}",
-            )
+        self._run_reboot_command([word.replace("{node}", name) for word in reboot.command], reboot.timeout)
 
         def is_rebooted(actual: Node | None) -> bool | None:
             return True if actual is not None and actual.ready and actual.boot_id != before else None
@@ -156,6 +150,32 @@ class NodeVerifier:
                 "check its console",
             )
         self._result.repaired = "rebooted"
+
+    def _run_reboot_command(self, command: list[str], timeout: float) -> None:
+        """Run the command, one at a time; raises NodeFailure if it fails or does not finish."""
+        call = f"{command[0]} (rollout.reboot.command)"
+        try:
+            with self._context.reboot_lock:
+                # Without these two options, run_command replaces $ and ~ in words, and ends only its thread if the program cannot start.
+                status, dummy, stderr = run_within(
+                    self._context.run_command, command, timeout, expand_user_and_vars=False, handle_exceptions=False
+                )
+        except TimeoutError:
+            raise NodeFailure(
+                "reboot",
+                f"{call} was stopped for {self._node.name} because it did not finish within {timeout} s (rollout.reboot.timeout): "
+                "check whether it can reach the node without a password",
+            ) from None
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL in a word.
+            reason = getattr(error, "strerror", None) or error
+            raise NodeFailure("reboot", f"{call} cannot be started for {self._node.name}: {reason}") from None
+        if status:
+            output = stderr.strip()[-300:] or "nothing"
+            raise NodeFailure(
+                "reboot",
+                f"{call} failed for {self._node.name} with exit status {status} and wrote to stderr: {output}",
+            )
 
     def _reset_layout(self, node: Node) -> None:
         """Remove a partly applied layout with NVIDIA's configuration for whole GPUs, and apply it again."""

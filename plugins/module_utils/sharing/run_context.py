@@ -8,6 +8,7 @@ import threading
 import typing as t
 from dataclasses import dataclass, field
 
+from ..common.time_limit import RunCommand
 from ..common.wait import StateTimer
 
 if t.TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RunContext:
     reader: StateReader
     progress: Progress
     run_id: str
-    run_command: t.Callable[[t.Sequence[str]], tuple[int, str, str]]
+    run_command: RunCommand
     wait_timeout: float
     since: StateTimer = field(default_factory=StateTimer)
     reboot_lock: threading.Lock = field(default_factory=threading.Lock)

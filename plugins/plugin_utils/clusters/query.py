@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import importlib
@@ -116,18 +117,26 @@ class CloudQuery:
         self._warn = warn
         self._fail = fail
 
+    @property
+    def places(self) -> list[tuple[str, str, str]]:
+        """The provider, the cloud and the region of each source. Clusters in a cache belong to the sources of this list."""
+        return [(source.provider, source.cloud, source.region) for source in self._sources]
+
     def discover(self, wanted: ClusterFilter) -> list[DiscoveredCluster]:
-        """All clusters that become hosts, in the order of the sources; raises ConnectionProblem."""
+        """All clusters that become hosts, in the order of the sources, each of them once; raises ConnectionProblem."""
         calls = []
         for source in self._sources:
             includes = functools.partial(wanted.includes, status_in_deletion=source.status_in_deletion)
             calls.append((source.cloud, functools.partial(source.discover, includes)))
-        found: list[DiscoveredCluster] = []
-        for source, outcome in zip(self._sources, _run(calls), strict=True):
+        # Two entries may name the same cloud.
+        found: dict[tuple[str, str, str], DiscoveredCluster] = {}
+        for index, outcome in enumerate(_run(calls)):
             if outcome.error is not None:
-                self._report(source, outcome.error)
-            found += outcome.value or []
-        return found
+                self._report(self._sources[index], outcome.error)
+            for cluster in outcome.value or ():
+                key = (cluster.provider, cluster.region, cluster.id)
+                found.setdefault(key, dataclasses.replace(cluster, source=index))
+        return list(found.values())
 
     def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
         """Write kubeconfigs that are missing or expire soon; warn about clusters that have none yet. Raises ConnectionProblem."""
@@ -138,12 +147,12 @@ class CloudQuery:
             elif not cluster.ready:
                 self._warn(f"{host} ({cluster.place}) is {cluster.status}: it has no kubeconfig yet")
             else:
-                calls.append((host, functools.partial(folder.fetch, host, cluster, self._source_of(cluster))))
+                calls.append((host, functools.partial(folder.fetch, host, cluster, self._sources[cluster.source])))
         for outcome in _run(calls):
             if outcome.error is not None:
                 cluster = hosts[outcome.name]
                 what = f"kubeconfig of {cluster.name} (not fetched if write_kubeconfigs is false): "
-                self._report(self._source_of(cluster), outcome.error, what)
+                self._report(self._sources[cluster.source], outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
         """The hosts whose kubeconfigs belong to no other cluster; raises ConnectionProblem for the first kubeconfig of another cluster, or warns."""
@@ -154,19 +163,10 @@ class CloudQuery:
                 problem = ConnectionProblem(
                     f"the kubeconfig {folder.path(host)} has the server {server}, but the server of the cluster is {cluster.server}; delete the file"
                 )
-                self._report(self._source_of(cluster), problem, f"cluster {cluster.name}: ")
+                self._report(self._sources[cluster.source], problem, f"cluster {cluster.name}: ")
             else:
                 kept[host] = cluster
         return kept
-
-    def _source_of(self, cluster: DiscoveredCluster) -> ClusterSource:
-        """The source that discovered a cluster, even if the cluster comes from the cache."""
-        return next(
-            source
-            for source in self._sources
-            if (source.provider, source.cloud) == (cluster.provider, cluster.cloud)
-            and source.region in ("", cluster.region)
-        )
 
     def _report(self, source: ClusterSource, error: Exception, what: str = "") -> None:
         region = f", region {source.region}" if source.region else ""

@@ -280,3 +280,21 @@ def test_the_written_file_is_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     held = kubeconfig_file.existing(config)
     assert held is not None
     assert (held.context, held.server) == ("prod", SERVER)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_each_account_of_a_region_issues_the_kubeconfigs_of_its_clusters(
+    parse: Any, tmp_path: Path, *, cached: bool
+) -> None:
+    first, second = (Cloud("vks", "HCM-3", name, provider="vks") for name in ("one", "two"))
+    cache = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "cache")} if cached else {}
+    if cached:
+        parse([first, second], write_kubeconfigs=False, **cache)
+    parse([first, second], write_kubeconfigs=True, **cache)
+    assert first.requests == ["discover", "kubeconfig one"]
+    assert second.requests == ["discover", "kubeconfig two"]
+
+
+def test_a_cluster_of_two_entries_is_one_host(parse: Any) -> None:
+    found = parse([Cloud("cern", "RegionOne", "prod"), Cloud("cern", "RegionOne", "prod", "test")])
+    assert sorted(found.hosts) == ["prod", "test"]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
@@ -29,6 +30,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context impo
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
 from tests.helpers.fleet import node, pool
+from tests.helpers.modules import run_module
+from tests.helpers.programs import run_program
 
 TIMEOUT = 600.0
 LATE = {"nvidia.com/gpu.replicas": "1"}
@@ -82,7 +85,7 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
         reader=StateReader(cluster, plan),  # type: ignore[arg-type]
         progress=Progress(None),
         run_id="test",
-        run_command=lambda command: (0, "", ""),
+        run_command=run_program,
         wait_timeout=TIMEOUT,
         since=StateTimer(cluster.clock),
         lease=cluster,  # type: ignore[arg-type]
@@ -169,11 +172,46 @@ def test_a_reboot_is_compared_with_the_boot_id_that_the_server_has_now() -> None
         seen.extend(map(is_rebooted, (now, after)))
         return True
 
-    context = types.SimpleNamespace(
-        report=lambda *dummy: None, reboot_lock=threading.Lock(), run_command=lambda dummy: (0, "", "")
-    )
+    context = types.SimpleNamespace(report=lambda *dummy: None, reboot_lock=threading.Lock(), run_command=run_program)
     watched = types.SimpleNamespace(name="n1", latest=node(boot_id="first"), write=lambda dummy: now, wait=wait)
     result = NodeResult("n1")
-    NodeVerifier(context, watched, None, result)._reboot(RebootPlan(("reboot", "{node}"), 60))  # type: ignore[arg-type]
+    NodeVerifier(context, watched, None, result)._reboot(RebootPlan(("true", "{node}"), 60))  # type: ignore[arg-type]
     assert seen == [None, True]
     assert result.repaired == "rebooted"
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "message"),
+    [
+        (
+            ("no-such-program", "{node}"),
+            60,
+            "no-such-program (rollout.reboot.command) cannot be started for n1: No such",
+        ),
+        (
+            ("sleep", "600"),
+            0.2,
+            "sleep (rollout.reboot.command) was stopped for n1 because it did not finish within 0.2 s",
+        ),
+        (("sh", "-c", "echo $0 >&2; exit 5", "~$HOME{node}"), 60, "exit status 5 and wrote to stderr: ~$HOMEn1"),
+    ],
+)
+def test_a_reboot_command_that_fails_is_a_failure_of_its_node(
+    command: tuple[str, ...], timeout: float, message: str
+) -> None:
+    """AnsibleModule.run_command itself would end the thread of the node, or replace variables of the shell."""
+
+    def reboot() -> None:
+        module = AnsibleModule({})
+        context = types.SimpleNamespace(
+            report=lambda *dummy: None, reboot_lock=threading.Lock(), run_command=module.run_command
+        )
+        watched = types.SimpleNamespace(name="n1", write=lambda dummy: node())
+        try:
+            NodeVerifier(context, watched, None, NodeResult("n1"))._reboot(RebootPlan(command, timeout))  # type: ignore[arg-type]
+        except NodeFailure as failure:
+            module.exit_json(reason=failure.reason, message=str(failure))
+
+    result = run_module(reboot, {})
+    assert result["reason"] == "reboot"
+    assert message in result["message"]
