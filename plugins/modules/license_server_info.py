@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the license servers of an organization, the licenses in their license pools, and the number of leases from the documented API of NVIDIA's Cloud License
-    Service. Changes nothing.
+  - Reads the license servers of an organization, the licenses in their license pools, and the number of leases from the documented API of
+    NVIDIA's Cloud License Service. Changes nothing.
 extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
