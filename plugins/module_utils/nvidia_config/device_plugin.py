@@ -10,11 +10,12 @@ import re
 import typing as t
 
 from ..common.nested import set_nested
+from ..sharing_modes.base import SharingMode
 from ..sharing_modes.modes import MODES
 from ..sharing_modes.plugin_settings import setting_paths
 from ..sharing_modes.sharing import Sharing
 
-_MANAGED_NAME = re.compile(rf"(?:{'|'.join(MODES)})-(?:.+-)?[0-9a-f]{{8}}")
+_MANAGED_NAME = re.compile(rf"({'|'.join(MODES)})-(?:.+-)?[0-9a-f]{{8}}")
 
 
 def config(sharing: Sharing) -> dict[str, t.Any]:
@@ -43,4 +44,10 @@ def entry_name(sharing: Sharing) -> str:
 
 def is_managed(name: str) -> bool:
     """Whether an entry's name is from entry_name()."""
-    return _MANAGED_NAME.fullmatch(name) is not None
+    return mode_of(name) is not None
+
+
+def mode_of(name: str) -> SharingMode | None:
+    """The sharing mode of an entry whose name is from entry_name(); None for other names."""
+    match = _MANAGED_NAME.fullmatch(name)
+    return MODES[match[1]] if match else None

@@ -20,6 +20,7 @@ from ..sharing_modes.modes import MODES
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..pools.plan import PoolPlan
+    from ..sharing_modes.base import SharingMode
     from .node_change import NodeChange
 
 ALL = "all"
@@ -132,13 +133,15 @@ def changes_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) 
     if pool.declares_sharing or edit is None:
         return False
     entry = node.labels.get(CONFIG_LABEL, "")
-    configured = CONFIG_LABEL in recorded(node, POOL_OWNER).labels and _shares(entry)
-    is_foreign = bool(entry) and not device_plugin.is_managed(entry)
-    plugin = CONFIG_LABEL in edit.labels and (configured or is_foreign or node.replicas > 1 or _shares(f"{node.mode}-"))
+    mode = device_plugin.mode_of(entry)
+    configured = CONFIG_LABEL in recorded(node, POOL_OWNER).labels and _shares(mode)
+    is_foreign = bool(entry) and mode is None
+    actually_shared = node.replicas > 1 or _shares(MODES.get(node.mode))
+    plugin = CONFIG_LABEL in edit.labels and (configured or is_foreign or actually_shared)
     cut = MIG_CONFIG_LABEL in edit.labels and bool(node.mig_devices)
     return plugin or cut
 
 
-def _shares(entry: str) -> bool:
-    """Whether an entry of this name (nvidia_config.device_plugin.entry_name) shares or partitions GPUs."""
-    return entry.startswith(tuple(f"{mode.name}-" for mode in MODES.values() if mode.plugin_key))
+def _shares(mode: SharingMode | None) -> bool:
+    """Whether a mode shares or partitions GPUs."""
+    return mode is not None and bool(mode.plugin_key)
