@@ -136,10 +136,10 @@ autoscaling:
       elements: str
       returned: always
       sample: [openshift-machine-api/by-hand]
-    note:
-      description: The reason why the server did not validate the changes.
+    unchecked:
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
-      returned: in check mode, if the server did not validate a change
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:

@@ -224,8 +224,8 @@ cluster_policy:
       elements: dict
       returned: always
       sample: []
-    note:
-      description: The reason why the server did not validate the change.
+    unchecked:
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"
@@ -325,13 +325,13 @@ def work(module: PlanModule) -> Object:
     diff = _compare(module, cluster, desired, live)
     if initial is None and diff.change.changed:
         configmaps = cluster.missing_configmaps(plan, diff.live)
-    changed, note = diff.changed, None
+    changed, unchecked = diff.changed, None
     if diff.changed and diff.live is not None:
         with contextlib.ExitStack() as held:
             lease = held.enter_context(module.lease())
             if configmaps and not module.check_mode:
                 cluster.create(configmaps)
-            changed, note, diff = _apply(module, cluster, desired, diff, lease.check)
+            changed, unchecked, diff = _apply(module, cluster, desired, diff, lease.check)
     _warn_about_driver(module, diff)
     cluster.labels_nodes, cluster.by_olm = bool(diff.objects.required_names), plan.operator.olm is not None
     cluster.sharing_follows = module.params["sharing_follows"]
@@ -346,7 +346,7 @@ def work(module: PlanModule) -> Object:
             if item not in diff.held_tolerations
         ],
         "configmaps": configmaps,
-        **({"note": note} if note else {}),
+        **({"unchecked": unchecked} if unchecked else {}),
     }
     effect = RequiredEffect(() if diff.held_back else desired.tolerations, mounted_configmaps(desired.spec))
     readiness = _read_readiness(module, cluster, diff, effect, result)
@@ -411,8 +411,8 @@ def _apply(
         if diff.live is None or not diff.changed:
             return False, None, diff
         apply_driver_objects(module.client, diff.objects, check_lease, check=module.check_mode)
-        changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
-        return changed or bool(diff.objects.changes or diff.objects.label_edits), note, diff
+        changed, unchecked = cluster.apply(diff.change, diff.live, check=module.check_mode)
+        return changed or bool(diff.objects.changes or diff.objects.label_edits), unchecked, diff
 
     def compare() -> _PolicyDiff:
         return _compare(module, cluster, desired, cluster.policy())

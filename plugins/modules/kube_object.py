@@ -47,7 +47,7 @@ options:
       - Whether to take over fields that another manager owns. Otherwise, the module fails and names that manager.
     type: bool
     default: true
-  note_creation:
+  record_creation:
     description:
       - Used by the roles of this collection; not a stable interface.
       - Whether an object that this module creates gets the annotation C(accel.gpu/created), so that M(accel.gpu.uninstall)
@@ -55,7 +55,7 @@ options:
     type: bool
     default: false
 notes:
-  - Without write permission, the preview contains a note that the server did not validate it.
+  - Without write permission, RV(kube_object.objects.unchecked) says that the server did not validate the preview.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s
@@ -130,10 +130,10 @@ kube_object:
           type: str
           returned: always
           sample: created
-        note:
-          description: The reason why a preview may be wrong.
+        unchecked:
+          description: The reason why the API server did not validate the changes in check mode.
           type: str
-          returned: when a preview may be wrong
+          returned: in check mode, if the user is not allowed to send a dry run
           sample: "not checked by the server: this user is not allowed to send a dry run"
       returned: always
       sample:
@@ -169,7 +169,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "force": {"type": "bool", "default": True},
-    "note_creation": {"type": "bool", "default": False},
+    "record_creation": {"type": "bool", "default": False},
 }
 
 
@@ -184,7 +184,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 before_write=lambda: stack.enter_context(module.lease()),
                 expected=module.expected,
                 force_conflicts=module.params["force"],
-                note_creation=module.params["note_creation"],
+                record_creation=module.params["record_creation"],
                 on_done=done.append,
             )
             write = writer.apply if module.params["state"] == "present" else writer.delete
@@ -196,7 +196,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _result(changes: list[ObjectChange]) -> dict[str, t.Any]:
-    diffs = [diff_of(change.before, change.after, change.label, change.note) for change in changes if change.changed]
+    diffs = [
+        diff_of(change.before, change.after, change.label, change.unchecked) for change in changes if change.changed
+    ]
     return {
         "changed": bool(diffs),
         "kube_object": {"objects": [change.summary() for change in changes]},

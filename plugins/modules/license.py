@@ -218,7 +218,7 @@ from ..module_utils.gpu_operator.driver_rollout import (
     held_back_warning,
     is_in_place,
 )
-from ..module_utils.kube.objects import write_or_note
+from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -318,15 +318,15 @@ def work(module: LicenseModule) -> Object:
     lease = module.lease()
     lease.observe()
     found = _compare(module, options)
-    note = None
+    unchecked = None
     if found.changed:
         with lease:
             if not (module.check_mode or lease.untouched):
                 # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
                 found = _compare(module, options)
-            note = _write(module, lease, found)
+            unchecked = _write(module, lease, found)
     _warn(module, found)
-    return _result(found, note)
+    return _result(found, unchecked)
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
@@ -351,16 +351,16 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
 
 def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None:
     """Send the changes; return the reason why the server did not validate one of them in check mode."""
-    note = None
+    unchecked = None
     for change in found.changes:
         lease.check()
         # In check mode on a first run, the server cannot validate an object in a namespace that does not exist yet.
         if not (module.check_mode and found.cluster.namespace in module.expected.namespaces):
-            note = found.objects.write(change, check=module.check_mode) or note
+            unchecked = found.objects.write(change, check=module.check_mode) or unchecked
     if found.policy.applied:
         lease.check()
-        note = _apply_config(module, found.policy) or note
-    return note
+        unchecked = _apply_config(module, found.policy) or unchecked
+    return unchecked
 
 
 def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
@@ -404,7 +404,7 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> str |
     }
     path = f"{CLUSTER_POLICIES}/{change.name}"
     check = module.check_mode
-    return write_or_note(
+    return write_or_dry_run(
         lambda: module.client.apply(path, body, dry_run=check, field_validation="Strict", manager=LICENSING_MANAGER),
         check=check,
     )
@@ -427,7 +427,7 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         )
 
 
-def _result(found: Comparison, note: str | None) -> Object:
+def _result(found: Comparison, unchecked: str | None) -> Object:
     namespace, policy = found.cluster.namespace, found.policy
     before, after = shown_changes(found.changes, namespace)
     if policy.applied and policy.config is not None:
@@ -443,7 +443,7 @@ def _result(found: Comparison, note: str | None) -> Object:
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
         },
-        "diff": diff_of(before, after, "licensing", note),
+        "diff": diff_of(before, after, "licensing", unchecked),
     }
 
 

@@ -86,10 +86,10 @@ node_feature_discovery:
       type: dict
       returned: always
       sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}
-    note:
-      description: The reason why the server did not validate the change.
+    unchecked:
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
-      returned: in check mode, if the server did not validate the change
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
@@ -126,9 +126,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         module.plan = adapt_plan(module.client, module.plan, None)
     cluster = DiscoveryClient(module.client, module.plan)
     change = _compare(module, cluster)
-    note = None
+    unchecked = None
     if change.changed:
-        change, note = _send(module, cluster, change)
+        change, unchecked = _send(module, cluster, change)
     for warning in cluster.warnings():
         module.warn(warning)
     workloads: dict[str, str] = {}
@@ -143,14 +143,14 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             "created": change.is_new,
             "tolerations": cluster.tolerations(change),
             "workloads": workloads,
-            **({"note": note} if note else {}),
+            **({"unchecked": unchecked} if unchecked else {}),
         },
         "diff": diff_of(change.before, change.after, f"{KIND} {cluster.namespace}/{cluster.name}"),
     }
 
 
 def _send(module: PlanModule, cluster: DiscoveryClient, change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:
-    """The change that was sent and the server's note; after a conflict, the change is computed again."""
+    """The change that was sent and the reason why the server did not validate it; after a conflict, the change is computed again."""
     with module.lease() as lease:
 
         def send(change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:

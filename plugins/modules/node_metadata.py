@@ -204,8 +204,8 @@ node_metadata:
       contains:
         sets: {description: Sets with a GPU model., type: list, elements: str, returned: always, sample: [vision]}
         undiscovered: {description: Up to 100 nodes whose GPU is not known yet., type: list, elements: str, returned: always, sample: [node-7]}
-    note:
-      description: The reason why a preview may be wrong.
+    unchecked:
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"

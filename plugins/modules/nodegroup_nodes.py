@@ -129,10 +129,10 @@ nodegroup_nodes:
       returned: always
       sample: {prod-train-node-1: "KubeletNotReady: cni plugin not initialized"}
     unchecked:
-      description: The reason why the server did not validate the changes in check mode.
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: The user is not allowed to patch nodes
+      sample: "not checked by the server: this user is not allowed to send a dry run"
 code:
   description:
     - The reason for the failure.

@@ -93,7 +93,7 @@ from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.kube.conflict_retry import retry_conflicts
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.objects import write_or_note
+from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.schema.messages import quote
@@ -118,12 +118,12 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
     live = {key: module.client.get(_path(*key)) for key in keys}
     wanted = _desired(module, live)
     changed = {key: body for key, body in wanted.items() if body is not None}
-    note = None
+    unchecked = None
     if changed:
         with module.lease() as lease:
             for key, body in changed.items():
                 lease.check()
-                note = _write(module, key, body) or note
+                unchecked = _write(module, key, body) or unchecked
     results = [
         {
             "name": name,
@@ -138,7 +138,7 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
     return {
         "changed": bool(changed),
         "pull_secrets": results,
-        "diff": diff_of(before, after, "registries of pull Secrets", note),
+        "diff": diff_of(before, after, "registries of pull Secrets", unchecked),
     }
 
 
@@ -196,7 +196,7 @@ def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str 
     def recompute() -> Object | None:
         return _desired(module, {key: module.client.get(_path(namespace, name))})[key]
 
-    return write_or_note(lambda: retry_conflicts(send, body, recompute), check=module.check_mode)
+    return write_or_dry_run(lambda: retry_conflicts(send, body, recompute), check=module.check_mode)
 
 
 def _action(live: Object | None, desired: Object | None) -> str:

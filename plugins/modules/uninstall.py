@@ -168,7 +168,7 @@ uninstall:
       returned: always
       sample: [spec.daemonsets.tolerations]
     unchecked:
-      description: The reason why the server did not validate the changes in check mode.
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"

@@ -29,7 +29,7 @@ from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
 from ..common.wait import StateTimer, WaitOptions
 from ..kube.errors import ApiError
-from ..kube.objects import write_or_note
+from ..kube.objects import write_or_dry_run
 from ..kube.paths import NODES
 from .objects import AutoscalerChange, bounds_of
 from .scaling_changes import ClusterObjects, ScalingChanges, uses_priorities
@@ -80,7 +80,7 @@ class AutoscalingClient:
 
     def send(self, change: AutoscalerChange, *, check: bool) -> str | None:
         """Create, change or delete an object, in check mode as a dry run. Returns why the server has not checked a change."""
-        return write_or_note(lambda: self._send(change, check), check=check)
+        return write_or_dry_run(lambda: self._send(change, check), check=check)
 
     def _send(self, change: AutoscalerChange, check: bool) -> None:
         collection = self._collection(change.kind)

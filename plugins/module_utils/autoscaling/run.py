@@ -37,7 +37,7 @@ class AutoscalingRun:
         self._plan, self._options, self._predicted = plan, options, predicted
         self._found = ClusterObjects()
         self._written: dict[str, AutoscalerChange] = {}
-        self._note: str | None = None
+        self._unchecked: str | None = None
         self.planned = ScalingChanges()
 
     def compare(self) -> None:
@@ -65,7 +65,7 @@ class AutoscalingRun:
         self._written.update({change.label: change for change in changes})
         with self._result_in_errors():
             for change in changes:
-                self._note = self._send(change, check=True) or self._note
+                self._unchecked = self._send(change, check=True) or self._unchecked
 
     def apply(self, lease: Lease) -> None:
         """Write the changes; they are computed again from the current state of the cluster, including after a conflict."""
@@ -135,7 +135,7 @@ class AutoscalingRun:
                 "limits": self.planned.limits,
                 "left": self.planned.left,
                 "unmanaged": self.planned.unmanaged,
-                **({"note": self._note} if self._note else {}),
+                **({"unchecked": self._unchecked} if self._unchecked else {}),
             },
             "diff": diff_of(
                 {change.label: change.before for change in written if change.before},

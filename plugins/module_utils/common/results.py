@@ -11,7 +11,7 @@ import typing as t
 MAX_LISTED = 100
 
 
-def diff_of(before: t.Any, after: t.Any, header: str = "", note: str | None = None) -> dict[str, t.Any]:
-    """A diff for Ansible; `header` names the compared objects, and `note` says why a preview may be wrong."""
-    header = f"{header} ({note})" if note else header
+def diff_of(before: t.Any, after: t.Any, header: str = "", unchecked: str | None = None) -> dict[str, t.Any]:
+    """A diff for Ansible; `header` names the compared objects, and `unchecked` says why a preview may be wrong."""
+    header = f"{header} ({unchecked})" if unchecked else header
     return {"before": before, "after": after, "before_header": header, "after_header": header}

@@ -30,7 +30,7 @@ _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
-def write_or_note(request: t.Callable[[], t.Any], *, check: bool) -> str | None:
+def write_or_dry_run(request: t.Callable[[], t.Any], *, check: bool) -> str | None:
     """Send a write, in check mode its dry run. Returns NOT_CHECKED if this user is not allowed to send a dry run."""
     try:
         request()
@@ -73,7 +73,7 @@ class ObjectChange:
     action: Action
     before: Object = field(default_factory=dict)
     after: Object = field(default_factory=dict)
-    note: str | None = None
+    unchecked: str | None = None
 
     @property
     def changed(self) -> bool:
@@ -94,7 +94,7 @@ class ObjectChange:
             "name": self.name,
             "action": self.action,
         }
-        return {**summary, "note": self.note} if self.note else summary
+        return {**summary, "unchecked": self.unchecked} if self.unchecked else summary
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,10 @@ class _ObjectTarget:
     def namespace(self) -> str | None:
         return self.wanted["metadata"].get("namespace") if self.kind is None or self.kind.namespaced else None
 
-    def change(self, action: Action, before: Object, after: Object, note: str | None = None) -> ObjectChange:
-        return ObjectChange(self.api_version, self.kind_name, self.name, self.namespace, action, before, after, note)
+    def change(self, action: Action, before: Object, after: Object, unchecked: str | None = None) -> ObjectChange:
+        return ObjectChange(
+            self.api_version, self.kind_name, self.name, self.namespace, action, before, after, unchecked
+        )
 
 
 @dataclass
@@ -130,7 +132,7 @@ class ObjectWriter:
 
     `before_write` is called once before the first change, to acquire the lease; after that all objects are read again, and the
     lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
-    With `note_creation`, an object that the writer creates gets a permanent annotation.
+    With `record_creation`, an object that the writer creates gets a permanent annotation.
     """
 
     client: Client
@@ -138,7 +140,7 @@ class ObjectWriter:
     before_write: t.Callable[[], Lease | None]
     expected: ExpectedObjects = field(default_factory=ExpectedObjects)
     force_conflicts: bool = True
-    note_creation: bool = False
+    record_creation: bool = False
     on_done: t.Callable[[ObjectChange], None] = lambda change: None
 
     def __post_init__(self) -> None:
@@ -234,14 +236,14 @@ class ObjectWriter:
 
     def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
         return [
-            difference(found, self._with_note(target.wanted, found), FIELD_MANAGER)
+            difference(found, self._with_record(target.wanted, found), FIELD_MANAGER)
             for target, found in zip(targets, live, strict=True)
         ]
 
-    def _with_note(self, wanted: Object, found: Object | None) -> Object:
+    def _with_record(self, wanted: Object, found: Object | None) -> Object:
         """The object with the annotation if it is new; an existing annotation is kept, because the next apply would otherwise remove it."""
         is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
-        if not (self.note_creation and is_managed):
+        if not (self.record_creation and is_managed):
             return wanted
         metadata = wanted["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}

@@ -12,7 +12,7 @@ from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
-from ..kube.objects import write_or_note
+from ..kube.objects import write_or_dry_run
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, quote
 from .connectivity import proxy_of
@@ -215,7 +215,9 @@ class LicenseObjects:
         body = change.body
         if body is None:
             return None
-        return write_or_note(lambda: retry_conflicts(send, body, lambda: self.compare(change.target).body), check=check)
+        return write_or_dry_run(
+            lambda: retry_conflicts(send, body, lambda: self.compare(change.target).body), check=check
+        )
 
 
 def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> tuple[Object, Object]:

@@ -83,7 +83,7 @@ class NodesOutcome:
         if by_model and self.matches.undiscovered:
             report["after_discovery"] = {"sets": by_model, "undiscovered": self.matches.undiscovered[:limit]}
         if "unchecked" in statuses:
-            report["note"] = NOT_CHECKED
+            report["unchecked"] = NOT_CHECKED
         return report
 
     def raise_failures(self, result: dict[str, t.Any]) -> None:

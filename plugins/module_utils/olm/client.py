@@ -45,13 +45,13 @@ class AppliedObject:
     created: bool
     before: Object
     after: Object
-    note: str = ""
+    unchecked: str = ""
 
 
 class OlmClient:
     """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
 
-    `note` says that a dry run was not possible without write permission; the preview then continues without the server.
+    `unchecked` says that a dry run was not possible without write permission; the preview then continues without the server.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OlmClient:
         self._check = check
         self._force_conflicts = force_conflicts
         self._before_write = before_write
-        self.note = ""
+        self.unchecked = ""
         self._cache = WatchCache(
             client,
             {
@@ -268,7 +268,7 @@ class OlmClient:
         except ApiError as error:
             if not (self._check and error.lacks_right):
                 raise
-            self.note = NOT_CHECKED
+            self.unchecked = NOT_CHECKED
             return None
 
     def _prepare(self) -> None:

@@ -84,7 +84,9 @@ class OlmRemoval:
         if self.problem is not None:
             content["problem"] = self.problem.as_dict()
         diffs = [
-            diff_of({"name": name_of(item)}, {}, f"{kind} {self.options.namespace}/{name_of(item)}", self.client.note)
+            diff_of(
+                {"name": name_of(item)}, {}, f"{kind} {self.options.namespace}/{name_of(item)}", self.client.unchecked
+            )
             for kind, item in self.deleted
         ]
         return {"changed": bool(self.deleted), "olm_subscription": content, "diff": diffs}

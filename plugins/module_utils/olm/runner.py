@@ -334,15 +334,17 @@ class OlmRun:
         return {"changed": self.changed, "olm_subscription": content, "diff": self._diff(csv_name)}
 
     def _diff(self, csv_name: str) -> list[Object]:
-        diffs = [diff_of(change.before, change.after, change.label, change.note) for change in self.applied.values()]
-        diffs += [diff_of({"exists": text}, {}, "repaired", self.client.note) for text in self.repaired]
+        diffs = [
+            diff_of(change.before, change.after, change.label, change.unchecked) for change in self.applied.values()
+        ]
+        diffs += [diff_of({"exists": text}, {}, "repaired", self.client.unchecked) for text in self.repaired]
         if self.changed:
             diffs.append(
                 diff_of(
                     {"csv": self._before} if self._before else {},
                     {"csv": csv_name} if csv_name else {},
                     "ClusterServiceVersion",
-                    self.client.note,
+                    self.client.unchecked,
                 )
             )
         return diffs

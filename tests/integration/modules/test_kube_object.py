@@ -250,7 +250,7 @@ def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     reader = kube.limited_user([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
     definitions = [configmap(namespace, a="1")]
     result = kube.run(kube_object.main, check=True, definitions=definitions, kubeconfig=reader)
-    assert result["kube_object"]["objects"][0]["note"].startswith("not checked by the server")
+    assert result["kube_object"]["objects"][0]["unchecked"].startswith("not checked by the server")
     real = kube.run(kube_object.main, definitions=definitions, kubeconfig=reader)
     assert real["code"] == 403
     assert 'verbs: ["' in real["msg"]

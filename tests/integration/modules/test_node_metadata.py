@@ -197,7 +197,7 @@ def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     reader = kube.limited_user([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}])
     preview = kube.run(node_metadata.main, check=True, sets=[spec_options(kube)], kubeconfig=reader)
     assert preview["node_metadata"]["changed"] == 2
-    assert preview["node_metadata"]["note"].startswith("not checked by the server")
+    assert preview["node_metadata"]["unchecked"].startswith("not checked by the server")
 
 
 def test_the_label_of_a_pool_is_refused(kube: Kube) -> None:

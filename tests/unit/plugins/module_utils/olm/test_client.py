@@ -72,7 +72,7 @@ WRITES: list[Callable[[OlmClient], bool]] = [
 def test_check_mode_continues_without_the_right_to_write(write: Callable[[OlmClient], bool]) -> None:
     client = olm_client(DENIED, check=True)
     assert write(client)
-    assert client.note == NOT_CHECKED
+    assert client.unchecked == NOT_CHECKED
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -81,7 +81,7 @@ def test_other_refusals_are_raised(write: Callable[[OlmClient], bool], error: Ap
     client = olm_client(error, check=check)
     with pytest.raises(ApiError):
         write(client)
-    assert client.note == ""
+    assert client.unchecked == ""
 
 
 @pytest.mark.parametrize("write", WRITES)

@@ -34,10 +34,12 @@ DONE = observed()
 class FakeOlm:
     """The client of one namespace: OLM finishes the installation as soon as a write of the run has reached it."""
 
-    def __init__(self, before: Observed, *later: Observed, sent: tuple[bool, ...] = (True,), note: str = "") -> None:
+    def __init__(
+        self, before: Observed, *later: Observed, sent: tuple[bool, ...] = (True,), unchecked: str = ""
+    ) -> None:
         self.client = mock.create_autospec(OlmClient, instance=True)
         self._states, self._sent = [before, *later], list(sent)
-        self.client.note = note
+        self.client.unchecked = unchecked
         self.client.read.return_value = before
         self.client.observed.side_effect = lambda: self._states[0]
         self.client.await_change.side_effect = self._advance
@@ -94,6 +96,6 @@ def test_a_status_that_is_reset_counts_as_a_repair(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_preview_says_that_an_approval_was_not_checked() -> None:
-    result = FakeOlm(PENDING, note=NOT_CHECKED).run(check=True, approval="Manual")
+    result = FakeOlm(PENDING, unchecked=NOT_CHECKED).run(check=True, approval="Manual")
     assert result["olm_subscription"]["approved"] == [NEW]
     assert [diff["before_header"] for diff in result["diff"]] == [f"ClusterServiceVersion ({NOT_CHECKED})"]

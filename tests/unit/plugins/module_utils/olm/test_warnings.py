@@ -63,7 +63,7 @@ class _InstalledClient(OlmClient):
 
     def __init__(self) -> None:
         """Need no API server."""
-        self.note = ""
+        self.unchecked = ""
 
     def observed(self) -> Any:
         return observed(subscriptions=[installed(conditions=[CHANNEL])])

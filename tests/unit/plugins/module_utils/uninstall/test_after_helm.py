@@ -124,7 +124,7 @@ def test_check_mode_keeps_the_same_as_a_run(foreign: tuple[Object, ...], by_olm:
 
 
 def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() -> None:
-    """The user's own rule, created by kube_object with note_creation, and a driver without the label."""
+    """The user's own rule, created by kube_object with record_creation, and a driver without the label."""
     rule, driver = custom_object("nodefeaturerules", "rule", own=True), custom_object("nvidiadrivers", "d", own=True)
     del driver["metadata"]["labels"]
     release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda dummy: False)
