@@ -15,7 +15,7 @@ from ..cluster_state.node import Node
 from ..cluster_state.node_template import parse_machine_set
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting
-from ..schema.autoscaler import newer_keys
+from ..schema.autoscaler import newer_key_problems
 from ..schema.messages import join_words
 from .objects import (
     SCALE_DOWN_ENABLED,
@@ -133,7 +133,7 @@ class _Comparison:
         removed = [] if options.present else [target for target in targets if options.selects(target.pool.name)]
         self.targets = [target for target in targets if target not in removed]
         if options.present:
-            problems += [f"{problem}." for problem in newer_keys(self.declared, found.version)]
+            problems += [f"{problem}." for problem in newer_key_problems(self.declared, found.version)]
         self.result = ScalingChanges(targets=self.targets, problems=problems if options.present else [])
         # The MachineAutoscalers that exist after the run, by their MachineSets.
         self.remaining = {item["metadata"]["name"]: scaled_machine_set(item) for item in self._live()}

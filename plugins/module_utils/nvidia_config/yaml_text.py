@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes YAML text (pure). The written text is the same for the same content on every machine, and writing needs no YAML library."""
+"""Reads and writes YAML text (pure). The output is deterministic; writing needs no YAML library."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ except ImportError:  # reported by the modules' base class, together with the li
     yaml = None  # type: ignore[assignment]
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
+_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 _READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
@@ -23,7 +24,7 @@ def render(content: t.Mapping[str, t.Any]) -> str:
 
 
 def parse(text: str) -> t.Any:
-    """The content of a live configuration; None if it cannot be parsed, which NVIDIA's operands cannot do either."""
+    """The content of a live configuration; None if it cannot be parsed; NVIDIA's operands cannot parse it either."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
@@ -51,4 +52,10 @@ def _block(value: t.Any) -> list[str]:
 def _scalar(value: t.Any) -> str:
     if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _READ_AS_OTHER:
         return value
-    return json.dumps(value)
+    # JSON's escapes are also YAML's, except those of characters above U+FFFF, for which JSON needs two.
+    return _NOT_ASCII.sub(lambda match: _escape(match[0]), json.dumps(value, ensure_ascii=False))
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

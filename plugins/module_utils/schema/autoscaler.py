@@ -120,7 +120,7 @@ PRIORITY: Field = integer_between(
 )
 
 
-def autoscaler_is_openshifts(cluster: Document) -> Problems:
+def autoscaler_platform_problems(cluster: Document) -> Problems:
     """Other clouds scale their node groups with an autoscaler of their own."""
     cloud = get_nested(cluster, "cloud")
     named = [key for key, value in cloud.items() if value is not None] if isinstance(cloud, dict) else []
@@ -132,7 +132,7 @@ def autoscaler_is_openshifts(cluster: Document) -> Problems:
         yield f"{_PATH}: configures OpenShift's autoscaler, but gpu_cluster.cloud is {named[0]}, which scales its node groups itself; remove it"
 
 
-def values_have_no_key(cluster: Document) -> Problems:
+def autoscaler_value_problems(cluster: Document) -> Problems:
     """A field of the ClusterAutoscaler has one place in the variables."""
     values = get_nested(cluster, "autoscaler", _VALUES)
     if not isinstance(values, dict):
@@ -147,7 +147,7 @@ def values_have_no_key(cluster: Document) -> Problems:
             yield f"{_PATH}.{_VALUES}.{'.'.join(path)}: has its own key; set {_PATH}.{'.'.join(keys)} instead"
 
 
-def newer_keys(spec: Document, version: str) -> Problems:
+def newer_key_problems(spec: Document, version: str) -> Problems:
     """The problems of declared fields that this version of OpenShift does not support; an unknown version counts as the newest."""
     release = release_of(version)
     for keys, since in AUTOSCALER_FIELDS_SINCE.items():
@@ -157,7 +157,7 @@ def newer_keys(spec: Document, version: str) -> Problems:
             )
 
 
-def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
+def priority_problems(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
     """Only the Priority expander of OpenShift's autoscaler reads the priority of a pool."""
     priority = get_nested(pool.declared, "autoscale", "priority")
     if priority is None:
@@ -178,7 +178,7 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
         )
 
 
-def expanders_differ(cluster: Document) -> Problems:
+def expander_problems(cluster: Document) -> Problems:
     """The CRD accepts each expander once."""
     expanders = get_nested(cluster, "autoscaler", "expanders")
     known = [each for each in expanders if isinstance(each, str)] if isinstance(expanders, list) else []
@@ -186,4 +186,4 @@ def expanders_differ(cluster: Document) -> Problems:
         yield f"{_PATH}.expanders: contains {name} more than once; list each expander once"
 
 
-AUTOSCALER_CHECKS = (autoscaler_is_openshifts, values_have_no_key, expanders_differ)
+AUTOSCALER_CHECKS = (autoscaler_platform_problems, autoscaler_value_problems, expander_problems)

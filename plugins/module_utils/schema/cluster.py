@@ -20,10 +20,10 @@ from .helm import helm_fields
 from .known_issues import KNOWN_ISSUES
 from .lease import LEASE
 from .messages import field_path, quote, type_name
-from .nodegroup_checks import cloud_is_one
+from .nodegroup_checks import provider_problems
 from .olm import OLM_CHECKS, installer_fields
 from .providers import PROVIDERS
-from .secret_values import cluster_holds_no_secrets
+from .secret_values import cluster_secret_problems
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
 _MAX_INTEGER = 2**63
@@ -158,20 +158,20 @@ CLUSTER = Section(
 )
 
 
-def renamed_from_another_name(cluster: Document) -> Problems:
+def renamed_from_problems(cluster: Document) -> Problems:
     """A cluster is renamed from one name to another."""
     name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == previous:
         yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
-def groups_have_a_user(cluster: Document) -> Problems:
+def impersonation_problems(cluster: Document) -> Problems:
     """Kubernetes refuses impersonated groups without a user."""
     if get_nested(cluster, "impersonate_groups") and get_nested(cluster, "impersonate_user") is None:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
 
 
-def validation_image_is_one(cluster: Document) -> Problems:
+def validation_image_problems(cluster: Document) -> Problems:
     """One image for every node, or one for each CUDA version."""
     if get_nested(cluster, "validation", "image") and get_nested(cluster, "validation", "images"):
         yield "gpu_cluster.validation.images: has no effect with image, which is used on every node; remove one of them"
@@ -183,7 +183,7 @@ def _setting(cluster: Document, component: str, key: str) -> t.Any:
     return _COMPONENTS[component].fields[key].default if value is None else value
 
 
-def chart_has_a_repository(cluster: Document) -> Problems:
+def chart_problems(cluster: Document) -> Problems:
     """A chart's name needs a repository; the other forms of a chart do not."""
     for which in _COMPONENTS:
         chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
@@ -197,7 +197,7 @@ def chart_has_a_repository(cluster: Document) -> Problems:
             yield f"{path}: {quote(repo)} has no effect with the chart {quote(chart)}; remove it"
 
 
-def releases_differ(cluster: Document) -> Problems:
+def release_name_problems(cluster: Document) -> Problems:
     """Helm identifies a release by its namespace and name."""
     operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
@@ -212,7 +212,7 @@ _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def values_have_one_owner(cluster: Document) -> Problems:
+def values_owner_problems(cluster: Document) -> Problems:
     """A field that this collection sets must not be set by Helm values as well."""
     for (which, *keys), reason in _OWNED_VALUES:
         if get_nested(cluster, which, "values", *keys) not in (None, False):
@@ -236,7 +236,7 @@ _DRIVER_FIELDS = (
 _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
 
 
-def driver_fields_have_an_effect(cluster: Document) -> Problems:
+def ineffective_driver_field_problems(cluster: Document) -> Problems:
     """No field is set for a driver that is not installed, or for the build of a precompiled driver."""
     driver = get_nested(cluster, "operator", "driver")
     if get_nested(driver, "enabled") is False:
@@ -249,7 +249,7 @@ def driver_fields_have_an_effect(cluster: Document) -> Problems:
                 yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.precompiled: true; remove it"
 
 
-def driver_version_fits_precompiled(cluster: Document) -> Problems:
+def driver_version_problems(cluster: Document) -> Problems:
     """A precompiled driver's image is named by its branch, any other image by its full version."""
     driver = get_nested(cluster, "operator", "driver")
     reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
@@ -257,14 +257,14 @@ def driver_version_fits_precompiled(cluster: Document) -> Problems:
         yield f"{_PATH}.driver.version: {reason}"
 
 
-def exceptions_have_a_proxy(cluster: Document) -> Problems:
+def proxy_problems(cluster: Document) -> Problems:
     """Exceptions from a proxy need a proxy."""
     proxy = get_nested(cluster, "operator", "proxy")
     if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
         yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
 
 
-def release_is_known(cluster: Document) -> Problems:
+def release_problems(cluster: Document) -> Problems:
     """The paths of images in NVIDIA's registry depend on the release, which is not known for a chart in a file."""
     operator = get_nested(cluster, "operator")
     chart = get_nested(operator, "chart")
@@ -279,7 +279,7 @@ def release_is_known(cluster: Document) -> Problems:
         yield f"{_PATH}.version: is missing; {remedy}"
 
 
-def values_have_no_os_tag(cluster: Document) -> Problems:
+def os_tag_problems(cluster: Document) -> Problems:
     """A version with the tag of an operating system, a common mistake, is also rejected in the Helm values."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = validators.os_tag(version) if isinstance(version, str) else None
@@ -287,7 +287,7 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
         yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
 
 
-def values_keep_maps(cluster: Document) -> Problems:
+def values_map_problems(cluster: Document) -> Problems:
     """The values have maps in the same places as the chart, because this collection adds fields to some of them."""
     for which, maps in (("operator", releases.OPERATOR_MAPS), ("nfd", releases.NFD_MAPS)):
         paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
@@ -298,7 +298,7 @@ def values_keep_maps(cluster: Document) -> Problems:
                 yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, but the chart expects a map; {remedy}"
 
 
-def variables_fit_the_cluster_policy(cluster: Document) -> Problems:
+def cluster_policy_problems(cluster: Document) -> Problems:
     """The ClusterPolicy accepts only entries with a name and a text in driver.env and toolkit.env. Derived variables are merged by name."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
@@ -323,22 +323,22 @@ def variables_fit_the_cluster_policy(cluster: Document) -> Problems:
 
 
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
-    renamed_from_another_name,
-    groups_have_a_user,
-    validation_image_is_one,
-    chart_has_a_repository,
-    releases_differ,
-    values_have_one_owner,
-    cluster_holds_no_secrets,
-    driver_fields_have_an_effect,
-    driver_version_fits_precompiled,
-    exceptions_have_a_proxy,
-    release_is_known,
-    values_have_no_os_tag,
-    values_keep_maps,
-    variables_fit_the_cluster_policy,
+    renamed_from_problems,
+    impersonation_problems,
+    validation_image_problems,
+    chart_problems,
+    release_name_problems,
+    values_owner_problems,
+    cluster_secret_problems,
+    ineffective_driver_field_problems,
+    driver_version_problems,
+    proxy_problems,
+    release_problems,
+    os_tag_problems,
+    values_map_problems,
+    cluster_policy_problems,
     *OLM_CHECKS,
     *AUTOSCALER_CHECKS,
     *FEATURE_CHECKS,
-    cloud_is_one,
+    provider_problems,
 )

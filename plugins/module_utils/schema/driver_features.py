@@ -67,7 +67,7 @@ _ON_THE_HOST = {
 }
 
 
-def features_have_a_driver(cluster: Document) -> Problems:
+def feature_driver_problems(cluster: Document) -> Problems:
     """Each of them is part of the driver that the operator installs."""
     if get_nested(cluster, "operator", "driver", "enabled") is not False:
         return
@@ -79,7 +79,7 @@ def features_have_a_driver(cluster: Document) -> Problems:
             )
 
 
-def sidecars_are_built(cluster: Document) -> Problems:
+def sidecar_problems(cluster: Document) -> Problems:
     """nvidia-fs and gdrdrv are compiled together with the driver."""
     if get_nested(cluster, "operator", "driver", "precompiled") is not True:
         return
@@ -92,7 +92,7 @@ def _not_precompiled(title: str) -> str:
     return f"the operator rejects {title} with driver.precompiled: true, because its kernel module is compiled for the driver"
 
 
-def storage_has_open_modules(cluster: Document) -> Problems:
+def storage_module_problems(cluster: Document) -> Problems:
     """nvidia-fs uses symbols that only the open kernel modules export."""
     problem = _open_modules_problem(operator_driver(cluster)) if _needs_open_modules(cluster) else ""
     # Operators before v25.3 read this value instead of kernel_module_type.
@@ -112,17 +112,17 @@ def _open_modules_problem(driver: Document) -> str:
     return ""
 
 
-def release_has_the_fields(cluster: Document) -> Problems:
+def operator_field_problems(cluster: Document) -> Problems:
     """An older operator silently ignores these fields, or the API server drops them."""
     version = get_nested(cluster, "operator", "version")
     yield from newer_fields(_PATH, get_nested(cluster, "operator"), version, releases.OPERATOR_FIELDS_SINCE)
 
 
 FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
-    features_have_a_driver,
-    sidecars_are_built,
-    storage_has_open_modules,
-    release_has_the_fields,
+    feature_driver_problems,
+    sidecar_problems,
+    storage_module_problems,
+    operator_field_problems,
 )
 
 

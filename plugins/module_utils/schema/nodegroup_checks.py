@@ -10,7 +10,7 @@ from ..catalog import models
 from ..catalog.machine_api import PLATFORMS
 from ..common.nested import get_nested
 from ..sharing_modes.modes import MODES, mode_named
-from .autoscaler import priority_has_an_effect
+from .autoscaler import priority_problems
 from .messages import field_path, join_words, quote
 from .provider_spec import provider_spec_problems
 from .providers import PROVIDERS, ProviderDefinition
@@ -39,8 +39,8 @@ def member_name(group: str, zone: str | None) -> str:
     return f"{group}-{zone.lower()}" if zone else group
 
 
-def cloud_is_one(cluster: Document) -> Problems:
-    """A cluster has one provider."""
+def provider_problems(cluster: Document) -> Problems:
+    """gpu_cluster.cloud must name exactly one provider."""
     cloud = get_nested(cluster, "cloud")
     if not isinstance(cloud, dict):
         return
@@ -53,8 +53,7 @@ def cloud_is_one(cluster: Document) -> Problems:
         needed = PROVIDERS[key].distribution
         if needed and isinstance(distribution, str) and distribution != needed:
             yield (
-                f"gpu_cluster.cloud.{key}: only clusters of {needed} have this API, but gpu_cluster.distribution is {quote(distribution)}; correct one of "
-                "them"
+                f"gpu_cluster.cloud.{key}: this API exists only on {needed}, but gpu_cluster.distribution is {quote(distribution)}; correct one of them"
             )
 
 
@@ -67,23 +66,23 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
             yield f"{pool.path}.model: has no effect without nodes; existing nodes are selected by match.model, so move it to match"
         return
     provider = provider_of(cluster)
-    for check in (size_is_sound, model_is_declared_once):
+    for check in (size_problems, model_problems):
         yield from check(pool)
     if provider is None or provider.kubelet_labels:
-        yield from labels_are_a_kubelets(pool)
-    yield from flavor_is_declared(provider, pool)
+        yield from kubelet_label_problems(pool)
+    yield from flavor_problems(provider, pool)
     if provider is not None:
         for provider_check in (
-            settings_are_the_providers,
-            group_name_is_legal,
-            zones_are_sound,
-            provider_spec_is_sound,
-            zone_labels_are_derived,
-            entries_are_few,
-            flavor_matches,
+            foreign_setting_problems,
+            group_name_problems,
+            zone_problems,
+            provider_spec_key_problems,
+            zone_label_problems,
+            entry_limit_problems,
+            flavor_mismatch_problems,
         ):
             yield from provider_check(provider, pool)
-        yield from priority_has_an_effect(cluster, pool, provider.key)
+        yield from priority_problems(cluster, pool, provider.key)
     elif isinstance(cluster, dict) and get_nested(cluster, "cloud") is None:
         yield (
             f"{pool.path}.nodes: needs a cloud that creates the nodes; add it to gpu_cluster.cloud, such as "
@@ -91,8 +90,8 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
         )
 
 
-def size_is_sound(pool: PoolVariables) -> Problems:
-    """A group has a number of nodes, or the range of an autoscaler, or both."""
+def size_problems(pool: PoolVariables) -> Problems:
+    """A node group must have a number of nodes, the range of an autoscaler, or both."""
     nodes, scale = get_nested(pool.merged, "nodes"), get_nested(pool.merged, "autoscale")
     low, high, count = get_nested(scale, "min"), get_nested(scale, "max"), get_nested(nodes, "count")
     if isinstance(nodes, dict) and count is None and scale is None:
@@ -108,21 +107,21 @@ def size_is_sound(pool: PoolVariables) -> Problems:
         )
 
 
-def model_is_declared_once(pool: PoolVariables) -> Problems:
+def model_problems(pool: PoolVariables) -> Problems:
     """`model` describes the nodes of a group, `match.model` selects existing nodes."""
     if get_nested(pool.merged, "model") is not None and get_nested(pool.merged, "match", "model") is not None:
         yield f"{pool.path}.model: cannot be combined with match.model; remove one of them; the nodes of a node group do not need a match"
 
 
-def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
-    """The kubelet sets a group's labels, and is not allowed to set every label."""
+def kubelet_label_problems(pool: PoolVariables) -> Problems:
+    """The kubelet sets the labels of a node group, and it may set only some labels."""
     for key in pool.labels:
         if problem := kubelet_label(key):
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
 
 
-def flavor_is_declared(provider: ProviderDefinition | None, pool: PoolVariables) -> Problems:
-    """The flavor determines the GPUs of a node; some providers have a different setting for this."""
+def flavor_problems(provider: ProviderDefinition | None, pool: PoolVariables) -> Problems:
+    """A setting must determine the GPUs of a node: the flavor, or the setting that replaces it at some providers."""
     nodes = get_nested(pool.merged, "nodes")
     other = provider.flavor_instead if provider else ""
     given = [key for key in ("flavor", other) if key and get_nested(nodes, key) is not None]
@@ -133,8 +132,8 @@ def flavor_is_declared(provider: ProviderDefinition | None, pool: PoolVariables)
         yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one of them, because each determines the GPUs of the nodes"
 
 
-def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A pool in several zones has a node group in each, whose names end with the zone, and an autoscaler needs at least one node for each."""
+def zone_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """A pool in several zones has one node group per zone, with the zone as the suffix of its name. The autoscaler needs at least one node per zone."""
     zones = get_nested(pool.merged, "nodes", "zones")
     if not isinstance(zones, list) or "zones" not in provider.nodes_fields:
         return
@@ -153,16 +152,16 @@ def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Proble
         yield f"{pool.path}.autoscale.max: {high} is less than the number of zones, {len(set(known))}; increase it, or remove a zone"
 
 
-def provider_spec_is_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The further fields of a MachineSet are neither those of other keys nor secrets."""
+def provider_spec_key_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """provider_spec must contain neither fields that have their own key nor secrets."""
     nodes = get_nested(pool.merged, "nodes")
     if isinstance(nodes, dict) and "provider_spec" in provider.nodes_fields:
         path = f"{pool.path}.nodes.provider_spec"
         yield from provider_spec_problems(nodes.get("provider_spec"), path, has_zones=bool(nodes.get("zones")))
 
 
-def zone_labels_are_derived(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The zone of a machine is not chosen by its labels, and an autoscaler places pods by them."""
+def zone_label_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """Labels do not choose a machine's zone, but the autoscaler relies on them when it places pods."""
     labels = get_nested(pool.merged, "labels")
     if not isinstance(labels, dict) or not provider.scaled_by_openshift:
         return
@@ -173,18 +172,18 @@ def zone_labels_are_derived(provider: ProviderDefinition, pool: PoolVariables) -
             yield f"{pool.path}.labels.{key}: is derived from the zone of the MachineSet; set nodes.zones instead"
 
 
-def settings_are_the_providers(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A setting of another provider would be ignored."""
+def foreign_setting_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """The node group must not have settings of another provider, which would be ignored."""
     nodes = get_nested(pool.declared, "nodes")
     for key, value in nodes.items() if isinstance(nodes, dict) else ():
         owner = next((other for other in PROVIDERS.values() if key in other.nodes_fields), provider)
         if value is not None and owner is not provider and key not in provider.nodes_fields:
-            remedy = "the pool's labels are those of its nodes" if key == "labels" else "remove it"
+            remedy = "use labels of the pool for the labels of its nodes" if key == "labels" else "remove it"
             yield f"{pool.path}.nodes.{key}: is a setting of {owner.title}, but gpu_cluster.cloud is {provider.key}; {remedy}"
 
 
-def group_name_is_legal(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """Each provider has its own rule for names."""
+def group_name_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """The name of the node group must follow the provider's rule for names."""
     name = group_name(pool)
     problem = provider.name_rule(name) if isinstance(name, str) else None
     if problem:
@@ -193,7 +192,7 @@ def group_name_is_legal(provider: ProviderDefinition, pool: PoolVariables) -> Pr
         yield f"{pool.path}.nodes.name: {subject} {problem}"
 
 
-def entries_are_few(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+def entry_limit_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
     """A provider may limit the number of labels and taints of a group, including the collection's own."""
     if provider.max_entries is None:
         return
@@ -206,8 +205,8 @@ def entries_are_few(provider: ProviderDefinition, pool: PoolVariables) -> Proble
             )
 
 
-def flavor_matches(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The pool does not contradict the GPUs in the flavor's name."""
+def flavor_mismatch_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """The pool's model and GPU count must match the name of the flavor."""
     flavor = get_nested(pool.merged, "nodes", "flavor")
     gpus = provider.flavor_gpus(flavor) if isinstance(flavor, str) else None
     if gpus is None:
@@ -233,8 +232,8 @@ def flavor_matches(provider: ProviderDefinition, pool: PoolVariables) -> Problem
         )
 
 
-def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
-    """A node group belongs to one pool."""
+def duplicate_group_problems(pools: t.Sequence[PoolVariables]) -> Problems:
+    """Two pools must not have the same node group."""
     first: dict[str, PoolVariables] = {}
     for pool in pools:
         group = group_name(pool) if get_nested(pool.merged, "nodes") is not None else None

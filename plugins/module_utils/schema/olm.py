@@ -59,7 +59,7 @@ def installer_of(cluster: t.Any, component: str) -> str:
     return OLM if get_nested(cluster, "distribution") == OPENSHIFT else HELM
 
 
-def installers_have_their_keys(cluster: Document) -> Problems:
+def installer_key_problems(cluster: Document) -> Problems:
     """No key of the other installer is set, because it would have no effect."""
     for component in PACKAGES:
         path = f"gpu_cluster.{component}"
@@ -76,7 +76,7 @@ def installers_have_their_keys(cluster: Document) -> Problems:
             yield f"{path}.olm: has no effect with installer: helm; remove it, or set installer: olm"
 
 
-def catalog_has_one_name(cluster: Document) -> Problems:
+def catalog_source_problems(cluster: Document) -> Problems:
     """A catalog image becomes one CatalogSource, with the first name of `source`."""
     for component in PACKAGES:
         olm = get_nested(cluster, component, "olm")
@@ -89,4 +89,4 @@ def catalog_has_one_name(cluster: Document) -> Problems:
             )
 
 
-OLM_CHECKS = (installers_have_their_keys, catalog_has_one_name)
+OLM_CHECKS = (installer_key_problems, catalog_source_problems)

@@ -40,7 +40,10 @@ COMMON_NODES_FIELDS: dict[str, Field] = {
     "recreate": Boolean(),
 }
 _COUNT, _RANGE = "use count", "use autoscale: {min, max} in the pool"
-_LABELS, _TAINTS = "the pool's labels are those of its nodes", "the pool's taints are those of its nodes"
+_LABELS, _TAINTS = (
+    "use labels of the pool for the labels of its nodes",
+    "use taints of the pool for the taints of its nodes",
+)
 # Options of the providers' modules that a pool declares elsewhere.
 _HINTS = {
     **dict.fromkeys(("node_count", "num_nodes"), _COUNT),

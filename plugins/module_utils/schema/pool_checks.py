@@ -13,9 +13,9 @@ from ..sharing_modes.base import DeclaredSharing
 from ..sharing_modes.modes import DEFAULT_MODE, MODES, mode_named
 from .matching import MatchTerms, resolve_match
 from .messages import abbreviate, field_path, quote
-from .nodegroup_checks import groups_differ
+from .nodegroup_checks import duplicate_group_problems
 from .operand_labels import invalid_value
-from .secret_values import pool_holds_no_secrets
+from .secret_values import pool_secret_problems
 from .types import INVALID, PoolVariables, Problems
 
 _DISTINGUISH = (
@@ -23,7 +23,7 @@ _DISTINGUISH = (
 )
 
 
-def mode_is_satisfied(pool: PoolVariables) -> Problems:
+def mode_problems(pool: PoolVariables) -> Problems:
     """The pool meets the requirements of its mode."""
     mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
     if mode:
@@ -33,7 +33,7 @@ def mode_is_satisfied(pool: PoolVariables) -> Problems:
         yield from mode.problems(DeclaredSharing(pool.path, get_nested(pool.merged, "sharing"), model, gpus))
 
 
-def mode_is_set(pool: PoolVariables) -> Problems:
+def missing_mode_problems(pool: PoolVariables) -> Problems:
     """An option that only makes sense with a mode needs that mode."""
     if get_nested(pool.merged, "sharing", "mode") is not None:
         return
@@ -44,7 +44,7 @@ def mode_is_set(pool: PoolVariables) -> Problems:
                 return
 
 
-def options_have_an_effect(pool: PoolVariables) -> Problems:
+def ineffective_option_problems(pool: PoolVariables) -> Problems:
     """No option is set that the pool's mode ignores."""
     sharing = get_nested(pool.declared, "sharing")
     mode = mode_named(get_nested(sharing, "mode"))
@@ -58,7 +58,7 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
         yield f"{pool.path}.sharing.{key}: has no effect with mode: {mode.name}; {remedy}"
 
 
-def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
+def startup_taint_problems(pool: PoolVariables) -> Problems:
     """Only GPUs that will be partitioned are first offered as whole GPUs and later removed."""
     name = get_nested(pool.merged, "sharing", "mode")
     mode = DEFAULT_MODE if name is None else mode_named(name)
@@ -70,7 +70,7 @@ def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
         )
 
 
-def taints_differ(pool: PoolVariables) -> Problems:
+def duplicate_taint_problems(pool: PoolVariables) -> Problems:
     """Kubernetes keeps one taint for a key and an effect."""
     first_index: dict[tuple[str, str], int] = {}
     taints = get_nested(pool.merged, "taints")
@@ -86,7 +86,7 @@ def taints_differ(pool: PoolVariables) -> Problems:
             )
 
 
-def labels_keep_matching(pool: PoolVariables) -> Problems:
+def label_match_problems(pool: PoolVariables) -> Problems:
     """A pool does not overwrite the label that its match uses."""
     for key, value in pool.labels.items():
         matched = get_nested(pool.merged, "match", "labels", key)
@@ -97,14 +97,14 @@ def labels_keep_matching(pool: PoolVariables) -> Problems:
             )
 
 
-def operand_labels_are_known(pool: PoolVariables) -> Problems:
+def operand_label_problems(pool: PoolVariables) -> Problems:
     """The operator silently treats an unknown value as its default."""
     for key, value in pool.labels.items():
         if reason := invalid_value(key, value):
             yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
 
 
-def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
+def duplicate_name_problems(pools: t.Sequence[PoolVariables]) -> Problems:
     """A pool is identified by its name."""
     first: dict[str, PoolVariables] = {}
     for pool in pools:
@@ -127,7 +127,7 @@ def _match_terms(pool: PoolVariables) -> MatchTerms | None:
     return None if resolved.pins_only else MatchTerms.of(resolved)
 
 
-def fixed_options_are_kept(pools: t.Sequence[PoolVariables]) -> Problems:
+def fixed_option_problems(pools: t.Sequence[PoolVariables]) -> Problems:
     """No pool gives an option a value that its mode does not allow (`fixed_options`); an inherited value is reported once for all pools."""
     inheriting: dict[tuple[str, str, str], list[str]] = {}
     for pool in pools:
@@ -145,7 +145,7 @@ def fixed_options_are_kept(pools: t.Sequence[PoolVariables]) -> Problems:
         yield f"gpu_defaults.sharing.{key}: {reason}, but {abbreviate(titles)} {verb} {text}; remove it"
 
 
-def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
+def overlapping_match_problems(pools: t.Sequence[PoolVariables]) -> Problems:
     """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
     # Only pools that share a label or product can contain each other, so not every pair is compared.
@@ -165,13 +165,18 @@ def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
 
 
 POOL_CHECKS = (
-    mode_is_satisfied,
-    mode_is_set,
-    options_have_an_effect,
-    startup_taint_has_an_effect,
-    taints_differ,
-    labels_keep_matching,
-    operand_labels_are_known,
-    pool_holds_no_secrets,
+    mode_problems,
+    missing_mode_problems,
+    ineffective_option_problems,
+    startup_taint_problems,
+    duplicate_taint_problems,
+    label_match_problems,
+    operand_label_problems,
+    pool_secret_problems,
 )
-ALL_POOLS_CHECKS = (names_differ, fixed_options_are_kept, matches_differ, groups_differ)
+ALL_POOLS_CHECKS = (
+    duplicate_name_problems,
+    fixed_option_problems,
+    overlapping_match_problems,
+    duplicate_group_problems,
+)

@@ -155,13 +155,13 @@ def secret_problems(value: t.Any, path: str, reason: str, remedy: str | t.Callab
         yield f"{secret.path}: contains a secret ({secret.description}; not shown), {reason}; {text}"
 
 
-def cluster_holds_no_secrets(cluster: Document) -> Problems:
+def cluster_secret_problems(cluster: Document) -> Problems:
     """Free-form values in gpu_cluster contain no secrets."""
     for keys, reason, remedy in _CLUSTER_VALUES:
         yield from secret_problems(get_nested(cluster, *keys), ".".join(("gpu_cluster", *keys)), reason, remedy)
 
 
-def pool_holds_no_secrets(pool: PoolVariables) -> Problems:
+def pool_secret_problems(pool: PoolVariables) -> Problems:
     """Free-form values in a pool contain no secrets."""
     for keys, reason, remedy in _POOL_VALUES:
         yield from secret_problems(get_nested(pool.merged, *keys), ".".join((pool.path, *keys)), reason, remedy)

@@ -124,7 +124,7 @@ class SharingMode:
         return bool(self.plugin_key)
 
 
-def missing_replicas(mode: SharingMode, declared: DeclaredSharing) -> Problems:
+def missing_replicas_problems(mode: SharingMode, declared: DeclaredSharing) -> Problems:
     """The problem of a pool whose mode needs `replicas` if it is missing."""
     if declared.options.get("replicas") is None:
         yield f"{declared.path}.sharing.replicas: is missing; {mode.name} needs the number of shares of a GPU, such as replicas: 4"

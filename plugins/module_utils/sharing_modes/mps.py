@@ -8,7 +8,7 @@ import typing as t
 
 from ..catalog import benchmarks
 from ..catalog.names import MPS_MODE
-from .base import Counts, DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas
+from .base import Counts, DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas_problems
 from .time_slicing import TIME_SLICING
 
 if t.TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Mps(SharingMode):
 
     def problems(self, declared: DeclaredSharing) -> Problems:
         """The number of shares, which MPS limits by the GPU's generation."""
-        yield from missing_replicas(self, declared)
+        yield from missing_replicas_problems(self, declared)
         replicas, model = declared.options.get("replicas"), declared.model
         if not isinstance(replicas, int):
             return

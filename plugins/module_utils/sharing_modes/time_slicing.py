@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ..catalog import benchmarks
 from ..catalog.names import TIME_SLICING_MODE
-from .base import DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas
+from .base import DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas_problems
 
 
 class TimeSlicing(SharingMode):
@@ -19,7 +19,7 @@ class TimeSlicing(SharingMode):
 
     def problems(self, declared: DeclaredSharing) -> Problems:
         """The problem of a missing number of shares."""
-        yield from missing_replicas(self, declared)
+        yield from missing_replicas_problems(self, declared)
 
     def performance(self, pods: PodExpectation) -> str:
         """The share, the latency and the memory of a pod."""

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import AUTOSCALER_FIELDS_SINCE
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.autoscaler import SPEC_PATHS, newer_keys
+from ansible_collections.accel.gpu.plugins.module_utils.schema.autoscaler import SPEC_PATHS, newer_key_problems
 
 CLUSTER: dict[str, t.Any] = {"name": "c", "cloud": {"machineset": {}}}
 
@@ -137,7 +137,7 @@ def test_releases_are_those_of_keys() -> None:
 @pytest.mark.parametrize("value", [False, "10m"])
 def test_a_field_below_another_is_named_by_its_key(value: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AUTOSCALER_FIELDS_SINCE, ("scale_down", "unneeded_time"), (4, 21))
-    (problem,) = newer_keys({"scaleDown": {"unneededTime": value}}, "4.20.8")
+    (problem,) = newer_key_problems({"scaleDown": {"unneededTime": value}}, "4.20.8")
     assert problem == (
         "gpu_cluster.autoscaler.scale_down.unneeded_time: is not supported by OpenShift 4.20.8; it was added in 4.21; remove it, or upgrade OpenShift"
     )

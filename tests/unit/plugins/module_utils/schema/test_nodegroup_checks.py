@@ -102,13 +102,13 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         MAGNUM,
         {},
         {"node_labels": {}},
-        ".nodes.node_labels: is not a known key; the pool's labels are those of its nodes",
+        ".nodes.node_labels: is not a known key; use labels of the pool for the labels of its nodes",
     ),
     (
         VKS,
         {"name": "gpu-a"},
         {"taints": []},
-        ".nodes.taints: is not a known key; the pool's taints are those of its nodes",
+        ".nodes.taints: is not a known key; use taints of the pool for the taints of its nodes",
     ),
     (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; use autoscale"),
     (MAGNUM, {}, {"cluster": "x"}, ".nodes.cluster: is not a known key; it belongs under gpu_cluster.cloud"),
@@ -130,7 +130,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         VKS,
         {"name": "gpu-a"},
         {"labels": {"a": "b"}},
-        ".nodes.labels: is a setting of Magnum, but gpu_cluster.cloud is vks; the pool's labels",
+        ".nodes.labels: is a setting of Magnum, but gpu_cluster.cloud is vks; use labels of the pool",
     ),
     (VKS, {"name": "gpu-a"}, {"disk_size": 10}, ".nodes.disk_size: 10 is not allowed: VKS requires at least 20 GiB"),
     (
@@ -303,7 +303,7 @@ def test_only_openshift_has_the_machine_api(distribution: str | None) -> None:
     problems = validate({**MACHINESET, "distribution": distribution}, {}, [])
     expected = distribution in (None, "openshift")
     assert (problems == []) is expected, problems
-    assert expected or problems[0].startswith("gpu_cluster.cloud.machineset: only clusters of openshift have this API")
+    assert expected or problems[0].startswith("gpu_cluster.cloud.machineset: this API exists only on openshift")
 
 
 def test_a_cloud_for_any_distribution() -> None:
