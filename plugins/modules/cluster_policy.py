@@ -251,6 +251,7 @@ import contextlib
 import dataclasses
 import typing as t
 
+from ..module_utils.catalog.taints import format_toleration
 from ..module_utils.cluster_state.cluster_policy import policy_tolerations
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
@@ -421,6 +422,11 @@ def _apply(
 
 
 def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
+    for toleration in module.plan.policy.kept_tolerations:
+        module.warn(
+            f"The ClusterPolicy keeps the toleration for the taint {format_toleration(toleration)}: no pool has this taint, but GPU nodes still "
+            "have it, and would lose their GPUs. It is removed by the first run after no GPU node has the taint."
+        )
     for note in diff.objects.notes:
         module.warn(note)
     if diff.rollout and diff.held_back:

@@ -105,6 +105,14 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
     ]
 
 
+def needed_tolerations(
+    obsolete: t.Iterable[Toleration], others: t.Sequence[Toleration], taints: t.Iterable[Taint]
+) -> list[Toleration]:
+    """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed."""
+    remaining = untolerated_taints(others, taints)
+    return [item for item in obsolete if any(_tolerates(item, taint) for taint in remaining)]
+
+
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False

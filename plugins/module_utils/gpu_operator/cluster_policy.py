@@ -88,7 +88,7 @@ class DesiredPolicy:
 
         A policy that this collection creates, since OLM does not, also has the fields of gpu_cluster.operator.
         """
-        tolerations = tuple(plan.policy.tolerations)
+        tolerations = (*plan.policy.tolerations, *plan.policy.kept_tolerations)
         if plan.operator.olm is not None and (live is None or is_created_by_collection(live)):
             values = dict(plan.operator.values)
             daemonsets = dict(values.pop("daemonsets", None) or {})

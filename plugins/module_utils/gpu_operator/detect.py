@@ -39,6 +39,7 @@ from .installation import (
     with_reverted_fields,
 )
 from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
+from .kept_tolerations import keep_needed_tolerations, obsolete_tolerations
 from .olm_installation import evaluate_olm, missing_olm, subscribed_namespaces
 
 Object = dict[str, t.Any]
@@ -147,8 +148,8 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
 def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
     """The plan with the operator's actual namespace and the device plugin's ConfigMap that this ClusterPolicy names.
 
-    This sends no request if both are as planned, one read for a foreign ConfigMap, and one list request if the policy has no
-    status. Without a policy, the plan is that of the platform, which one or two reads determine.
+    This sends no request if both are as planned, one read for a foreign ConfigMap, one list request if the policy has no status, and a list of
+    nodes if the policy has obsolete tolerations. Without a policy, the plan is that of the platform, which one or two reads determine.
     """
     if policy is None:
         return _on_platform(client, plan, ())[0]
@@ -160,7 +161,8 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
         # Plugins that mount a missing ConfigMap do not start, so there is nothing to keep.
         name = DEVICE_PLUGIN_CONFIGMAP
-    return relocate_plan(plan, namespace, name)
+    plan = relocate_plan(plan, namespace, name)
+    return keep_needed_tolerations(policy, plan, client.list(NODES)) if obsolete_tolerations(policy, plan) else plan
 
 
 def relocate_plan(plan: Plan, namespace: str, configmap: str) -> Plan:

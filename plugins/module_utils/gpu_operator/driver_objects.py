@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ..catalog.names import DRIVER_ANNOTATION, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
-from ..catalog.taints import toleration_identity, toleration_of
+from ..catalog.taints import needed_tolerations, toleration_identity, toleration_of
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations, uses_driver_objects
 from ..cluster_state.node import Node
 from ..cluster_state.nvidia_driver import (
@@ -27,6 +27,7 @@ from ..cluster_state.nvidia_driver import (
     follows_own_policies,
     is_default,
     is_managed,
+    node_selector,
 )
 from ..cluster_state.ownership import POOL_OWNER, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools, pool_members
@@ -178,7 +179,7 @@ def plan_driver_objects(
             problems.append(name_problem(name, f"pool {pool.name}"))
             continue
         live = own.get(name)
-        body, note = _desired(pool, live, base, others)
+        body, note = _desired(pool, live, base, others, nodes)
         notes += [note] if note else []
         problems += object_problems(pool, live, body)
         members = [node for node in nodes if pool_of.get(node.name) == pool.name]
@@ -192,7 +193,7 @@ def plan_driver_objects(
         if DEFAULT_NAME in foreign:
             problems.append(name_problem(DEFAULT_NAME, "the default for nodes without a pool"))
         else:
-            default = _default_change(plan, own.get(DEFAULT_NAME), base, others)
+            default = _default_change(plan, own.get(DEFAULT_NAME), base, others, nodes)
     if default is not None:
         rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
         changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
@@ -230,7 +231,9 @@ def recorded_driver(live: Document) -> Object | None:
     return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
 
 
-def _desired(pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object]) -> tuple[Object, str]:
+def _desired(
+    pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], nodes: t.Sequence[Node]
+) -> tuple[Object, str]:
     """The object, and a note if the pool no longer declares its driver."""
     driver, note = pool.driver, ""
     if driver is None and live is not None:
@@ -244,7 +247,7 @@ def _desired(pool: PoolPlan, live: Document | None, base: Document, others: t.Se
     spec = {
         **(declared_spec(driver, base) if driver else dict(base)),
         "nodeSelector": {POOL_LABEL: pool.name},
-        "tolerations": _sorted([*others, *own]),
+        "tolerations": _with_kept(live, [*others, *own], nodes),
     }
     return _body(object_name(pool.name), spec, driver), note
 
@@ -319,11 +322,11 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 
 
 def _default_change(
-    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object]
+    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], nodes: t.Sequence[Node]
 ) -> DriverObjectChange | None:
     """The change of the default object, which the operator supports since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
-    spec = {**base, "default": True, "tolerations": _sorted(tolerations)}
+    spec = {**base, "default": True, "tolerations": _with_kept(live, tolerations, nodes)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
 
 
@@ -341,6 +344,14 @@ def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
     """The ClusterPolicy's tolerations that are not the pools'."""
     own = {toleration_identity(item) for item in (*(recorded_tolerations(policy) or ()), *plan.policy.tolerations)}
     return [item for item in policy_tolerations(policy) if toleration_identity(item) not in own]
+
+
+def _with_kept(live: Document | None, tolerations: t.Sequence[Object], nodes: t.Sequence[Node]) -> list[Object]:
+    """The tolerations of an object, with those that it has and that the taints of its nodes still need."""
+    selector = node_selector(live) if live is not None else {}
+    taints = [taint for node in nodes if selector.items() <= node.labels.items() for taint in node.taints]
+    needed = needed_tolerations(get_nested(live, "spec", "tolerations") or (), tolerations, taints)
+    return _sorted([*tolerations, *needed])
 
 
 def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:

@@ -86,12 +86,14 @@ class ComponentPlan:
 class PolicyPlan:
     """The settings of the pools in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: mig.strategy must be absent, because it would override each node's configuration.
+    `mig_by_node`: mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` are needed by no pool,
+    but by a taint that a GPU node still has.
     """
 
     spec: dict[str, t.Any]
     tolerations: tuple[Toleration, ...]
     mig_by_node: bool
+    kept_tolerations: tuple[Toleration, ...] = dataclasses.field(default=(), metadata={"exported": False})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,6 +105,21 @@ def test_a_new_taint_is_held_back_while_drivers_run(cluster: Cluster) -> None:
     assert policy(cluster)["spec"] == before
 
 
+def test_a_removed_taint_stays_tolerated_until_no_node_has_it(cluster: Cluster) -> None:
+    """Otherwise, the node would lose its GPUs, and the operator would upgrade no driver in the cluster."""
+    pools = cluster.pools({"name": "train-h100", "taints": []})
+    before = policy(cluster)["spec"]
+    cluster.kubectl("taint", "node", "h100-1", "restricted-access=yes:NoSchedule")
+    found = converge(cluster, pools, allow_driver_rollout=True)
+    assert found["changed"] is False, found.get("msg")
+    assert "keeps the toleration for the taint restricted-access=yes:NoSchedule" in str(found["warnings"])
+    assert policy(cluster)["spec"] == before
+    cluster.kubectl("taint", "node", "h100-1", "restricted-access-")
+    later = converge(cluster, pools, allow_driver_rollout=True, check=True)
+    assert later["changed"]
+    assert "restricted-access" not in str(later["cluster_policy"]["tolerations"])
+
+
 def test_a_crashing_plugin_is_named_with_its_node(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-1")
     cluster.until(lambda: cluster.restarts() > 0)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -121,6 +122,17 @@ def test_a_taint_reaches_the_driver_of_its_pool_only() -> None:
     found = plan_driver_objects(plan({**A100, **DRIVER_570}, {**B200, "taints": [TAINT]}), policy(), live, NODES)
     assert found.rolled_nodes == {"b-1"}
     assert found.reasons == ("tolerations in NVIDIADriver accel-gpu-b200",)
+
+
+def test_a_removed_taint_stays_tolerated_while_a_node_has_it() -> None:
+    """The driver pod of the node could not be replaced, and the operator would upgrade no driver any longer."""
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570, "taints": [TAINT]}, B200), policy(), [], NODES))
+    removed = plan({**A100, **DRIVER_570}, B200)
+    tainted = [dataclasses.replace(each, taints=(TAINT,)) if each.name == "a-2" else each for each in NODES]
+    assert not plan_driver_objects(removed, policy(), live, tainted).changes
+    elsewhere = [dataclasses.replace(each, taints=(TAINT,)) if each.name == "b-1" else each for each in NODES]
+    for nodes in (elsewhere, NODES):
+        assert plan_driver_objects(removed, policy(), live, nodes).rolled_nodes == {"a-1", "a-2"}
 
 
 def test_the_pace_of_an_upgrade_rolls_nothing() -> None:
