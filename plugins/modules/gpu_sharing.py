@@ -362,7 +362,7 @@ gpu_sharing:
     report_path:
       description: The file with the complete result.
       type: str
-      returned: if O(report_path) is set
+      returned: if O(report_path) is set, and the file was written
       sample: /home/admin/gpu_sharing.json
 code:
   description:

@@ -212,7 +212,7 @@ node_metadata:
     report_path:
       description: Path to the file with the complete result.
       type: str
-      returned: if O(report_path) is set
+      returned: if O(report_path) is set, and the file was written
       sample: /tmp/nodes.json
 code:
   description:
@@ -255,7 +255,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         lease=module.lease(),
         progress=module.progress,
     )
-    result = outcome.result(module.params["report_path"])
+    result = outcome.result(module.params["report_path"], module.warn)
     outcome.raise_failures(result)
     return result
 

@@ -116,6 +116,10 @@ class BaseModule(AnsibleModule):
         """The message for an error of a service; subclasses add details of the connection."""
         return error.message
 
+    def has_written(self) -> bool:
+        """Whether a service has accepted a write; a failure reports this as `changed` unless the error's partial result contains it."""
+        return False
+
     def service_warnings(self) -> t.Iterable[str]:
         """The warnings that the services have sent so far."""
         return ()
@@ -135,8 +139,8 @@ class BaseModule(AnsibleModule):
     def _fail(self, error: ServiceError | ModuleFailure, msg: str, details: dict[str, t.Any]) -> t.NoReturn:
         """Fail with the message, with the notes of the error (BaseException.add_note()) in further lines, and with the result so far."""
         msg = "\n".join([msg, *getattr(error, "__notes__", ())])
-        partial = error.partial
-        if self.check_mode and "changed" in partial:
+        partial = {"changed": self.has_written(), **error.partial}
+        if self.check_mode:
             # The rest of the result predicts changes, but nothing was changed, and a run would fail as well.
             partial = {**partial, "changed": False}
         self.fail_json(msg=msg, code=error.code, details=details, **self._finished(partial))

@@ -35,6 +35,8 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 _PAGE = 500
 # Lists of objects in a node that no code reads.
 _UNREAD_OF_NODES = ("managedFields", "images")
+# Objects that a write does not change for users: Leases record the runs, and reviews are not stored.
+_UNCOUNTED_WRITES = ("/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/")
 # Seconds after which the server closes a watch whose reader has ended.
 _GUARDED_TIMEOUT = 30.0
 
@@ -43,7 +45,20 @@ Query = t.Mapping[str, t.Any]
 
 
 class Client(Transport):
-    """A client of one cluster; bodies and responses are dictionaries."""
+    """A client of one cluster; bodies and responses are dictionaries.
+
+    `has_written`: whether the server has accepted a write that was not a dry run, except of Leases.
+    """
+
+    has_written = False
+
+    def send(self, method: str, path: str, **request: t.Any) -> HttpResponse:
+        """The response to a request, as in Transport.send()."""
+        response = super().send(method, path, **request)
+        is_dry_run = "dryRun" in (request.get("query") or {}) or "dryRun" in (request.get("body") or {})
+        if method != "GET" and not is_dry_run and not path.startswith(_UNCOUNTED_WRITES):
+            self.has_written = True
+        return response
 
     @functools.cached_property
     def _described(self) -> dict[str, Object | None]:

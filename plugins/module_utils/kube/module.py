@@ -127,6 +127,10 @@ class ClusterModule(BaseModule):
             return explain(error, self._client.connection)
         return super().explain_error(error)
 
+    def has_written(self) -> bool:
+        """Whether the API server has accepted a write."""
+        return self._client is not None and self._client.has_written
+
     def service_warnings(self) -> t.Iterator[str]:
         """The warnings of the API server, and warnings about environment variables that have no effect on this connection."""
         if self._client is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..cluster_state.node import parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common import private_file
-from ..common.errors import InvalidOptions, PartialFailure
+from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure
 from ..common.parallel import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.results import MAX_LISTED, diff_of
@@ -53,12 +53,15 @@ class NodesOutcome:
         """The nodes that were changed, or, in check mode, would be changed."""
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
-    def result(self, report_path: str | None) -> dict[str, t.Any]:
-        """The module's result with up to MAX_LISTED names; the report has all names."""
+    def result(self, report_path: str | None, warn: t.Callable[[str], None]) -> dict[str, t.Any]:
+        """The module's result with up to MAX_LISTED names; the report has all names. Warns if the report cannot be written, because nodes may be changed."""
         report = self._report(MAX_LISTED)
         if report_path:
-            private_file.write(report_path, json.dumps(self._report(), indent=2), keep_mode=True)
-            report["report_path"] = report_path
+            try:
+                private_file.write(report_path, json.dumps(self._report(), indent=2), keep_mode=True)
+                report["report_path"] = report_path
+            except ConnectionProblem as error:
+                warn(f"The report {error}")
         return {
             "changed": bool(self.changed) or (self.check and "after_discovery" in report),
             "node_metadata": report,

@@ -275,7 +275,7 @@ def _raise_failures(outcomes: t.Sequence[tuple[str, Exception | None]], done: t.
     for dummy, error in failed:
         if not isinstance(error, ServiceError | ModuleFailure):
             raise error
-    partial = {"images": [state.result() for state in done]}
+    partial = {"changed": bool(done), "images": [state.result() for state in done]}
     if len(failed) == 1:
         error = t.cast("ServiceError | ModuleFailure", failed[0][1])
         error.partial = {**error.partial, **partial}

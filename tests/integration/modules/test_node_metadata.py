@@ -184,6 +184,16 @@ def test_a_failing_node_does_not_hide_the_others(kube: Kube, tmp_path: Path) -> 
     assert json.loads(report.read_text())["failed"] == 1
 
 
+def test_a_report_that_cannot_be_written_does_not_hide_the_result(kube: Kube, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (name,) = kube.nodes(1)
+    path = tmp_path / "file" / "report.json"
+    result = kube.run(node_metadata.main, sets=[spec_options(kube)], report_path=str(path))
+    assert (result["changed"], result["node_metadata"]["names_changed"]) == (True, [name])
+    assert str(path) in str(result["warnings"])
+    assert "report_path" not in result["node_metadata"]
+
+
 def test_no_rights(kube: Kube) -> None:
     kube.nodes(2)
     no_rights = kube.limited_user([])

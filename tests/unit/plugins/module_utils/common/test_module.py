@@ -29,3 +29,19 @@ def test_a_failed_preview_has_the_predicted_result_but_no_change(check: bool) ->
 
     result = run_module(lambda: BaseModule({}).run(work), {}, check=check)
     assert (result["changed"], result["noun"]) == (not check, {"nodes": 3})
+
+
+@pytest.mark.parametrize(("partial", "changed"), [({}, True), ({"noun": {}}, True), ({"changed": False}, False)])
+@pytest.mark.parametrize("check", [True, False])
+def test_a_failure_after_a_write_is_a_change(partial: dict[str, object], changed: bool, check: bool) -> None:
+    class WritingModule(BaseModule):
+        """A module whose service has accepted a write."""
+
+        def has_written(self) -> bool:
+            return True
+
+    def work(module: BaseModule) -> dict[str, object]:
+        raise PartialFailure("timeout", partial)
+
+    result = run_module(lambda: WritingModule({}).run(work), {}, check=check)
+    assert result["changed"] is (changed and not check)

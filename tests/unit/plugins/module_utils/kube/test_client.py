@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which requests of a client count as changes, for the result of a module that fails after some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from tests.faults.api_proxy import Answer, Proxy
+
+NODE = "/api/v1/nodes/n1"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+OBJECT: dict[str, Any] = {"metadata": {"name": "n1"}}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Proxy]:
+    proxy = Proxy("http://127.0.0.1:9")
+    with proxy.running():
+        yield proxy
+
+
+@pytest.fixture
+def client(server: Proxy) -> Client:
+    server.before = lambda request: Answer(200, b"{}")
+    return Client(ConnectionOptions(host=server.url, request_timeout=5), "test")
+
+
+@pytest.mark.parametrize(
+    ("request_of", "is_change"),
+    [
+        (lambda client: client.get(NODE), False),
+        (lambda client: client.patch(NODE, OBJECT), True),
+        (lambda client: client.patch(NODE, OBJECT, dry_run=True), False),
+        (lambda client: client.apply(NODE, OBJECT), True),
+        (lambda client: client.apply(NODE, OBJECT, dry_run=True), False),
+        (lambda client: client.create(NODE, OBJECT), True),
+        (lambda client: client.strategic_merge(NODE, OBJECT, dry_run=True), False),
+        (lambda client: client.delete(NODE), True),
+        (lambda client: client.delete(NODE, dry_run=True), False),
+        (lambda client: client.evict(f"{NODE}/eviction", OBJECT), True),
+        (lambda client: client.create(LEASES, OBJECT), False),
+        (lambda client: client.replace(f"{LEASES}/accel-gpu", OBJECT), False),
+    ],
+)
+def test_writes_that_are_changes(request_of: Callable[[Client], Any], is_change: bool, client: Client) -> None:
+    request_of(client)
+    assert client.has_written is is_change
+
+
+def test_a_refused_write_is_no_change(server: Proxy, client: Client) -> None:
+    server.before = lambda request: Answer(422, b"{}")
+    with pytest.raises(ApiError):
+        client.patch(NODE, OBJECT)
+    assert not client.has_written
