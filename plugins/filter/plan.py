@@ -11,7 +11,7 @@ description:
   - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs,
     so that all components agree. These values are tolerations, node labels, the device plugin's configurations, resource names,
     Helm values and the objects that a run will create.
-  - The filter reads only its input. The same input always results in the same plan.
+  - The filter does not contact the cluster. The same input always results in the same plan.
   - If the variables contain errors, it fails and reports all of them together. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:

@@ -119,6 +119,7 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ..module_utils.catalog.names import VERSION
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ..module_utils.providers.cluster_inventory import ClusterFilter, DiscoveredCluster, KubeconfigLifetime
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
@@ -158,13 +159,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
         wanted = ClusterFilter(self.get_option("names"))
-        # Other clouds, other regions in clouds.yaml, or another filter need another query.
-        key = self.get_cache_key(
-            json.dumps([path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)], default=str)
-        )
+        # Other clouds, other regions in clouds.yaml, or another filter need another query, and another release may store other fields.
+        identity = [VERSION, path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)]
+        key = self.get_cache_key(json.dumps(identity, default=str))
         enabled = self.get_option("cache")
         if enabled and cache:
-            # The entry is missing, expired, or from another release.
+            # The entry is missing or expired.
             with contextlib.suppress(KeyError):
                 return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
         found = query.discover(wanted)

@@ -68,6 +68,10 @@ class LookupModule(LookupBase):
         unconverted = re.compile(variables.get(f"{prefix}_unconverted", ""))
         defaults = {**_defaults(path), **variables.get(f"{prefix}_computed_defaults", {})}
         defaults = {name: default for name, default in defaults.items() if not unconverted.fullmatch(name)}
+        if missing := defaults.keys() - variables.keys():
+            raise AnsibleLookupError(
+                f"accel.gpu.role_options: the variables {', '.join(sorted(missing))} are not defined; use the lookup in the tasks of the role {path}"
+            )
         values, defaults = self._templar.template([{name: variables[name] for name in defaults}, defaults])
         try:
             # Templating removes values that are omitted.

@@ -247,7 +247,6 @@ details:
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
 """
 
-import contextlib
 import dataclasses
 import typing as t
 
@@ -324,12 +323,12 @@ def work(module: PlanModule) -> Object:
             live = create_policy(module.client, plan, cluster, desired)
         desired = DesiredPolicy.derive(plan, live)
     diff = _compare(module, cluster, desired, live)
-    if initial is None and diff.change.changed:
-        configmaps = cluster.missing_configmaps(plan, diff.live)
     changed, unchecked = diff.changed, None
     if diff.changed and diff.live is not None:
-        with contextlib.ExitStack() as held:
-            lease = held.enter_context(module.lease())
+        with module.lease() as lease:
+            if initial is None and diff.change.changed:
+                # Another run that held the lease may have created and filled them.
+                configmaps = cluster.missing_configmaps(plan, diff.live)
             if configmaps and not module.check_mode:
                 cluster.create(configmaps)
             changed, unchecked, diff = _apply(module, cluster, desired, diff, lease.check)

@@ -60,8 +60,10 @@ EXAMPLES = r"""
 - name: Reconcile all MachineSets of the pools in one call
   accel.gpu.machineset:
     gpu_cluster: "{{ gpu_cluster }}"
-    nodegroups: "{{ gpu_plan.nodegroups }}"
-    declared_names: "{{ gpu_plan.nodegroups | map(attribute='name') }}"
+    nodegroups: "{{ plan.nodegroups }}"
+    declared_names: "{{ plan.nodegroups | map(attribute='name') }}"
+  vars:
+    plan: "{{ {'gpu_cluster': gpu_cluster, 'gpu_pools': gpu_pools} | accel.gpu.plan }}"
 """
 
 RETURN = r"""

@@ -38,9 +38,15 @@ seealso:
 """
 
 EXAMPLES = r"""
+- name: Read the state of the cluster
+  accel.gpu.gpu_info:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+  register: cluster_state
+
 - name: Show a report
   accel.gpu.print_lines:
-    lines: "{{ fleet.gpu_info | accel.gpu.report_lines }}"
+    lines: "{{ cluster_state.gpu_info | accel.gpu.report_lines }}"
 """
 
 RETURN = r"""

@@ -72,7 +72,9 @@ EXAMPLES = r"""
 - name: Reconcile all groups of a cluster in one call
   accel.gpu.vks_nodegroup:
     cluster: prod
-    nodegroups: "{{ gpu_plan.nodegroups }}"
+    nodegroups: "{{ plan.nodegroups }}"
+  vars:
+    plan: "{{ {'gpu_cluster': gpu_cluster, 'gpu_pools': gpu_pools} | accel.gpu.plan }}"
 """
 
 RETURN = r"""

@@ -10,6 +10,7 @@ module runs in a separate process, with its own memory, environment and standard
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import selectors
@@ -21,6 +22,8 @@ import typing as t
 from ansible.module_utils import basic
 from ansible.release import __version__
 from ansible.utils.unsafe_proxy import wrap_var
+
+from ..module_utils.common.process import descendants, start_time
 
 Result = dict[str, t.Any]
 Main = t.Callable[[], None]
@@ -77,8 +80,13 @@ def execute(
         stdout, stderr = _read(out, err)
     except BaseException:
         # For example, the time limit of the task: a task that has failed must not continue with its changes.
+        programs = descendants(pid)
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
+        for program, started in programs.items():
+            if start_time(program) == started:
+                with contextlib.suppress(OSError):
+                    os.kill(program, signal.SIGTERM)
         raise
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return {"rc": status if status >= 0 else _SIGNALLED - status, "stdout": stdout, "stderr": stderr}

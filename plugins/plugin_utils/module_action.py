@@ -66,7 +66,7 @@ class ModuleAction(ActionBase):
         self._resolve_paths()
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        problem = same_cluster(self._task.args.get("gpu_cluster"), variables)
+        problem = "" if self._task.run_once else same_cluster(self._task.args.get("gpu_cluster"), variables)
         if problem:
             return {**result, "failed": True, "msg": problem, "code": "invalid"}
         in_background = bool(self._task.async_val) and not self._connection.has_native_async

@@ -32,7 +32,7 @@ def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
     return (
         f"The inventory hosts {', '.join(sorted([own, *others]))} all have the cluster {name} (gpu_cluster.name), so they would change the same "
         "cluster at the same time. One inventory host represents one cluster: set a separate gpu_cluster.name for each, or remove the surplus "
-        "hosts from the play (gpu_hosts, --limit)."
+        "hosts from the play (gpu_hosts, --limit). A task that is needed only once can have run_once."
     )
 
 

@@ -250,7 +250,9 @@ def _body(handler: BaseHTTPRequestHandler) -> bytes | None:
 
 
 def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
-    handler.send_response(answer.status)
+    # send_response() would add this machine's date.
+    begin = handler.send_response_only if "Date" in answer.headers else handler.send_response
+    begin(answer.status)
     for name, value in {"Content-Type": "application/json", **answer.headers}.items():
         handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(answer.body)))

@@ -88,8 +88,6 @@ PUBLIC_REGISTRIES = frozenset(
     {"docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws"}
     | {"registry.gitlab.com", "registry.access.redhat.com"}
 )  # fmt: skip
-# In this branch and later, NVIDIA's installer uses the open kernel modules.
-OPEN_MODULES_SINCE = 560
 
 
 def os_tag(system: str, version: str, operator_version: str) -> str:

@@ -62,15 +62,22 @@ def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
 
 
 def requested_resources(pod: Pod) -> dict[str, int]:
-    """The NVIDIA resources that the scheduler counts for a pod: the sum of its containers, or its largest init container."""
+    """The NVIDIA resources that the scheduler counts for a pod: those of its containers and sidecars, or of its largest init container if this is more.
+
+    A sidecar is an init container that keeps running, also beside the init containers after it (kubernetes v1.36
+    staging/src/k8s.io/component-helpers/resource/helpers.go).
+    """
     spec = pod.get("spec") or {}
-    total: Counter[str] = Counter()
-    for container in spec.get("containers") or ():
-        total.update(_container_resources(container))
+    sidecars, largest = Counter[str](), Counter[str]()
     for container in spec.get("initContainers") or ():
-        # The union has the larger of both counts.
-        total |= _container_resources(container)
-    return dict(+total)
+        resources = _container_resources(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += resources
+        else:
+            # The union has the larger of both counts.
+            largest |= sidecars + resources
+    running = sum(map(_container_resources, spec.get("containers") or ()), sidecars)
+    return dict(+(running | largest))
 
 
 def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:

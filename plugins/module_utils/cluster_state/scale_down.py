@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import replace
 
 from .cordon import is_cordoned_for_removal
-from .eviction_rules import blocking_pods
+from .eviction_rules import Keep, blocking_pods, eviction_of
 
 if t.TYPE_CHECKING:
     from ..pools.drain_options import DrainOptions
@@ -29,7 +29,7 @@ def scale_down_candidates(
     evicting = replace(options, evict=True)
 
     def impact(node: Node) -> tuple[t.Any, ...]:
-        pods = [pod for pod in pods_by_node.get(node.name, ()) if not pod.keep_reason]
+        pods = [pod for pod in pods_by_node.get(node.name, ()) if not isinstance(eviction_of(pod, evicting), Keep)]
         gpu_pods = [pod for pod in pods if pod.access]
         return (
             bool(blocking_pods(pods, evicting)),

@@ -16,7 +16,15 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..cluster_state import cordon, scale_down
-from ..cluster_state.eviction_rules import blocking_pods, join_remedies, option_names, pods_to_await, pods_to_evict
+from ..cluster_state.eviction_rules import (
+    Keep,
+    blocking_pods,
+    eviction_of,
+    join_remedies,
+    option_names,
+    pods_to_await,
+    pods_to_evict,
+)
 from ..cluster_state.gpu_pods import parse_pods
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
@@ -226,7 +234,7 @@ class NodeDrainer:
         """The node's pods that the drain evicts or awaits; raises EvictionRefused if a pod blocks it."""
         pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
-        return [pod for pod in pods if not pod.keep_reason]
+        return [pod for pod in pods if not isinstance(eviction_of(pod, self.options), Keep)]
 
 
 def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:

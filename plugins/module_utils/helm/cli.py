@@ -105,12 +105,21 @@ class Helm:
         # Neither command needs a cluster; without a kubeconfig, helm cannot reach a wrong cluster.
         environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
         try:
-            return run_within(self._run, [self._binary, *command], _TIMEOUT, environ_update=environment, data=data)
+            return run_within(
+                self._run,
+                [self._binary, *command],
+                _TIMEOUT,
+                environ_update=environment,
+                data=data,
+                handle_exceptions=False,
+            )
         except TimeoutError:
             raise ChartProblem(
                 f"helm {' '.join(command[:2])} was stopped because it did not finish within {_TIMEOUT:g} seconds. Check the network or a proxy, or use a "
                 "chart from a local path."
             ) from None
+        except OSError as error:
+            raise HelmMissing(f"{self._binary} cannot be started: {error.strerror}. {INSTALL_HELM}") from None
 
 
 def error_summary(errors: str) -> str:

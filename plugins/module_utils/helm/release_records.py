@@ -110,7 +110,8 @@ class ReleaseRecords:
             self.marker(),
             machine=machine_id(),
             helm_here=None if running is None else is_running(self.name, running),
-            age=(datetime.datetime.now(datetime.UTC) - revision.created).total_seconds(),
+            # The API server has set the time of the creation; the clock of this machine may differ.
+            age=(self._client.server_time() - revision.created).total_seconds(),
             timeout=pending_timeout,
         )
 

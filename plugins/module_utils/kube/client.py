@@ -201,15 +201,13 @@ class Client(Transport):
             # dryRun must be in the body: in the query of a request with a body, the server ignores it and deletes the
             # object.
             options["dryRun"] = ["All"]
-        before = self.request_count
         try:
             self.send("DELETE", path, query=query, body=options)
         except ApiError as error:
             if not error.not_found:
                 raise
-            # If the object is not found in the second attempt, the first attempt, whose response was lost, has deleted
-            # it.
-            return self.request_count > before + 1
+            # An earlier attempt, whose response was lost, may have deleted the object.
+            return error.earlier_outcome_unknown
         return True
 
     def evict(self, path: str, body: Object) -> None:

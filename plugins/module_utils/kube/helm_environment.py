@@ -59,6 +59,9 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
     elif options.host:
         # Otherwise, helm would combine the host with the default kubeconfig.
         found["KUBECONFIG"] = os.devnull
+    if not options.host:
+        # An address that the modules ignore must not select the cluster of helm.
+        found[f"{PREFIX}HOST"] = ""
     if connection.context_name:
         # The verified context, even if the current context of the file changes in the meantime.
         found[f"{_PREFIX}CONTEXT"] = connection.context_name

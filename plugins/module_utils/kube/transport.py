@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import email.utils
 import threading
 import time
 import typing as t
@@ -76,6 +78,8 @@ class Transport:
         self._lock = threading.Lock()
         self._connected_before = False
         self.request_count = 0
+        # The Date of the newest response, and when it was received.
+        self._dated: tuple[str | None, float] = (None, 0.0)
         self.warnings: list[str] = []
         self.guard: t.Callable[[str], None] | None = None
 
@@ -96,10 +100,20 @@ class Transport:
 
         def attempt(left: float) -> HttpResponse:
             response = self.open(method, path, timeout=min(self._timeout, max(1.0, left)), **request)
+            self._dated = response.headers.get("Date"), time.monotonic()
             return HttpResponse(response.status, _read(response, method, path))
 
         limit = budget if budget is not None else 2 * self._timeout
         return self.retry(attempt, limit=limit, repeatable=repeatable, is_final=is_final)
+
+    def server_time(self) -> datetime.datetime:
+        """The server's time according to its newest response, with a precision of a second; this machine's time if the server sends no Date."""
+        date, received = self._dated
+        try:
+            sent = email.utils.parsedate_to_datetime(date or "")
+        except ValueError:
+            return datetime.datetime.now(datetime.UTC)
+        return sent.astimezone(datetime.UTC) + datetime.timedelta(seconds=time.monotonic() - received)
 
     def read_pod(
         self, path: str, limits: PodLimits, *, is_final: t.Callable[[ApiError], bool] = lambda error: False

@@ -60,12 +60,15 @@ class ClusterReport:
         if self.info is None:
             return [f"The cluster could not be read: {self.result.get('msg') or 'unknown error'}"]
         nodes, licensed, not_required = (self.count(state) or 0 for state in ("nodes", "licensed", "not_required"))
-        missing, held, total = nodes - licensed - not_required, self.servers.get("in_use"), self.servers.get("total")
         found = list(self.info.get("problems") or ())
         if failure := self.result.get("license_servers_failure"):
             found.append(f"The license servers could not be read: {failure}")
-        if missing > 0 and total and held >= total:
-            found.append(f"All {total} licenses in the pools are in use.")
+        if nodes > licensed + not_required:
+            # The result does not name the product that the unlicensed nodes need.
+            exhausted = [each for each in self.servers.get("products") or () if each["total"] and not each["free"]]
+            found += [
+                f"All {each['total']} licenses of {each['name']} in the license pools are in use." for each in exhausted
+            ]
         return found
 
     @property

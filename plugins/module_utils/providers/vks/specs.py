@@ -24,8 +24,15 @@ def option_problems(options: Options) -> t.Iterator[str]:
     yield from FIELDS.problems(options)
     for name in FIELDS.changed_by(METADATA):
         entries = options.get(name) or ()
-        if VKS.max_entries is not None and len(entries) > VKS.max_entries:
-            yield f"{name} has {len(entries)} entries, and VKS allows {VKS.max_entries}; remove some"
+        removed = [entry for entry in entries if _is_removed(entries, entry)]
+        count = len(entries) - len(removed)
+        if VKS.max_entries is not None and count > VKS.max_entries:
+            yield f"{name} sets {count} entries, and VKS allows {VKS.max_entries}; remove some"
+
+
+def _is_removed(entries: t.Any, entry: t.Any) -> bool:
+    """Whether a label, by its key, or a taint is removed from the group."""
+    return entries[entry] is None if isinstance(entries, dict) else entry.get("state") == "absent"
 
 
 def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolver) -> tuple[NodeGroupSpec, list[str]]:

@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
+from tests.helpers.polling import until
 from tests.programs import run as run_program
 
 
@@ -149,6 +151,33 @@ def test_a_task_that_fails_meanwhile_ends_its_module(tmp_path: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
     assert not changed.exists()
+
+
+def test_a_task_that_fails_meanwhile_ends_the_programs_of_its_module(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    def main() -> None:
+        program = subprocess.Popen(["sh", "-c", "sleep 60"])
+        started.write_text(str(program.pid))
+        program.wait()
+
+    def time_limit() -> None:
+        while not (started.exists() and started.read_text()):
+            pass
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        execute(main, encode_options({}), {}, "/", time_limit)
+    pid = int(started.read_text())
+    until(lambda: not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; init, or nobody in a container, still has to read the exit status of one that has ended."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_the_process_is_forked_before_on_start_is_called() -> None:

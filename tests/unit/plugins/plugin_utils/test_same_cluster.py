@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,16 @@ def test_a_playbook_ends_before_it_asks_any_cluster(tmp_path: Path) -> None:
     assert run.rc != 0
     for host in ("blue", "green"):
         assert "blue, green all have the cluster prod" in run.failure(host)
+
+
+def test_a_task_with_run_once_is_no_second_run(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(INVENTORY)
+    task = {"accel.gpu.gpu_info": {"gpu_cluster": "{{ gpu_cluster }}"}, "run_once": True}
+    playbook = tmp_path / "once.yml"
+    playbook.write_text(
+        json.dumps([{"hosts": "blue,green", "connection": "local", "gather_facts": False, "tasks": [task]}])
+    )
+    run = run_playbook(str(playbook), environ=environment(), inventory=inventory)
+    assert run.rc != 0
+    assert "all have the cluster prod" not in run.failure("blue")

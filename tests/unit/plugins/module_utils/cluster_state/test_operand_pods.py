@@ -76,3 +76,23 @@ def test_the_largest_init_container_counts_as_the_scheduler_does() -> None:
     of["spec"]["containers"].append({"resources": {"requests": {"nvidia.com/gpu": "1"}}})
     of["spec"]["initContainers"] = [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]
     assert requested_resources(of) == {"nvidia.com/gpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("init", "count"),
+    [
+        # A sidecar runs beside the containers, and beside the init containers after it.
+        ([("Always", 1)], 2),
+        ([("Always", 1), ("", 2)], 3),
+        ([("", 2), ("Always", 1)], 2),
+        ([("Always", 1), ("", 1), ("Always", 2)], 4),
+        ([("", 5), ("Always", 1)], 5),
+    ],
+)
+def test_sidecars_count_as_the_scheduler_does(init: list[tuple[str, int]], count: int) -> None:
+    of = pod("a", limits={"nvidia.com/gpu": 1})
+    of["spec"]["initContainers"] = [
+        {**({"restartPolicy": policy} if policy else {}), "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+        for policy, gpus in init
+    ]
+    assert requested_resources(of) == {"nvidia.com/gpu": count}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.module_utils.helm import cli
 from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import ChartProblem
@@ -18,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import (
     find_helm,
     is_running,
 )
+from tests.helpers.modules import run_module
 from tests.helpers.programs import run_program
 
 
@@ -99,3 +101,19 @@ def test_helm_is_found_at_the_path_or_on_path(tmp_path: Path) -> None:
     assert find_helm(None, lambda name: f"/usr/bin/{name}") == "/usr/bin/helm"
     with pytest.raises(HelmMissing, match="helm is not installed on this machine"):
         find_helm(None, lambda name: None)
+
+
+def test_a_helm_that_cannot_be_started_is_missing(tmp_path: Path) -> None:
+    """AnsibleModule.run_command itself would end the module with a message that names neither the program nor a remedy."""
+    broken = tmp_path / "helm"
+    broken.write_bytes(b"\x7fELF")
+    broken.chmod(0o755)
+
+    def work() -> None:
+        module = AnsibleModule({})
+        try:
+            Helm(str(broken), module.run_command, str(tmp_path)).render("/charts/x", "x", "ns", {}, lambda: "v1.36.4")
+        except HelmMissing as error:
+            module.exit_json(message=str(error))
+
+    assert f"{broken} cannot be started: Exec format error. Install Helm" in run_module(work, {})["message"]

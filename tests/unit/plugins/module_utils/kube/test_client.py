@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,3 +60,16 @@ def test_a_refused_write_is_no_change(server: Proxy, client: Client) -> None:
     with pytest.raises(ApiError):
         client.patch(NODE, OBJECT)
     assert not client.has_written
+
+
+@pytest.mark.parametrize("hours", [-3, 0, 3])
+def test_the_clock_of_the_server(hours: int, server: Proxy, client: Client) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    sent = now + datetime.timedelta(hours=hours)
+    server.before = lambda request: Answer(200, b"{}", {"Date": sent.strftime("%a, %d %b %Y %H:%M:%S GMT")})
+    client.get(NODE)
+    assert abs((client.server_time() - sent).total_seconds()) < 60
+
+
+def test_without_an_answer_the_clock_is_that_of_this_machine(client: Client) -> None:
+    assert abs((client.server_time() - datetime.datetime.now(datetime.UTC)).total_seconds()) < 60

@@ -283,20 +283,22 @@ def test_helm_gets_the_cluster_and_the_user_of_the_module(
 
     # HELM_DRIVER: the modules look for Helm's releases in Secrets, and values have no place in a ConfigMap.
     no_user = {"HELM_DRIVER": "secret", "HELM_KUBEASUSER": "", "HELM_KUBEASGROUPS": "", "K8S_AUTH_VERIFY_SSL": "true"}
+    # The module of Helm must not read an address that the collection ignores.
+    no_host = {**no_user, "K8S_AUTH_HOST": ""}
     declared = {"kubeconfig": files["prod"], "impersonate_user": "a", "impersonate_groups": ["x", "y"]}
     assert environment({}, declared, {}) == {
-        **no_user,
+        **no_host,
         "KUBECONFIG": files["prod"],
         "HELM_KUBECONTEXT": "default",
         "HELM_KUBEASUSER": "a",
         "HELM_KUBEASGROUPS": "x,y",
     }
     # Helm has the same default kubeconfig as the collection; its current context may change meanwhile.
-    assert environment({}, {}, {}) == {**no_user, "HELM_KUBECONTEXT": "default"}
+    assert environment({}, {}, {}) == {**no_host, "HELM_KUBECONTEXT": "default"}
     # Helm may start in another folder.
     monkeypatch.chdir(os.path.dirname(files["prod"]))
     relative = {"KUBECONFIG": os.path.basename(files["prod"])}
-    assert environment({}, {}, relative) == {**no_user, "KUBECONFIG": files["prod"], "HELM_KUBECONTEXT": "default"}
+    assert environment({}, {}, relative) == {**no_host, "KUBECONFIG": files["prod"], "HELM_KUBECONTEXT": "default"}
     # Helm adds host and token of the environment automatically, and must find no other user in a default kubeconfig.
     secret = {"K8S_AUTH_HOST": PROD, "K8S_AUTH_API_KEY": "geheim", "K8S_AUTH_SSL_CA_CERT": files["ca"]}
     given = environment({}, {}, secret)

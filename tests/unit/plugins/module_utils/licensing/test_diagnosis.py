@@ -290,11 +290,17 @@ def test_the_overview() -> None:
     assert report_problems({"license_info": overview(outdated, [VALID], NOW, LicenseLimits(0), limit=2)})[-1] == (
         "1 node has a token that differs from the one in its Secret. Run the playbook license_rotate."
     )
-    held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
+    products = [
+        {"name": "NVIDIA RTX Virtual Workstation", "total": 40, "in_use": 10, "free": 30},
+        {"name": "NVIDIA Virtual Compute Server", "total": 10, "in_use": 10, "free": 0},
+    ]
+    held: dict[str, Any] = {"products": products, "total": 50, "in_use": 20, "leases": 49}
     reports["prod"]["license_servers"] = held
     assert report_lines(reports)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
     assert report_lines(reports)[1].split()[4:8] == ["1", "2", "50", "49"]
-    assert report_problems(reports["prod"])[-1] == "All 50 licenses in the pools are in use."
+    assert report_problems(reports["prod"])[-1] == (
+        "All 10 licenses of NVIDIA Virtual Compute Server in the license pools are in use."
+    )
     failed = {"license_info": found, "license_servers_failure": "no answer."}
     assert report_problems(failed)[-1] == "The license servers could not be read: no answer."
     assert report_problems(reports["test"]) == ["The cluster could not be read: unreachable"]

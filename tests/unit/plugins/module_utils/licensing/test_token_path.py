@@ -38,7 +38,7 @@ def test_a_relative_path_is_that_of_the_folder_of_the_user(
     monkeypatch.setattr(ActionBase, "run", lambda *dummy: {})
     monkeypatch.setattr(module_action, "same_cluster", lambda *dummy: "ends before the module runs")
     action = cast(Any, object.__new__(ActionModule))
-    action._task = SimpleNamespace(args={"token_path": given} if given else {})
+    action._task = SimpleNamespace(run_once=False, args={"token_path": given} if given else {})
     wanted = resolved.format(cwd=tmp_path, parent=tmp_path.parent) if resolved else None
     assert action.run(None, {})["failed"]
     assert action._task.args.get("token_path") == wanted

@@ -74,7 +74,7 @@ def test_valid_options(given: dict[str, Any]) -> None:
         ),
         ({"node_labels": {"no spaces": "x"}}, "node_labels: 'no spaces' is not a label key"),
         ({"node_labels": {"a": "x" * 64}}, "has 64 characters"),
-        ({"node_labels": {f"a{at}": "x" for at in range(51)}}, "node_labels has 51 entries"),
+        ({"node_labels": {f"a{at}": "x" for at in range(51)}}, "node_labels sets 51 entries"),
         ({"tags": {"vks-owner": "x"}}, "tags: 'vks-owner' has a prefix of the service's own tags"),
         ({"node_taints": [taint(), taint(value="w")]}, "node_taints[1]: repeats key k and effect NoSchedule"),
         ({"node_taints": [taint(value="no spaces")]}, "node_taints[0].value: 'no spaces' is not a valid taint value"),
@@ -88,3 +88,10 @@ def test_invalid_options(given: dict[str, Any], message: str) -> None:
 
 def test_an_absent_group_needs_only_its_name() -> None:
     assert problems(options(state="absent", node_count=-1)) == []
+
+
+def test_entries_that_are_removed_do_not_count() -> None:
+    labels = {**{f"a{at}": "x" for at in range(50)}, "old": None}
+    absent = taint(key="old", state="absent")
+    taints = [*(taint(key=f"k{at}") for at in range(50)), absent]
+    assert problems(options(node_labels=labels, node_taints=taints)) == []
