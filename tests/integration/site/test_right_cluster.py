@@ -218,6 +218,26 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.usual(30)
+@pytest.mark.sampled(1, group="Helm and another cluster")
+def test_the_environment_of_the_play_is_that_of_helm(scenario: Scenario, tmp_path: Path) -> None:
+    """Regression: helm had the address and the token of the environment in which ansible-playbook was started."""
+    name, releases = scenario.recorded(), scenario.releases()
+    values = {"worker": {"annotations": {"example.com/revision": "environment"}}}
+    declared = {"nfd": {**VARIABLES["gpu_cluster"]["nfd"], "values": values}, "impersonate_user": USER}
+    playbook = Path(play_of("nfd", {}, tmp_path / "play.yml"))
+    (play,) = yaml.safe_load(playbook.read_text())
+    playbook.write_text(yaml.safe_dump([{**play, "environment": scenario.credential}]))
+    elsewhere = {"K8S_AUTH_HOST": scenario.other.url, "K8S_AUTH_API_KEY": "token-of-another-cluster"}
+    run_playbook(
+        str(playbook),
+        environ={**scenario.lab.env, "KUBECONFIG": "", **elsewhere},
+        inventory=inventory(tmp_path / "inventory", {name: declared}),
+    ).require_success()
+    assert scenario.releases() == releases + 1
+    assert scenario.other.requests == []
+
+
 @pytest.mark.usual(50)
 @pytest.mark.sampled(1, group="Helm and another cluster")
 def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(scenario: Scenario, tmp_path: Path) -> None:
