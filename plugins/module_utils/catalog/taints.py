@@ -8,6 +8,7 @@ import typing as t
 
 Taint = t.Mapping[str, t.Any]
 Toleration = t.Mapping[str, t.Any]
+_T = t.TypeVar("_T", bound=Toleration)
 
 # In Cluster Autoscaler 1.29 and later, a node with such a taint counts as one that will be ready soon, and its node group is treated as if its nodes
 # had no such taint (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
@@ -106,8 +107,8 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
 
 
 def needed_tolerations(
-    obsolete: t.Iterable[Toleration], others: t.Sequence[Toleration], taints: t.Iterable[Taint]
-) -> list[Toleration]:
+    obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]
+) -> list[_T]:
     """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed."""
     remaining = untolerated_taints(others, taints)
     return [item for item in obsolete if any(_tolerates(item, taint) for taint in remaining)]

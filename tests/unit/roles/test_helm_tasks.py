@@ -22,10 +22,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.helm import helm_
 from tests.programs import REPO
 
 HELM = "kubernetes.core.helm"
-# Options that select a cluster or a user, and that can be combined with any environment.
-GIVEN = {"kubeconfig", "host", "api_key", "validate_certs"}
-# The module rejects these two together, and K8S_AUTH_* can set both: therefore neither is set.
-EXCLUSIVE = {"context", "ca_cert"}
+# Options that select a cluster or a user. A kubeconfig reaches helm by KUBECONFIG, which may contain several paths.
+GIVEN = {"kubeconfig", "validate_certs"}
+# Options that the module reads from the environment of the task, which the modules of this collection read too.
+OF_ENVIRONMENT = {"host", "api_key", "context", "ca_cert"}
 
 
 def tasks(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -73,7 +73,7 @@ def test_the_task_passes_every_setting_of_the_release() -> None:
 
 
 def test_every_connection_option_is_known() -> None:
-    assert connection_options() == GIVEN | EXCLUSIVE
+    assert connection_options() == GIVEN | OF_ENVIRONMENT
 
 
 @each_task
