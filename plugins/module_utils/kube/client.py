@@ -60,7 +60,7 @@ class Client(Transport):
             raise
 
     def get_once(self, path: str) -> Object | None:
-        """Like get(), but sends the request only once in a run: for objects that describe the cluster, such as its version."""
+        """Like get(), but sends the request only once per client: for objects that describe the cluster, such as its version."""
         if path not in self._described:
             self._described[path] = self.get(path)
         return self._described[path]
@@ -174,7 +174,7 @@ class Client(Transport):
                 self.backoff(error)
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Write the whole object; with a resourceVersion in it, only over the version that was read."""
+        """Replace the whole object; if the body contains a resourceVersion, only if the object still has this version."""
         return self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
 
     def delete(
@@ -192,8 +192,7 @@ class Client(Transport):
         except ApiError as error:
             if not error.not_found:
                 raise
-            # If the object is not found in the second attempt, the first attempt, whose response was lost, has deleted
-            # it.
+            # If a second attempt does not find the object, the first attempt, whose response was lost, has deleted it.
             return self.request_count > before + 1
         return True
 
