@@ -68,13 +68,13 @@ WAITING: tuple[LaunchLatency, ...] = (
 TOTAL = {TIME_SLICING_MODE: 0.905, MPS_MODE: 0.98}
 # One turn of a busy process: a time slice of 2.06 ms and a switch of 0.22 ms. A launch waits for the turns of all other processes.
 TURN_MS = 2.3
-# The memory that each MPS client should leave free. If four clients fill their shares, these, the MPS server and the driver's reserve exceed
-# the GPU's memory: one of the four could not allocate the last 0.7 GiB of its share.
+# The memory that each MPS client should leave free. If four clients fill their shares, the shares, the MPS server and the driver's
+# reserve together exceed the GPU's memory: one of the four could not allocate the last 0.7 GiB of its share.
 MPS_RESERVE_MIB = 819
 
 # CERN's webinar "Adding and managing GPUs on Kubernetes", autumn 2024: A100 40GB PCIe, driver 470.129.06, CUDA 11.6. Diana Gaponcic,
 # IT-CD-PI: a simulation (Xsuite) that is heavy on the GPU, with few memory accesses and little communication with the CPU.
-# Each row compares a time with twice that of the row before ("Shared x2" with twice x1). The resulting shares of the GPU: 0.36, 0.18 and 0.09.
+# Each row compares a time with twice the time of the previous row ("Shared x2" with twice x1). The resulting shares of the GPU: 0.36, 0.18 and 0.09.
 WEBINAR_TIME_SLICING: tuple[Loss, ...] = (
     Loss("x1 to x2", (37.90, 38.23, 38.61)),
     Loss("x2 to x4", (0, 0, 0)),
@@ -99,7 +99,7 @@ def limit_note(pods: int) -> str:
 
 
 def share(mode: str, pods: int) -> float:
-    """The fraction of the GPU for each of `pods` busy pods: the measured value if there is one, else the rule TOTAL."""
+    """The fraction of the GPU for each of `pods` busy pods: the measured value if there is one, otherwise the value by the rule TOTAL."""
     measured = (row.share for row in BUSY if (row.mode, row.load, row.pods) == (mode, "compute", pods))
     return next(measured, TOTAL[mode] / pods)
 

@@ -34,10 +34,10 @@ DEFAULT_DELAY_AFTER_ADD, DEFAULT_MAX_NODE_PROVISION_TIME = "10m", "15m"
 
 
 def machine_autoscalers_path(namespace: str) -> str:
-    """The MachineAutoscalers of one namespace. The operator only reads those of the Machine API's namespace."""
+    """The path of the MachineAutoscalers in one namespace. The operator only reads those in the Machine API's namespace."""
     return f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/namespaces/{namespace}/machineautoscalers"
 
 
 def group_id(namespace: str, machine_set: str) -> str:
-    """The name of a MachineSet's node group, which the expressions of the Priority expander are compared with."""
+    """The name of a MachineSet's node group, with which the expressions of the Priority expander are compared."""
     return f"{MACHINE_SET_KIND}/{namespace}/{machine_set}"

@@ -9,7 +9,7 @@ import re
 # Major and minor number of a CUDA version or compute capability.
 Version = tuple[int, int]
 
-# The version in place of all others.
+# The key for an image that is used with every CUDA version.
 ANY_VERSION = "0.0"
 
 # The lowest compute capability of each major version (CUDA Toolkit release notes, "Deprecated Architectures").
@@ -24,5 +24,5 @@ def parse_version(text: str) -> Version | None:
 
 
 def runs_on(cuda: Version, compute: Version | None) -> bool:
-    """Whether programs of a CUDA version run on GPUs of a compute capability; None: unknown, and assumed to be supported."""
+    """Whether programs of a CUDA version run on GPUs of a compute capability; None is an unknown capability, which counts as supported."""
     return compute is None or compute >= _MIN_COMPUTE.get(cuda[0], (0, 0))

@@ -110,7 +110,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
         family=K3S_FAMILY,
         source="docs.k3s.io advanced, 'Alternative Container Runtime Support'; k3s pull request 11065",
     ),
-    # k0s merges the files in /etc/k0s/containerd.d, but not what these import, so the toolkit writes its drop-in file there, and its imports into a
+    # k0s merges the files in /etc/k0s/containerd.d, but not the files that these import, so the toolkit writes its drop-in file there, and its imports into a
     # file that nothing reads.
     Distribution(
         "k0s",

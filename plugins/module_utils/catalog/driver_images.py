@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operating systems of nodes, the tags of their driver images (the operator appends the system to the driver's version), and where images are built.
+"""The operating systems of nodes, the tags of their driver images (the operator appends the system to the driver's version), and the sources of images.
 
 Sources: gpu-operator controllers/object_controls.go (resolveDriverTag), controllers/state_manager.go (getGPUNodeOSInfo) and internal/state/nodepool.go
 (getOSTag) of the tags v23.9.2 to v26.7.0; NVIDIA/gpu-driver-container Makefile and its folders.
@@ -35,7 +35,7 @@ def _rhcos_folder(version: str) -> str:
 class BuildTarget(t.NamedTuple):
     """The sources of an operating system's image; systems with the same target share an image.
 
-    folder: of gpu-driver-container. arguments: the names and values of the arguments of its Dockerfile that follow from the system.
+    folder: the folder of gpu-driver-container. arguments: the names and values of the arguments of its Dockerfile that follow from the system.
     """
 
     folder: str
@@ -46,10 +46,10 @@ class BuildTarget(t.NamedTuple):
 class OperatingSystem:
     """An operating system of nodes.
 
-    name: ID in /etc/os-release. published: NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
+    name: ID in /etc/os-release. published: whether NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
     that images are built from; None if there is none. arguments: functions that return, for a version, the value of an argument of the folder's
-    Dockerfile, by its name. major_tags: the operator's tags have only the major version, from this one on, since this release of the operator.
-    os_image: for a system without images, the beginning of the kubelet's name, which is known before NFD runs.
+    Dockerfile, by its name. major_tags: major versions and releases of the operator; since this release, the tags of this version and of later ones have only
+    the major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
     """
 
     name: str

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Known issues of GPU operator releases that a plan warns about, each as a sentence with its source.
 
-`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own by
+`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own in
 gpu_cluster.known_issues.
 """
 
@@ -12,8 +12,8 @@ import typing as t
 
 from .distributions import BY_NAME, K3S_FAMILY
 
-# What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by nodes and pods (cluster_state/conditions.py), and by
-# other objects (gpu_operator/detect.py). `model X`: GPUs whose name begins with X.
+# The conditions that a cluster can meet, found in the pools and gpu_cluster.operator (pools/warnings.py), in nodes and pods
+# (cluster_state/conditions.py), and in other objects (gpu_operator/detect.py). `model X`: GPUs whose name begins with X.
 MODEL_CONDITION = "model "
 # Only pods show this condition.
 HOST_USERS = "host-users"
@@ -36,10 +36,10 @@ CONDITIONS: t.Mapping[str, str] = {
 
 
 class KnownIssue(t.NamedTuple):
-    """An issue of every release that has the first numbers of one of `releases`.
+    """An issue of every release whose version begins with the numbers of one of `releases`.
 
     `conditions` are the conditions that a cluster must have for a warning, see CONDITIONS. `openshift` are the first numbers of the versions of OpenShift
-    that have the issue; empty if it does not depend on them.
+    that have the issue; empty if the issue does not depend on the version.
     """
 
     releases: tuple[str, ...]

@@ -22,7 +22,7 @@ CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
 INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
 
 MACHINE_CONFIGURATION_PATH = "/apis/operator.openshift.io/v1/machineconfigurations/cluster"
-# The releases from which the templates of vSphere can be updated by OpenShift, and from which they are unless it is switched off
+# The first release in which OpenShift can update the templates of vSphere, and the first in which it does so unless this is switched off
 # (openshift/machine-config-operator pkg/controller/common/featuregates.go, CheckBootImagePlatform).
 BOOT_IMAGES_SINCE: Release = (4, 20)
 BOOT_IMAGES_BY_DEFAULT: Release = (4, 22)
@@ -41,7 +41,7 @@ AUTOSCALER_ANNOTATIONS = (
 )
 
 # The label by which the autoscaler recognizes nodes with GPUs; its value is the `type` in ClusterAutoscaler's resourceLimits.gpus
-# (clusterapi_provider.go, GPULabel). As long as a node with it has no allocatable nvidia.com/gpu, the autoscaler takes it for a node whose driver is
+# (clusterapi_provider.go, GPULabel). As long as a node with it has no allocatable nvidia.com/gpu, the autoscaler treats it as a node whose driver is
 # being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have it.
 ACCELERATOR_LABEL = "cluster-api/accelerator"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -50,7 +50,7 @@ REGION_LABEL = "topology.kubernetes.io/region"
 # OpenShift's own capacity annotations of a MachineSet. The memory is a number of MiB.
 CPU, MEMORY_MB, GPU, MAX_PODS = (f"machine.openshift.io/{name}" for name in ("vCPU", "memoryMb", "GPU", "maxPods"))
 _CAPACITY = "capacity.cluster-autoscaler.kubernetes.io"
-# Those of Cluster API. The memory is a quantity of bytes; labels are k=v, separated by commas; taints are k=v:Effect.
+# The annotations of Cluster API. The memory is a quantity of bytes; labels are k=v, separated by commas; taints are k=v:Effect.
 CAPACITY_CPU, CAPACITY_MEMORY, CAPACITY_MAX_PODS = (f"{_CAPACITY}/{name}" for name in ("cpu", "memory", "maxPods"))
 GPU_COUNT, GPU_TYPE = f"{_CAPACITY}/gpu-count", f"{_CAPACITY}/gpu-type"
 CAPACITY_LABELS, CAPACITY_TAINTS = f"{_CAPACITY}/labels", f"{_CAPACITY}/taints"
@@ -61,12 +61,12 @@ CAPACITY_KEYS = (
 
 
 def machine_sets_path(namespace: str) -> str:
-    """The MachineSets of one namespace."""
+    """The path of the MachineSets in one namespace."""
     return f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
 
 
 def machines_path(namespace: str) -> str:
-    """The Machines of one namespace."""
+    """The path of the Machines in one namespace."""
     return f"{MACHINE_API_PATH}/namespaces/{namespace}/machines"
 
 
@@ -159,7 +159,7 @@ def openshift_release(version: str) -> Release:
 class MachineSetting(t.NamedTuple):
     """The field of a providerSpec with the value of an option of node groups.
 
-    path: of the field, from the top of the providerSpec. decode, encode: convert the value of the field to that of the option, and back.
+    path: the path of the field from the top of the providerSpec. decode, encode: convert the value of the field to that of the option, and back.
     """
 
     path: tuple[str, ...]
@@ -179,10 +179,10 @@ class Platform:
 
     settings: the options of node groups that the platform has: `flavor` is the machine type, `template` the virtual machine that is cloned, and
     `accelerators` the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
-    zone, region: the paths of these in the providerSpec. failure_domains: the path in the cluster's Infrastructure of the list that has them instead.
+    zone, region: their paths in the providerSpec. failure_domains: the path of the list that contains them instead, in the cluster's Infrastructure.
     numbered_zones: whether a zone is a number in its region, so that its label begins with the region.
-    zone_label_keys, region_label_keys: the labels of a node for both: those of Kubernetes and of the platform's CSI driver.
-    controller_annotations: the annotations that the platform's MachineSet controller sets again and again from the machine type or the providerSpec
+    zone_label_keys, region_label_keys: the keys of a node's labels for its zone and region: those of Kubernetes and of the platform's CSI driver.
+    controller_annotations: the annotations that the platform's MachineSet controller repeatedly sets from the machine type or the providerSpec
     (pkg/actuators/machineset of machine-api-provider-aws, -azure and -gcp; machine-api-operator pkg/controller/vsphere/machineset).
     """
 

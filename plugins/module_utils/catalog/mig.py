@@ -14,7 +14,7 @@ RESOURCE_PREFIX = "nvidia.com/mig-"
 # user guide, "Enable MIG Mode".
 RESET_FAMILIES = ("ampere",)
 
-# The GI profile id if it is not published.
+# Used in place of a GI profile id that is not published.
 UNKNOWN_ID = -1
 
 # A profile's part of the media engines (NVDEC, NVENC, JPEG, OFA): its share, which may be zero; the media extensions (+me);

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's GPU models by their names in gpu-feature-discovery and the driver, and the lookup of users' names for them."""
+"""NVIDIA's GPU models with their names in gpu-feature-discovery and the driver, and the lookup of models by the names that users write."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def bare_product(product: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def normalized(name: str) -> str:
-    """One spelling for a model: case, blanks and the vendor's name do not distinguish models."""
+    """The normalized spelling of a model's name, in which case, blanks and the vendor's name make no difference."""
     dashed = re.sub(r"[\s_]+", "-", name.strip()).casefold()
     return dashed.removeprefix("nvidia-").removeprefix("tesla-")
 
@@ -253,12 +253,12 @@ def find(name: str) -> Model | None:
 
 
 def with_product(product: str) -> tuple[Model, ...]:
-    """The models with this label gpu.product, with or without the suffixes of sharing and MIG: several where a name is shared."""
+    """The models with this label gpu.product, with or without the suffixes of sharing and MIG; several if they share a name."""
     return _named().get(normalized(bare_product(product)), ())
 
 
 def of_gpu(product: str, memory_mib: int | None) -> Model | None:
-    """The model for a node's labels gpu.product and gpu.memory; the memory is only needed where a name is shared.
+    """The model for a node's labels gpu.product and gpu.memory; the memory is only needed if several models share the name.
 
     Pass None for a node with the MIG strategy single, because gpu.memory is then the memory of a MIG device.
     """

@@ -7,12 +7,12 @@ from __future__ import annotations
 VERSION = "0.1.0"
 
 # This collection
-# Of its labels, annotations and taints.
+# The prefix of its labels, annotations and taints.
 OWN_PREFIX = "accel.gpu/"
 FIELD_MANAGER = "accel.gpu"
 # The field manager of the replicas of an operator that is stopped until it is upgraded.
 STOPPING_MANAGER = "accel.gpu-upgrade"
-# The field manager of the fields that a custom resource has from the example of its operator.
+# The field manager of the fields that a custom resource gets from its operator's example.
 EXAMPLE_MANAGER = "accel.gpu-example"
 # The field manager of the name of the licensing Secret in the ClusterPolicy.
 LICENSING_MANAGER = "accel.gpu-licensing"
@@ -33,7 +33,7 @@ DEVICE_PLUGIN_CONFIGMAP = "accel-gpu-device-plugin"
 VALIDATION_CONFIGMAP = "accel-gpu-validation"
 MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
-# The rollout settings for the release of a node from its pool, where they differ from the defaults.
+# The rollout settings for the release of a node from its pool, if they differ from the defaults.
 ROLLOUT_ANNOTATION = "accel.gpu/rollout"
 # On a node that is being changed: why this collection has cordoned it.
 CORDONED_ANNOTATION = "accel.gpu/cordoned"
@@ -41,7 +41,7 @@ CORDONED_ANNOTATION = "accel.gpu/cordoned"
 DRIVER_RESTART_ANNOTATION = "accel.gpu/driver-restart"
 # The configuration for a rollback.
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
-# Why the last change of a node failed: an annotation, and the key of a taint where the node is quarantined.
+# Why the last change of a node failed: an annotation, and the key of a taint if the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"
 # On a MachineSet and its MachineAutoscaler: the mark that this collection manages it; the value is the declared name of the node group.
 NODEGROUP_LABEL = "accel.gpu/nodegroup"
@@ -51,10 +51,10 @@ PRIORITIES_ANNOTATION = "accel.gpu/priorities"
 # The CronJob of the role new_nodes, and all its objects.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 
-# The values of sharing.mode; gpu-feature-discovery's label of the sharing strategy has the first three, too.
+# The values of sharing.mode; gpu-feature-discovery's label for the sharing strategy also has the first three.
 NONE_MODE, TIME_SLICING_MODE, MPS_MODE, MIG_MODE = "none", "time-slicing", "mps", "mig"
 
-# Kubernetes: the maximal length of a label's value (apimachinery, util/validation)
+# Kubernetes: the maximum length of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63
 
 # NVIDIA's device plugin (k8s-device-plugin: cmd/config-manager, api/config/v1)
@@ -119,7 +119,7 @@ DRIVER_CONTAINER = "nvidia-driver-ctr"
 # Keys of the Secret or ConfigMap with the files of the license client (gpu-operator: controllers/object_controls.go)
 LICENSE_TOKEN_KEY = "client_configuration_token.tok"
 LICENSE_CONFIG_KEY = "gridd.conf"
-# Where the spec of a ClusterPolicy names it, and the fields with its name by its kind, there and in an NVIDIADriver (gpu-operator: api/nvidia)
+# The path of its name in the spec of a ClusterPolicy, and the fields for the name by kind, in this path and in an NVIDIADriver (gpu-operator: api/nvidia)
 LICENSING_CONFIG = ("driver", "licensingConfig")
 LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "configMapName"}
 DRIVER_LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "name"}
@@ -130,6 +130,6 @@ DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
 # Kubernetes; for extended resources a ResourceQuota only supports requests (its documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."
-# A field selector without pods that have finished, which hold no resources.
+# A field selector that excludes finished pods, which hold no resources.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

@@ -27,8 +27,8 @@ API_PATH = f"/apis/{V1ALPHA1}"
 # The API of the packages in all catalogs (PackageManifests).
 PACKAGES_API_PATH = f"/apis/packages.{GROUP}/v1"
 
-# The fields in the spec of a Subscription that only have the value of an option of the module olm_subscription, and the name of this option. A run chooses
-# one of several sources, and a channel if none is declared.
+# The fields in the spec of a Subscription that get the value of a single option of the module olm_subscription, and the name of this option. A run
+# chooses one of several sources, and a channel if none is declared.
 SUBSCRIPTION_FIELDS: t.Mapping[str, str] = {
     "name": "package",
     "installPlanApproval": "approval",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods. A new operand is an entry.
+"""The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods. A new operand is an entry in OPERANDS.
 
 Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
 controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0. Restarts: the Transform functions in
@@ -13,7 +13,7 @@ import dataclasses
 import re
 import typing as t
 
-# The values of the label app that other code needs; on OpenShift the driver's has the operating system as a suffix.
+# The values of the label app that other code needs; on OpenShift, the value for the driver has the operating system as a suffix.
 DRIVER = "nvidia-driver-daemonset"
 TOOLKIT = "nvidia-container-toolkit-daemonset"
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -34,7 +34,7 @@ class OperandDefinition:
     part: its field in the spec of the ClusterPolicy. runs_by_default: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
     apps: the label app of its pods, which restart when the field changes; empty for pods that only nodes with virtual machines have.
     image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the
-    image of the driver manager. by_system: the operator appends the operating system to the image's tag. virtual_machines: it runs only with
+    image of the driver manager. by_system: whether the operator appends the operating system to the image's tag. virtual_machines: whether it runs only with
     sandboxWorkloads.enabled.
     """
 
@@ -77,7 +77,7 @@ APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
 _CONFIGURED = frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})
 # The fields below the spec of the ClusterPolicy whose change restarts pods other than those of the operand with this part, or no pods.
 _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
-    # Its image is that of init containers of the other operands.
+    # Its image is also that of init containers of the other operands.
     ("validator",): APPS,
     **dict.fromkeys([("devicePlugin",), ("mig",)], _CONFIGURED),
     # The validator's pod checks the plugin's resources and the kernel modules of the sidecars, and gets the strategy.
@@ -86,7 +86,7 @@ _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
     ("dcgm", "enabled"): frozenset({DCGM, DCGM_EXPORTER}),
     **dict.fromkeys([("toolkit", "enabled"), ("toolkit", "installDir")], frozenset({TOOLKIT, PLUGIN, MIG_MANAGER})),
     ("hostPaths", "kubeletRootDir"): APPS - {DRIVER},
-    # They are in no pod template: labels of the namespace, a Service, a ServiceMonitor, and how pods are replaced.
+    # These fields are not part of a pod template: labels of the namespace, a Service, a ServiceMonitor, and how pods are replaced.
     **dict.fromkeys(
         [
             *(("psa",), ("psp",), ("dcgmExporter", "service"), ("dcgmExporter", "serviceMonitor")),
@@ -98,7 +98,7 @@ _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
 
 
 def restarted_apps(path: t.Sequence[str]) -> frozenset[str]:
-    """The apps of the pods that restart when the field at this path below the spec of the ClusterPolicy changes; all apps if its part is not an operand's."""
+    """The apps of the pods that restart when the field at this path below the spec of the ClusterPolicy changes; all apps if it belongs to no operand."""
     for length in (2, 1):
         apps = _RESTARTS.get(tuple(path[:length]))
         if apps is not None:

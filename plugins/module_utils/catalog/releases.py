@@ -60,20 +60,20 @@ OPERATOR_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
 
 # The first release whose driver pods mount the licensing token from a Secret (api/nvidia/v1/clusterpolicy_types.go of the tag v25.10.0).
 LICENSING_SECRET_SINCE: Release = (25, 10)
-# The same for fields of a pool's `driver`, which are those of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
+# The releases that added fields of a pool's `driver`, which are fields of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
 POOL_DRIVER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("kernel_module_type",): (25, 3),
     ("secret_env",): (25, 10),
     ("licensing_secret",): LICENSING_SECRET_SINCE,
     ("upgrade",): (26, 7),
 }
-# The first release in which the operator restarts driver pods in place if the digest of the driver's configuration stays equal
-# (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
+# The first release in which the operator restarts driver pods in place if the digest of the driver's configuration does not change
+# (internal/predicates/restart_only.go of the tag v26.7.0, which does not exist in the tags up to v26.3.3).
 _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).
 _DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
 # Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
-# before, the ClusterPolicy's applies to all.
+# before, the policy in the ClusterPolicy applies to all.
 OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)
 
 # The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
@@ -111,9 +111,9 @@ VERSIONED_IMAGES: dict[str, tuple[str, str]] = {
     "gds": ("nvcr.io/nvidia/cloud-native", "nvidia-fs"),
     "gdrcopy": ("nvcr.io/nvidia/cloud-native", "gdrdrv"),
 }
-# The release that added a part to the ClusterPolicy; image folders have it in every release, because charts ignore it.
+# The release that added a part to the ClusterPolicy; image folders contain it for every release, because older charts ignore it.
 POLICY_PARTS_SINCE: dict[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
-# The folder before a release.
+# The release that changed the folder of a component, and the folder before this release.
 _IMAGE_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
     ((25, 10), "validator", "nvidia/cloud-native"),
     ((25, 10), "nodeStatusExporter", "nvidia/cloud-native"),
@@ -216,9 +216,9 @@ class OperatorRelease:
 
     @property
     def extras_named(self) -> bool:
-        """The device plugin offers MIG devices with extras (+me, +gfx) under their own names; up to v0.19 it treats them as plain ones.
+        """Whether its device plugin offers MIG devices with extras (+me, +gfx) under their own names; up to v0.19, it treats them as plain devices.
 
-        Source: k8s-device-plugin #1807, and v0.19.0 run on such devices.
+        Source: k8s-device-plugin #1807, and a run of v0.19.0 on such devices.
         """
         return release_of(self.device_plugin) >= (0, 20)
 
@@ -270,7 +270,7 @@ class OperatorVersion:
 def operator_release(version: str) -> OperatorVersion:
     """The catalog's release for this version: `v25.10.1`, with or without `v`.
 
-    For an unknown one the next older release that is known; the oldest where none is older; the newest where the version cannot
+    For an unknown version, the next older known release, or the oldest one if none is older; the newest one if the version cannot
     be parsed.
     """
     parsed = _VERSION.fullmatch(version.strip())
@@ -307,7 +307,7 @@ def image_folders(version: str) -> dict[str, str]:
 
 
 def restarts_in_place(version: str) -> bool:
-    """Whether this operator release restarts driver pods in place where it can; False if the release cannot be read from the version."""
+    """Whether this operator release restarts driver pods in place if possible; False if the release cannot be read from the version."""
     return (
         known_release_of(version) is not None
         and operator_release(version).release.numbers[:2] >= _RESTARTS_IN_PLACE_SINCE
@@ -322,7 +322,7 @@ def compares_digests(image: str) -> bool:
 
 
 def release_of(version: str) -> Release:
-    """The first two numbers of a version; an unknown form counts as the newest release, so that no field is left out.
+    """The first two numbers of a version; any other format counts as the newest release, so that no field is left out.
 
     A decision that is only safe for new releases needs known_release_of().
     """
@@ -330,6 +330,6 @@ def release_of(version: str) -> Release:
 
 
 def known_release_of(version: str) -> Release | None:
-    """The first two numbers of a version with three; None for any other text."""
+    """The first two numbers of a version that has three; None for any other text."""
     found = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)
     return (int(found[1]), int(found[2])) if found else None

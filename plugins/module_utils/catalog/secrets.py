@@ -30,7 +30,7 @@ _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
 )  # fmt: skip
 # Only under these names can a number be a secret.
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd"})
-# With one of these words in its name, a value that looks random is a secret, too.
+# If the name of a field contains one of these words, a value that looks random is also a secret.
 _SUGGESTING = frozenset(
     {"key", "keys", "auth", "secret", "secrets", "license", "licence", "pass", "cookie", "session", "salt", "jwt", "sas", "private"}
 )  # fmt: skip
@@ -61,7 +61,7 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
 # This limit exceeds the length that a message quotes; it is needed because text is not limited yet when it is rejected.
 _MAX_CHECKED = 4096
-# Bits per character; text with less is words, not random.
+# Bits per character; text with fewer bits consists of words and is not random.
 _RANDOM_ENTROPY = 3.6
 _MIN_KEY_LENGTH = 20
 
@@ -111,7 +111,7 @@ def is_quotable(text: str) -> bool:
 
 
 def names_a_secret_parameter(name: str) -> bool:
-    """Whether a parameter of this name contains a secret or a signature, which is equivalent; also for numbered names."""
+    """Whether a parameter of this name, which may end with a number, contains a secret or a signature, which is equivalent."""
     plain = name.rstrip("0123456789_-.")
     return names_a_secret(plain) or suggests_a_secret(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
 
@@ -173,7 +173,7 @@ def _may_hold_secret(text: str) -> bool:
 
 
 def _holds_user_info(text: str) -> bool:
-    """`user:password@host`, `//user@host`, or `user@host.domain` alone; not an image's digest, nor `***` in place of a user."""
+    """Whether text contains `user:password@host` or `//user@host`, or is `user@host.domain`; image digests and masked users (`***`) do not count."""
     plain = _DIGEST.sub("", text).replace("***@", "")
     if re.search(r"//[^/]*@", plain) or re.fullmatch(r"\s*[^\s@]+@[^\s@]*[.:][^\s@]*\s*", plain):
         return True

@@ -23,7 +23,7 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def taint_identity(taint: Taint) -> tuple[str, str]:
-    """The key and the effect, for which Kubernetes keeps only one taint."""
+    """The key and the effect; a node has at most one taint with the same key and effect."""
     return str(taint.get("key") or ""), str(taint.get("effect") or "")
 
 
@@ -48,7 +48,7 @@ def merge_taints(
     """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
 
     `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
-    its identity. A taint that others had set is left alone; with a different value than the desired one it is replaced, and owned from then on.
+    its identity. A taint that others have set is left alone, unless its value differs from the desired one: then it is replaced and owned from then on.
     """
     missing = {taint_identity(taint): taint for taint in desired}
     merged: list[dict[str, t.Any]] = []

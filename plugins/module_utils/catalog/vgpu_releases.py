@@ -28,7 +28,7 @@ class VgpuRelease(NamedTuple):
 BRANCHES: dict[int, int] = {470: 13, 510: 14, 525: 15, 535: 16, 550: 17, 570: 18, 580: 19, 595: 20}
 # The first branch whose guests need a newer license server, and the version of that Delegated License Service (NVIDIA License System release notes).
 DLS_VERSION_NEEDED = (18, "3.4")
-# Branches with long-term support. A later one also supports guests of the one before (NVIDIA vGPU 19.0 release notes, "Compatibility").
+# Branches with long-term support. A later branch also supports guests of the previous one (NVIDIA vGPU 19.0 release notes, "Compatibility").
 LONG_TERM_BRANCHES = (13, 16, 19)
 
 RELEASES: tuple[VgpuRelease, ...] = (

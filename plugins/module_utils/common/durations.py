@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-# ASCII digits, and no two ways to read a number: a long text is rejected in a moment.
+# Only ASCII digits, and only one way to match each number, so that long invalid text is rejected quickly.
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
 
 
 def duration_seconds(text: str) -> float | None:
-    """The seconds of a duration (Go, time.ParseDuration) that is not negative; None if the text is none."""
+    """The seconds of a non-negative duration (Go, time.ParseDuration); None if the text is not such a duration."""
     if text == "0":
         return 0.0
     seconds, position = 0.0, 0

@@ -14,7 +14,7 @@ from .errors import ConnectionProblem
 
 @contextlib.contextmanager
 def hold(path: str, on_wait: t.Callable[[], None]) -> t.Iterator[None]:
-    """Hold the lock with this file, which is deleted at the end; on_wait: called once if another process holds it. Raises ConnectionProblem."""
+    """Hold the lock with this file, which is deleted at the end; on_wait is called once if another process holds it. Raises ConnectionProblem."""
     descriptor = _acquire(path, on_wait)
     try:
         yield
@@ -26,13 +26,13 @@ def hold(path: str, on_wait: t.Callable[[], None]) -> t.Iterator[None]:
 
 
 def is_abandoned(path: str) -> bool:
-    """Whether the file of a lock exists that no process holds, because the process that held it was killed."""
+    """Whether the file of a lock exists but no process holds the lock, because the process that held it was killed."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # A shared lock does not stop another process from seeing the same; it is released at once.
+        # A shared lock does not affect the same check in another process; it is released at once.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return True
     except OSError:

@@ -38,7 +38,7 @@ POOL_SIZE = 32
 _FIRST_CONTACT_ATTEMPTS = 3
 _FIRST_DELAY, _MAX_DELAY = 0.25, 8.0
 
-# The objects that messages of urllib3 name, and the source files of OpenSSL.
+# The names of objects in messages of urllib3, and of source files in messages of OpenSSL.
 _OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
 _SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
 # The peer closed the connection during the handshake, as a load balancer without a server does, so TLS is not
@@ -65,7 +65,7 @@ class HttpResponse:
 
 
 class ConnectionPools:
-    """The connections to any number of hosts with the same TLS settings, directly or by the proxies of the environment; safe for use by many threads."""
+    """The connections to any number of hosts with the same TLS settings, directly or through the proxies in the environment; safe for use by many threads."""
 
     def __init__(
         self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
@@ -82,7 +82,7 @@ class ConnectionPools:
         self._pools: dict[str | None, t.Any] = {}
 
     def for_url(self, url: str) -> t.Any:
-        """The pool manager of urllib3 that is used for an address; addresses of this machine need no proxy."""
+        """The urllib3 pool manager for an address; addresses of this machine are reached without a proxy."""
         parts = urlsplit(url)
         direct = is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
         proxy = None if direct else getproxies().get(parts.scheme)
@@ -94,7 +94,7 @@ class ConnectionPools:
 
 
 def _proxy_settings(proxy: str) -> dict[str, t.Any]:
-    """The options of urllib3 for a proxy of the environment: like curl, with HTTP as default, and with the user and the password in its address."""
+    """The urllib3 options for a proxy in the environment; as in curl, the default scheme is HTTP, and the address may contain a user and password."""
     address = proxy if "://" in proxy else f"http://{proxy}"
     authorization = proxy_authorization(address)
     return {
@@ -104,7 +104,7 @@ def _proxy_settings(proxy: str) -> dict[str, t.Any]:
 
 
 def proxy_authorization(address: str) -> str:
-    """The header for the user and the password in the address of a proxy, which urllib3 does not send itself; empty without them."""
+    """The header for the user and the password in the address of a proxy, which urllib3 does not send automatically; empty if the address has neither."""
     given = urllib3.util.parse_url(address).auth
     return f"Basic {base64.b64encode(unquote_to_bytes(given)).decode()}" if given else ""
 
@@ -166,7 +166,7 @@ class Retrier:
             self._sleep(delay)
 
     def backoff(self, error: ServiceError) -> None:
-        """Sleep before the first repetition after this error."""
+        """Sleep before the first retry after this error."""
         self._sleep(self._delay(error, 1))
 
     def _delay(self, error: ServiceError, attempts: int) -> float:

@@ -30,7 +30,7 @@ def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
 
 
 def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str, t.Any]:
-    """The options; an unknown option, such as a misspelled one, only has its name, because its value may be a secret."""
+    """The options; the value of an unknown option, such as a misspelled one, is not shown, because it may be a secret."""
     by_name = {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
     found = {}
     for name, value in shown.items():

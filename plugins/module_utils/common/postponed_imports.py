@@ -44,7 +44,7 @@ class _Placeholder(types.ModuleType):
 def postponed_imports(*names: str) -> t.Iterator[None]:
     """Imports of these modules within the context get placeholders; modules that are loaded already are left alone.
 
-    `from X import Y` gets an object that can be called and whose attributes can be read, but that is no class. After the context, everything
+    `from X import Y` gets an object that can be called and whose attributes can be read, but which is not a class. After the context, everything
     that imports these modules, or reads an attribute of a placeholder, gets the modules and their attributes.
     """
     placeholders = {name: _Placeholder(name) for name in names if name not in sys.modules}

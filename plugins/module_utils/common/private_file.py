@@ -56,7 +56,7 @@ def make_folder(path: str) -> None:
 
 
 def text_of(path: str) -> str | None:
-    """The text of the existing file, None if there is none; raises ConnectionProblem if write() would not replace it, so a link is not followed."""
+    """The text of a file, or None if it does not exist; raises ConnectionProblem if write() would not replace it, such as a symbolic link."""
     try:
         if _existing(path) is None:
             return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Temporary files that have their process in the name, so that a later run can remove the files of a killed run."""
+"""Temporary files whose names identify their process, so that a later run can remove the files of a killed run."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class StateTimer:
     """Measures for how long objects have been in their states."""
 
     def __init__(self, clock: t.Callable[[], float] = time.monotonic) -> None:
-        """No object has a state yet."""
+        """Start without any recorded state."""
         self._clock = clock
         self._states: dict[str, tuple[t.Any, float]] = {}
 
@@ -95,7 +95,7 @@ def wait_until(
 
     first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
     timeout counts, by default now. describe: returns the text about the last state for the timeout's message. option: the option with the timeout; empty if
-    none sets it.
+    no option sets it.
     Transient errors of a service do not end the wait; other errors do.
     """
     start = clock() if started is None else started

@@ -17,14 +17,14 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True)
 class Permission:
-    """A verb on a resource (with its subresource, as in pods/eviction) of an API group, as in a rule of RBAC."""
+    """A verb on a resource (with its subresource, as in pods/eviction) of an API group, as in an RBAC rule."""
 
     verb: str
     resource: str
     group: str = ""
 
     def is_granted(self, client: Client, namespace: str = "") -> bool:
-        """Whether this user has the permission in the namespace, by default in all namespaces; True if this user must not ask for it."""
+        """Whether this user has the permission in the namespace, by default in all namespaces; True if this user is not allowed to ask."""
         resource, dummy, subresource = self.resource.partition("/")
         attributes = {
             "namespace": namespace,
@@ -54,7 +54,7 @@ class MissingPermission(ApiError):
     lacks_right = True
 
     def __init__(self, permission: Permission, namespace: str, purpose: str) -> None:
-        """Word the message like that of a refused request, from which explain() derives the rule that is missing."""
+        """Use the wording of the server's message for a forbidden request, from which explain() derives the missing rule."""
         scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         super().__init__(
             f'This user cannot {permission.verb} resource "{permission.resource}" in API group "{permission.group}" {scope}, {purpose}',

@@ -75,7 +75,7 @@ class Client(Transport):
             raise
 
     def get_once(self, path: str) -> Object | None:
-        """Like get(), but sends the request only once in a run: for objects that describe the cluster, such as its version."""
+        """Like get(), but sends the request only once per client: for objects that describe the cluster, such as its version."""
         if path not in self._described:
             self._described[path] = self.get(path)
         return self._described[path]
@@ -189,7 +189,7 @@ class Client(Transport):
                 self.backoff(error)
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Write the whole object; with a resourceVersion in it, only over the version that was read."""
+        """Replace the whole object; if the body contains a resourceVersion, only if the object still has this version."""
         return self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
 
     def delete(

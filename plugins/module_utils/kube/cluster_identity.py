@@ -83,9 +83,9 @@ class ClusterIdentity:
         return found
 
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
-        """Record the name after the Lease at a path was acquired, if the name belongs to another Lease.
+        """Record the name after the Lease at a path was acquired, if the name is recorded in a different Lease.
 
-        If another run has recorded another name in the meantime, releases the lease and raises WrongCluster.
+        If another run has recorded a different name in the meantime, releases the lease and raises WrongCluster.
         """
         if not self._records:
             return
@@ -165,7 +165,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """The recorded name of a cluster that the run does not name, for a report; empty if the user is not allowed to read it."""
+    """The recorded name of a cluster for which the run declares no name, for a report; empty if the user is not allowed to read it."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

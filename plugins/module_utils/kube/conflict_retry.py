@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repeats a write after a conflict with another writer, with a body that is computed from the object as it is then."""
+"""Repeats a write after a conflict with another writer, with a body that is computed from the latest version of the object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def retry_conflicts(
     recompute: t.Callable[[], D | None],
     is_repeatable: t.Callable[[ApiError], bool] = lambda error: error.conflict,
 ) -> R | None:
-    """The result of `send`; None if after a conflict `recompute`, which reads the object again, finds nothing to send.
+    """The result of `send`; None if `recompute`, which reads the object again after a conflict, finds nothing to send.
 
     The error of the last attempt is raised.
     """
@@ -58,7 +58,7 @@ def patch_object(
     *,
     dry_run: bool = False,
 ) -> Object | None:
-    """The object after the merge patch that `compute` returns for it; unchanged if that is None, and None if it does not exist.
+    """The object after the merge patch that `compute` returns for it; unchanged if there is no patch, and None if the object does not exist.
 
     Each patch applies only to the version of the object that it was computed from.
     """

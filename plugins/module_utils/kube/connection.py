@@ -36,7 +36,7 @@ _UNUSED = (
     "oauthlib.oauth2",
     "requests_oauthlib",
 )
-# It imports pydantic. Since kubernetes 37, which has the second file, kubernetes.client imports it only when it is used.
+# This module imports pydantic. kubernetes 37 and later, which contain the second file, import it only when it is used.
 _API_CLIENT, _SINCE = "kubernetes.client.api_client", "client/api_response.py"
 
 
@@ -50,7 +50,7 @@ KUBERNETES_IMPORT_ERROR: str | None = None
 try:
     with postponed_imports(*_unused_modules()):
         import kubernetes
-    # kubernetes.client remembers what it has imported.
+    # kubernetes.client keeps references to the objects that it has imported.
     if _API_CLIENT not in sys.modules:
         vars(kubernetes.client).pop("ApiClient", None)
     import yaml
@@ -76,7 +76,7 @@ class Connection:
     context_name: str | None = None
     cluster_name: str | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
-    # The source of the token, if it differs.
+    # The source of the token, if it differs from `origin`.
     token_origin: str = ""
 
     @property
@@ -106,7 +106,7 @@ class Connection:
         token = token.strip()
         if _TOKEN.fullmatch(token):
             return f"{scheme} {token}"
-        problem = "contains white space, a control character or one that is not ASCII" if token else "is empty"
+        problem = "contains white space, a control character or a non-ASCII character" if token else "is empty"
         raise ConnectionProblem(
             f"The token of {self.token_origin or self.origin} cannot be sent: it {problem}. Correct it there."
         )

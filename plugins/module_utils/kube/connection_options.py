@@ -141,7 +141,7 @@ def environment(environ: t.Mapping[str, str]) -> Values:
 def secret_variables(environ: t.Mapping[str, str]) -> set[str]:
     """The credentials in the environment (K8S_AUTH_* and helm's variables), which must be masked in all output."""
     names = (f"{PREFIX}API_KEY", f"{PREFIX}PASSWORD", "HELM_KUBETOKEN")
-    # With and without surrounding white space, because it is sent without.
+    # With and without surrounding white space, because a token is sent without it.
     return {text for name in names if environ.get(name) for text in (environ[name], environ[name].strip()) if text}
 
 
@@ -173,7 +173,7 @@ def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = No
 
 
 def _with_stripped_token(values: Values) -> Values:
-    """The values with a stripped token, because a file ends with a line break."""
+    """The values with a stripped token, because a token from a file ends with a line break."""
     token = str(values.pop("api_key", "")).strip()
     return {**values, "api_key": token} if token else values
 
@@ -192,7 +192,7 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     users = [name for name in _USER if name in given]
     if users:
         raise WrongCluster(
-            f"Option {users[0]} names a user and no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
+            f"Option {users[0]} names a user but no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
             "a default kubeconfig. Also set option host or kubeconfig, or remove it."
         )
     if in_document:
@@ -202,13 +202,13 @@ def _source(given: Values, document: Values, variables: Values) -> str:
 
 
 def _require_whole(values: Values, source: str) -> None:
-    """Raise WrongCluster for values that only another source could complete."""
+    """Raise WrongCluster if the values are incomplete, because values of another source must not complete them."""
     located = [name for name in _CLUSTER if values.get(name)]
     users = [name for name in _USER if values.get(name)]
     if source == ENVIRONMENT and not located:
         setting = _name_in(source, users[0]) if users else f"{PREFIX}USERNAME"
         raise WrongCluster(
-            f"{setting} names a user and no cluster. Also set {PREFIX}HOST or {PREFIX}KUBECONFIG, or unset it."
+            f"{setting} names a user but no cluster. Also set {PREFIX}HOST or {PREFIX}KUBECONFIG, or unset it."
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields that a CustomResourceDefinition has (apiextensions.k8s.io/v1, openAPIV3Schema)."""
+"""The fields that a CustomResourceDefinition defines (apiextensions.k8s.io/v1, openAPIV3Schema)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_definition(client: Client, name: str) -> Object | None:
 
 
 def spec_schema(definition: Document | None, api_version: str) -> Object:
-    """The schema of `spec` in the version of a CRD; empty if it is not known."""
+    """The schema of `spec` in this version of a CRD; empty if it is not known."""
     for item in get_nested(definition, "spec", "versions") or ():
         if item.get("name") == api_version.rpartition("/")[2]:
             return get_nested(item, "schema", "openAPIV3Schema", "properties", "spec") or {}
@@ -36,9 +36,9 @@ def spec_schema(definition: Document | None, api_version: str) -> Object:
 
 
 def known_fields(value: t.Any, schema: Document) -> t.Any:
-    """The part of a value that a schema has; everything without a schema.
+    """The part of a value that the schema defines; the whole value if the schema is empty.
 
-    Examples of operators have fields that their CRDs do not have: `customConfig` of NFD 4.12, `driver.upgradePolicy.kernelModuleType` of the GPU operator
+    Examples of operators contain fields that their CRDs do not define: `customConfig` of NFD 4.12, `driver.upgradePolicy.kernelModuleType` of the GPU operator
     v25.3.
     """
     properties = schema.get("properties")

@@ -19,7 +19,7 @@ _VOLATILE = ("creationTimestamp", "generation", "managedFields", "resourceVersio
 
 @dataclass(frozen=True)
 class Difference:
-    """The effect of applying `patch_body`; before and after are for users, without fields that the server maintains."""
+    """The effect of applying `patch_body`; `before` and `after` are shown to users, without fields that the server maintains."""
 
     changed: bool
     before: Object
@@ -71,7 +71,7 @@ def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
 
 
 def without(live: Object, owned: managed_fields.Tree, others: managed_fields.Tree) -> Object:
-    """A copy of `live` without the fields that only the owner of the first tree has."""
+    """A copy of `live` without the fields that are in `owned` but not in `others`."""
     return _map_applied(live, {}, _FieldContext(built_in=False, shape=owned, owned=owned, others=others))
 
 
@@ -160,7 +160,7 @@ def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], c
 def _candidates(
     live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext
 ) -> t.Iterator[tuple[int, _FieldContext]]:
-    """The indices of list elements with the key fields of the value. Several elements may differ in a key that the value leaves to the server's default."""
+    """The indices of list elements with the key fields of the value; there may be several if the value omits a key field that has a default."""
     keys = {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
     for index, candidate in enumerate(live):
         if keys and isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in keys.items()):

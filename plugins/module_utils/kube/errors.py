@@ -19,7 +19,7 @@ BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-# What the API server says about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
+# The API server's message about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
 # resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may use the same text
 # later in the message.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -40,7 +40,7 @@ _QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 
 
 class WrongCluster(ModuleFailure):
-    """The connection leads, or may lead, to a different cluster than the run names. Nothing was changed."""
+    """The connection leads, or may lead, to a cluster other than the one that the run names. Nothing was changed."""
 
     code = "wrong_cluster"
 
@@ -55,7 +55,7 @@ class ApiError(ServiceError):
     address_setting = "the kubeconfig"
     ca_setting = "ca_cert (or certificate-authority in the kubeconfig)"
     proxy_setting = "the option proxy and proxy-url in the kubeconfig"
-    # Whether the body is a Status object, as that of an API server is.
+    # Whether the body is a Status object, as in responses of an API server.
     has_status_object = False
 
     @property
@@ -75,13 +75,13 @@ class ApiError(ServiceError):
         400 is the status of an admission webhook that returns none (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
         """
         if self.status == 403:
-            # A proxy may also refuse.
+            # A 403 without a Status object may come from a proxy.
             return self.has_status_object and not self.lacks_right
         return self.status in (400, 422)
 
     @property
     def fails_every_request(self) -> bool:
-        """As for every service, except that an API server may refuse a single object with the status 403."""
+        """Whether every further request would fail, as for every service; an API server may also reject a single object with the status 403."""
         return super().fails_every_request and not self.rejects_object
 
     @property
@@ -114,7 +114,7 @@ def status_error(
 ) -> ApiError:
     """The error for the Status object in a response; `text`, `code` and `reason` are those of a response without one, which a proxy may send.
 
-    `details` are added to those of the object; `fields` are further fields of ApiError.
+    `details` are added to those of the object; `fields` are other fields of ApiError.
     """
     error = ApiError(
         status.get("message") or text,

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs commands in containers through the API server, over a websocket of the library that kubernetes itself uses.
+"""Runs commands in containers through the API server, with the websocket library that the kubernetes library itself uses.
 
 Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go and k8s.io/apiserver, StreamTranslator. The subprotocol v5
 (API servers from v1.30 on) can close the standard input of a command; with v4, only the end of the connection does.
@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
 _CHUNK = 32 * 1024
-# More output than any command of this collection has, so that a container cannot fill the memory of the run.
+# The maximum size of the output, far above that of this collection's commands, so that a container cannot fill the memory of the run.
 _MAX_RECEIVED = 4 * 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
 _HTTP_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 429: "TooManyRequests"}
@@ -35,7 +35,7 @@ _HTTP_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 429: "T
 
 @dataclass(frozen=True)
 class ExecResult:
-    """The end of a command. `exit_code` is None if the server cannot report it, because it had to end the connection to close the standard input."""
+    """The end of a command. `exit_code` is None if the server cannot report it, because the connection had to be closed to close the standard input."""
 
     exit_code: int | None
     stdout: str
@@ -79,7 +79,7 @@ class CommandRunner:
         proxy: t.Any = None,
         proxy_headers: t.Mapping[str, str] | None = None,
     ) -> None:
-        """headers: without those of the authorization. proxy: the parsed address of the proxy (urllib3.util.Url); None without one."""
+        """headers: the headers except those for authorization. proxy: the parsed address of the proxy (urllib3.util.Url); None without a proxy."""
         self._connection = connection
         self._headers = headers
         self._proxy = proxy
@@ -87,7 +87,7 @@ class CommandRunner:
 
     @functools.cached_property
     def _context(self) -> ssl.SSLContext:
-        """The settings of TLS with the API server."""
+        """The TLS settings for the API server."""
         configuration = self._connection.configuration
         context = self._new_context()
         context.check_hostname = bool(configuration.verify_ssl) and configuration.assert_hostname is not False
@@ -97,13 +97,13 @@ class CommandRunner:
 
     @functools.cached_property
     def _proxy_context(self) -> ssl.SSLContext:
-        """The settings of TLS with a proxy, which does not get the client certificate."""
+        """The TLS settings for a proxy, which does not get the client certificate."""
         context = self._new_context()
         context.check_hostname = bool(self._connection.configuration.verify_ssl)
         return context
 
     def _new_context(self) -> ssl.SSLContext:
-        """The settings of TLS, as urllib3 has them for all other requests."""
+        """The TLS settings that urllib3 also uses for all other requests."""
         import certifi
         from urllib3.util.ssl_ import create_urllib3_context
 
@@ -144,7 +144,7 @@ class CommandRunner:
             reason = BROKEN if connection or isinstance(error, ssl.SSLEOFError) else TLS
             raise _no_answer(request, str(error.reason or error), reason, sent=connection is not None) from None
         except (websocket.WebSocketException, OSError, ValueError) as error:
-            # A ValueError of a connection that another thread has closed. Its text names no header.
+            # A ValueError means that another thread has closed the connection. Its text contains no header.
             reason = REFUSED if isinstance(error, ConnectionRefusedError) else BROKEN
             raise _no_answer(request, str(error) or type(error).__name__, reason, sent=connection is not None) from None
         finally:
@@ -165,7 +165,7 @@ class CommandRunner:
             subprotocols=[V5, V4],
             suppress_origin=True,
             redirect_limit=0,
-            # The library itself would take a proxy from the environment.
+            # Otherwise, the library would use a proxy from the environment.
             socket=connection,
         )
         if channel.subprotocol not in (V4, V5):
@@ -213,20 +213,20 @@ class CommandRunner:
 
     @staticmethod
     def _encrypted(connection: _LimitedSocket, context: ssl.SSLContext, name: str) -> t.Any:
-        """TLS inside a connection that may itself be encrypted, which is possible for no socket of the standard library."""
+        """TLS inside a connection that may itself be encrypted, which sockets of the standard library do not support."""
         from urllib3.util.ssltransport import SSLTransport
 
         return SSLTransport(t.cast("socket.socket", connection), context, name)
 
 
 class _ProxyRefusal(Exception):
-    """The proxy makes no connection to the API server."""
+    """The proxy did not connect to the API server."""
 
 
 class _LimitedSocket:
-    """A socket with a deadline for all that is sent and received, and with a limit for the number of received bytes.
+    """A socket with a deadline for everything that is sent and received, and with a limit on the number of received bytes.
 
-    The limits include pings, and parts of messages, which the library of websockets reads without returning.
+    The limits also apply to pings and to parts of messages, which the websocket library reads without returning.
     """
 
     def __init__(self, connection: socket.socket, deadline: float, label: str) -> None:
@@ -277,7 +277,7 @@ class _LimitedSocket:
 
 
 def _connect(host: str, port: int, context: ssl.SSLContext | None, name: str, deadline: float) -> socket.socket:
-    """A connection, with TLS if settings for it are given."""
+    """A connection, encrypted with TLS if `context` is given."""
     connection = socket.create_connection((host, port), max(0.1, deadline - time.monotonic()))
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -326,7 +326,7 @@ class _Conversation:
         return True
 
     def _exit_code(self) -> int:
-        """The exit code in the status; raises ApiError if the command was not started, or the connection ended before it."""
+        """The exit code in the status; raises ApiError if the command was not started, or if the connection ended before the command."""
         try:
             status = json.loads(self._output[_STATUS])
             outcome, details = status["status"], status.get("details") or {}
@@ -353,7 +353,7 @@ class _Conversation:
 
 
 def _refused(request: ExecRequest, error: t.Any) -> ApiError:
-    """The error of the API server, in whose body is a Status object unless it comes from a proxy."""
+    """The error in a response; the body is a Status object unless it comes from a proxy."""
     body = error.resp_body or b""
     status = parse_status(body)
     code = int(error.status_code or 500)

@@ -18,7 +18,7 @@ _paths: dict[bytes, str] = {}
 
 
 def keep_keys_in_memory(library: t.Any) -> None:
-    """Replace the function of the library's module kube_config, unless the system has no memfd_create (macOS)."""
+    """Replace the function that writes such files in the library's module kube_config, unless the system has no memfd_create (macOS)."""
     original = getattr(library, _WRITER, None)
     if original is None or getattr(original, "in_memory", False) or not hasattr(os, "memfd_create"):
         return

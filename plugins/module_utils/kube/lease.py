@@ -91,9 +91,9 @@ class Lease:
         self.lost = threading.Event()
 
     def observe(self) -> None:
-        """Read the Lease. Once it is acquired, `untouched` is whether no other run has held it since.
+        """Read the Lease. Once it is acquired, `untouched` is True if no other run has held it since this call.
 
-        If so, no other run has invalidated the data that was read from the cluster after observe().
+        In that case, no other run has invalidated data that was read from the cluster after this call.
         """
         if self.active:
             with contextlib.suppress(ApiError):
@@ -210,7 +210,7 @@ class Lease:
 
     def _put(self, live: Object | None, budget: float | None = None) -> None:
         """Write the Lease with this holder, replacing the version that was read."""
-        # The time before the request is used, because the request, or a stop of this process, may take long.
+        # The time before the request is used, because the request may take long, or this process may be stopped during it.
         began = self.clock(), self.wall_clock()
         if live is None:
             self._held = self.client.create(self._collection, self._body(None), budget=budget)
@@ -266,7 +266,7 @@ class Lease:
                 return
             except ApiError as error:
                 if not (error.conflict or error.not_found):
-                    # This run held it to the end, and it expires.
+                    # This run has held the Lease to the end, and the Lease expires.
                     return
             try:
                 live = self.client.get(self._path)

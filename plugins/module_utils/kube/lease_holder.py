@@ -69,7 +69,7 @@ def reason_lost(held: Object, live: Object | None, holder: str) -> str:
 
 
 def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str:
-    """A message with the run that holds the lease, since when it holds it, and the remedy."""
+    """The message with the run that holds the lease, the time when it acquired it, and the remedy."""
     holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
     run, slash, host = str(holder).partition("/")
     subject, remedy = (

@@ -26,7 +26,7 @@ _END = b"}]"
 
 
 class Listing(t.Iterator[Object]):
-    """Iterates over a collection; holds one page and the text of the next. `resource_version` is known with the first page."""
+    """Iterates over a collection; keeps one page and the text of the next in memory. `resource_version` is known after the first page."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Listing(t.Iterator[Object]):
 
 
 def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
-    """The page as a dictionary; in its objects, the lists of objects with the names `omit` are left out.
+    """The page as a dictionary; lists of objects whose names are in `omit` are left out of its objects.
 
     The images and managedFields of nodes are more than half of a page. Finding their ends takes a twentieth of the time to parse them, which
     is a fifth of the CPU time of a run without changes for 5,000 nodes. If text contains something that looks like an end, the shortened

@@ -28,7 +28,7 @@ def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
 
 
 def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
-    """The managers that own the field at this path of keys, the one that has written last first; empty if no manager has written it.
+    """The managers that own the field at this path of keys, the most recent writer first; empty if no manager has written it.
 
     The server takes a field from its owners when another value is written, so all owners agree on the value.
     """
@@ -41,7 +41,7 @@ def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
 
 
 def as_applied(live: t.Mapping[str, t.Any], manager: str) -> list[Tree]:
-    """The managedFields of an object, in which the manager has applied all that it has written.
+    """The managedFields of an object, changed so that all fields that the manager has written count as applied.
 
     The server removes only applied fields when an apply no longer contains them.
     """
@@ -67,7 +67,7 @@ def _owns(tree: Tree, keys: tuple[str, ...]) -> bool:
     if entry not in tree:
         return False
     below = t.cast("Tree", tree[entry])
-    # A leaf is owned with all that is below it.
+    # A leaf is owned with everything below it.
     return not below or _owns(below, keys[1:])
 
 
@@ -85,7 +85,7 @@ def list_keys(tree: Tree) -> tuple[str, ...]:
 
 
 def is_set(tree: Tree) -> bool:
-    """Whether the elements of a list are owned one by one by their value."""
+    """Whether the elements of a list are owned individually, by their values."""
     return any(entry.startswith("v:") for entry in tree)
 
 

@@ -70,7 +70,7 @@ class ClusterModule(BaseModule):
         return self.params
 
     def secrets(self) -> set[str]:
-        """Credentials in kubeconfigs and in the environment, and text in Helm values that looks like a secret."""
+        """Credentials in kubeconfigs and in the environment, and text in other options that looks like a secret."""
         return super().secrets() | secrets_in(self.kube_params) | secret_variables(os.environ)
 
     @property
@@ -102,7 +102,7 @@ class ClusterModule(BaseModule):
 
     @functools.cached_property
     def identity(self) -> ClusterIdentity:
-        """The identity that gpu_cluster declares; needs `client` first."""
+        """The identity that gpu_cluster declares; can be read once the client exists."""
         client = t.cast("Client", self._client)
         return ClusterIdentity(client, self.kube_params["gpu_cluster"], records=self.records_name)
 
@@ -143,7 +143,7 @@ class ClusterModule(BaseModule):
 
 
 class GpuModule(ClusterModule):
-    """A module for a cluster, with connection options and further options as needed."""
+    """A module for a cluster, with connection options and, if requested, other shared options."""
 
     def __init__(
         self,

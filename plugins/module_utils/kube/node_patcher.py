@@ -19,7 +19,7 @@ PatchStatus = t.Literal["changed", "unchanged", "gone", "unchecked"]
 
 
 class Edit(t.Protocol):
-    """A merge patch of one node; it names the resourceVersion wherever it depends on what was read."""
+    """A merge patch for one node; it contains the resourceVersion if it depends on the node that was read."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ E = t.TypeVar("E", bound=Edit)
 class PatchResult(t.Generic[E]):
     """The last edit that was sent, and its effect; `node` is the changed node, if it was requested.
 
-    unchanged: after a conflict nothing was left to change. gone: the node does not exist. unchecked: this user is not allowed to send a dry run.
+    unchanged: after a conflict, there was nothing left to change. gone: the node does not exist. unchecked: this user is not allowed to send a dry run.
     """
 
     status: PatchStatus
@@ -54,10 +54,10 @@ def patch_node(
     dry_run: bool = False,
     answer: bool = False,
 ) -> PatchResult[E]:
-    """Send the edit; after a conflict `compute` gets the node as it is now and returns another edit, or None.
+    """Send the edit; after a conflict, `compute` gets the current node and returns a new edit, or None.
 
     If the response to a patch is lost and `compute` then finds nothing to change, the patch was carried out, so the status is changed.
-    `check_lease` is called before each patch and raises when the lease is lost. Without `answer` the server sends no node back.
+    `check_lease` is called before each patch and raises when the lease is lost. Without `answer`, the server does not return the node.
     """
     path = f"{NODES}/{edit.name}"
     sent, maybe_applied = edit, False

@@ -93,7 +93,7 @@ def quantity(value: t.Any) -> Decimal | None:
 
 
 def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> bool:
-    """Whether the API server treats both values as equal in such a field."""
+    """Whether the API server treats both values as equal in a field with quantities, with text only, or with neither."""
     if type(live) is type(wanted) and live == wanted:
         return True
     if text:

@@ -31,7 +31,7 @@ Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
 def write_or_dry_run(request: t.Callable[[], t.Any], *, check: bool) -> str | None:
-    """Send a write, in check mode its dry run. Returns NOT_CHECKED if this user is not allowed to send a dry run."""
+    """Send a write request; in check mode, send only its dry run. Returns NOT_CHECKED if this user is not allowed to send a dry run."""
     try:
         request()
     except ApiError as error:
@@ -64,7 +64,7 @@ class ExpectedObjects:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """The change of one object, or the one that check mode predicts."""
+    """The change to one object, or the change that check mode predicts."""
 
     api_version: str
     kind: str
@@ -151,7 +151,7 @@ class ObjectWriter:
         self._namespaces: dict[str, bool] = {}
 
     def apply(self, wanted: t.Sequence[Object]) -> list[ObjectChange]:
-        """Give the objects their content; if a kind or namespace is missing, raises InvalidObjects before any change."""
+        """Give the objects their desired content; if a kind or namespace is missing, raises InvalidObjects before any change."""
         targets = self._targets(wanted)
         live = self._read(targets)
         self._require_namespaces(targets, live)
@@ -179,7 +179,7 @@ class ObjectWriter:
         return changes[::-1]
 
     def _targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
-        """The objects with their kinds, in the order of the apply; raises all problems together."""
+        """The objects with their kinds, in the order in which they are applied; raises all problems together."""
         self._own = _objects_created_by(wanted)
         problems: list[str] = []
         targets: list[_ObjectTarget] = []

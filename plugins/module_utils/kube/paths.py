@@ -70,7 +70,7 @@ class Kind:
         return f"{self.collection(namespace)}/{name}"
 
 
-# Without an entry in _KNOWN, because applied objects of this kind need the discovery, which notices that the kind is missing.
+# Not in _KNOWN, because applying objects of this kind needs the discovery, which notices if the kind is missing.
 NODE_FEATURE_DISCOVERY = Kind(*NFD_CR, plural="nodefeaturediscoveries", namespaced=True)
 
 

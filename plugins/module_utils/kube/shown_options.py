@@ -17,7 +17,7 @@ _VALUES = ("release_values", "values", "initial_values")
 _COMPONENTS = ("operator", "nfd")
 # The variables of the inventory: an invalid value may be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
-# Options that are not no_log and may contain a secret.
+# Options without no_log that may contain a secret.
 _WITH_SECRETS = ("gpu_cluster", "proxy", "host", "provider_spec", "nodegroups", *_VALUES)
 _MIN_LENGTH = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
@@ -37,7 +37,7 @@ def shown_options(options: t.Mapping[str, t.Any]) -> Document:
 
 
 def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
-    """The secrets in the options, to be masked: credentials of kubeconfigs, and text in Helm values, proxy and host that looks like a secret."""
+    """The secrets in the options, to be masked: credentials of kubeconfigs, api_key, and text in the options _WITH_SECRETS that looks like a secret."""
     if not isinstance(options, dict):
         # The module fails with its own message in this case.
         return set()
@@ -100,7 +100,7 @@ def _shown_cluster(cluster: t.Any) -> t.Any:
 
 
 def _shown_object(item: t.Any) -> t.Any:
-    """An object of Kubernetes; a Secret without its data."""
+    """A Kubernetes object, without the data if it is a Secret."""
     if not isinstance(item, dict):
         return item
     if isinstance(item.get("items"), list):

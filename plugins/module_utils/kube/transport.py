@@ -32,16 +32,16 @@ if KUBERNETES_IMPORT_ERROR is None:
 T = t.TypeVar("T")
 CONNECT_TIMEOUT = 5.0
 _CHUNK = 64 * 1024
-# A read of urllib3 waits for all of its bytes.
+# The size of one read, which is small because urllib3 waits for all of its bytes.
 _PIECE = 4 * 1024
 _NO_END = "the pod's response did not end in time"
-# Seconds in which a request of a pod ends after its time limit, before it is abandoned.
+# Seconds that a request to a pod has to end after its time limit, before it is abandoned.
 _GRACE = 1.0
 
 
 @dataclass(frozen=True)
 class PodLimits:
-    """The limits for a response that a pod sends through the API server's proxy: in seconds, with all attempts, and in bytes."""
+    """The limits for a response that a pod sends through the API server's proxy: `seconds` for all attempts together, and `size` in bytes."""
 
     seconds: float
     size: int
@@ -118,7 +118,7 @@ class Transport:
     def read_pod(
         self, path: str, limits: PodLimits, *, is_final: t.Callable[[ApiError], bool] = lambda error: False
     ) -> bytes:
-        """The body of a response by a pod, through the API server's proxy. The pod is not trusted: a response that exceeds the limits is an ApiError."""
+        """The body of a pod's response through the API server's proxy. The pod is not trusted: a response that exceeds the limits is an ApiError."""
         deadline = self._clock() + limits.seconds
 
         def read(response: t.Any) -> bytes:
@@ -190,7 +190,7 @@ class Transport:
     ) -> t.Any:
         """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised.
 
-        read_of_pod: for a response by a pod, how the body of an error is read.
+        read_of_pod: for a pod's response, the function that reads the body of an error.
         """
         self.admit(path)
         headers = HTTPHeaderDict({"User-Agent": self.user_agent, "Accept": accept, **self.connection.authorization()})
@@ -258,7 +258,7 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 
 
 def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], bool]) -> bytes:
-    """The body in pieces, at most `size` bytes, until it is late. A compressed body, whose size would not be known, is not read."""
+    """The body, read in pieces; raises ApiError if it exceeds `size` bytes, is late, or is compressed, so that its size would not be known."""
     data, problem = bytearray(), ""
     if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
         problem = f"the pod's response is compressed ({visible(encoding[:20])}), although this was not requested"

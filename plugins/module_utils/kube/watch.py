@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a stream that may be silent for long, and ends if a check fails in the meantime."""
+"""Reads a stream that may be silent for a long time, and stops if a check fails in the meantime."""
 
 from __future__ import annotations
 

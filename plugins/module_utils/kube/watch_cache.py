@@ -19,13 +19,13 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 
-# Seconds after which the server ends a watch, so that its thread ends at most so long after close().
+# Seconds after which the server ends a watch, so that its thread ends within this time after close().
 _WATCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection; if `optional`, it is empty if the cluster does not have its kind; with `may_be_forbidden`, also if listing is forbidden."""
+    """A collection. It counts as empty if the cluster does not have its kind (`optional`) or listing is forbidden (`may_be_forbidden`)."""
 
     path: str
     label_selector: str | None = None
@@ -87,7 +87,7 @@ class WatchCache:
         return name in self._versions
 
     def follow(self) -> None:
-        """Start a watch for each collection, from its last list on."""
+        """Start a watch for each collection, beginning at the version of its last list."""
         if self._following:
             return
         self._following = True
@@ -110,7 +110,7 @@ class WatchCache:
         return True
 
     def put(self, name: str, changed: Object) -> None:
-        """Take over the response to a write before its event arrives."""
+        """Store the response to a write before its event arrives."""
         self._objects[name][_key(changed)] = changed
 
     def _apply(self, change: _Change) -> None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search of packing.py: finds how many GPUs of each kind must be repartitioned, and how, to cover a demand (pure).
+"""The search for packing.py: finds how many GPUs of each kind must be repartitioned, and how, to cover a demand (pure).
 
 All vectors have one element for each demanded profile, the largest profile first.
 """
@@ -54,7 +54,7 @@ class CoverProblem:
 
 
 class CoverChange(t.NamedTuple):
-    """A number of GPUs of a kind, by its index, get a pattern."""
+    """The change of a number of GPUs of a kind, given by its index, to a pattern."""
 
     kind: int
     pattern: Vector
@@ -94,7 +94,7 @@ class _State(t.NamedTuple):
 class _Search:
     """Branch and bound, depth first, the most promising change first.
 
-    In every state, some profile is missing. Either a further change adds a device of it, and every such change is tried, or no change does, and
+    In every state, devices of some profile are missing. Either another change adds such a device, and every such change is tried, or no change does, and
     the profile is closed. The search is therefore complete.
     """
 
@@ -117,7 +117,7 @@ class _Search:
         return self._best._replace(states=self._states)
 
     def _greedy(self, state: _State) -> _State:
-        """The state from which few enough GPUs remain to be changed: until then the best change is repeated as long as it is equally good.
+        """The state after which few enough GPUs remain to be changed; until then, the best change is repeated as long as it is equally good.
 
         The best change adds the most by the measure that needs the most GPUs. Among equally good changes, the one with larger devices is best, because
         smaller devices are easier to place.
@@ -236,7 +236,7 @@ class _Search:
             self._best = CoverSolution(cost, state.changes, self._states)
 
     def _lower_bound(self, state: _State) -> Cost:
-        """A lower bound of the cost of solutions from this state that miss no more than the best one."""
+        """A lower bound for the cost of solutions from this state that miss no more devices than the best solution so far."""
         memory, gap, best = self._problem.memory, self._gap(state), self._best.cost[0]
         opened = self._opened(state)
         closed = dot(memory, gap) - dot(memory, opened)

@@ -102,7 +102,7 @@ def without_memory(profile: str) -> str:
 
 
 def resource(profile: str) -> str:
-    """The extended resource under the strategy mixed (k8s-device-plugin internal/rm: `+` cannot stand in a name)."""
+    """The extended resource under the strategy mixed (k8s-device-plugin internal/rm: a name cannot contain `+`)."""
     return RESOURCE_PREFIX + profile.replace("+", ".")
 
 

@@ -122,7 +122,7 @@ class _Packing:
         return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
 
     def _allowed(self, numbers: t.Mapping[GpuKind, int], new: NewPatterns) -> Vector:
-        """The devices that GPUs may lose without more missing devices than if GPUs of these kinds were changed."""
+        """How many devices of each profile GPUs may lose, so that no more devices are missing than if GPUs of these kinds were changed."""
         return tuple(
             max(
                 sum(kind.now[at] * number for kind, number in numbers.items()),
@@ -153,7 +153,7 @@ class _Packing:
         )
 
     def _without_surplus(self, new: t.Mapping[Key, Vector]) -> dict[Key, Vector]:
-        """The new patterns without surplus devices, removed from the last GPUs, and preferably not from their current devices."""
+        """The new patterns without surplus devices, which are removed from the last GPUs first, and preferably not from their current devices."""
         surplus = self._surplus(new)
         now = {place.key: place.kind.now for place in self._places}
         lean = {key: list(pattern) for key, pattern in new.items()}

@@ -33,7 +33,7 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
 
 
 def entry_name(sharing: Sharing) -> str:
-    """The ConfigMap key of a configuration: readable, a legal label value, and different for different content.
+    """The ConfigMap key of a configuration: readable, a valid label value, and different for different content.
 
     The plugin does not read a key again whose content has changed; it reads a new key that the node's label names.
     """
@@ -43,11 +43,11 @@ def entry_name(sharing: Sharing) -> str:
 
 
 def is_managed(name: str) -> bool:
-    """Whether an entry's name is from entry_name()."""
+    """Whether an entry's name has the format of entry_name()."""
     return mode_of(name) is not None
 
 
 def mode_of(name: str) -> SharingMode | None:
-    """The sharing mode of an entry whose name is from entry_name(); None for other names."""
+    """The sharing mode of an entry whose name has the format of entry_name(); None for other names."""
     match = _MANAGED_NAME.fullmatch(name)
     return MODES[match[1]] if match else None

@@ -29,7 +29,7 @@ DISABLED_ENTRY: Entry = [{"devices": "all", "mig-enabled": False}]
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
     """A layout in the format of mig-parted's api/spec/v1; a layout by index needs the node's number of GPUs.
 
-    Each GPU is named once: mig-parted applies the parts in order, and refuses a part that contradicts an earlier one.
+    Each GPU is named once: mig-parted applies the parts in order, and rejects a part that contradicts an earlier one.
     """
     parts = [_part(list(part.devices) or "all", part.profiles) for part in layout]
     named = {index for part in layout for index in part.devices}
@@ -50,8 +50,8 @@ def entry_name(content: Entry) -> str:
 def default_entries(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry]:
     """The fixed entries of NVIDIA's own configuration, and its `all-<profile>` entries for these GPUs (PCI ids, geometry).
 
-    A custom configuration replaces NVIDIA's, and nodes outside the pools may name these entries. Where a profile's name means
-    different counts on different GPUs, the PCI ids distinguish them.
+    A custom configuration replaces NVIDIA's, and nodes outside the pools may name these entries. If the maximum
+    count of a profile differs between these GPUs, PCI ids distinguish them.
     """
     entries: dict[str, Entry] = {
         DISABLED: DISABLED_ENTRY,
@@ -86,7 +86,7 @@ def device_filter(part: t.Mapping[str, t.Any]) -> tuple[str, ...]:
 
 
 def is_valid_part(part: t.Any) -> bool:
-    """Whether it is a part of an entry as api/spec/v1 of mig-parted defines it, with a positive count of each profile."""
+    """Whether a value is a part of an entry as api/spec/v1 of mig-parted defines it, with a positive count of each profile."""
     if not isinstance(part, dict):
         return False
     devices, profiles, filters = part.get("devices"), part.get("mig-devices") or {}, part.get("device-filter") or []
@@ -122,12 +122,12 @@ def layouts_by_gpu(parts: t.Iterable[t.Mapping[str, t.Any]], gpus: int) -> dict[
 
 
 def is_managed(name: str) -> bool:
-    """Whether an entry's name is from entry_name()."""
+    """Whether an entry's name has the format of entry_name()."""
     return _MANAGED_NAME.fullmatch(name) is not None
 
 
 def parse_configmap(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
-    """The entries of a live ConfigMap; none if its file cannot be parsed, which the MIG manager cannot do either."""
+    """The entries of a live ConfigMap; empty if its file cannot be parsed (the MIG manager also rejects such a file)."""
     content = parse(((configmap or {}).get("data") or {}).get(KEY) or "")
     entries = content.get("mig-configs") if isinstance(content, dict) else None
     return dict(entries) if isinstance(entries, dict) else {}

@@ -24,7 +24,7 @@ def render(content: t.Mapping[str, t.Any]) -> str:
 
 
 def parse(text: str) -> t.Any:
-    """The content of a live configuration; None if it cannot be parsed; NVIDIA's operands cannot parse it either."""
+    """The content of a live configuration; None if it cannot be parsed (NVIDIA's operands also reject such text)."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:

@@ -15,7 +15,7 @@ from .plan import AutoscalerPlan, CloudPlan
 
 
 def autoscaler_plan(cloud: CloudPlan | None, settings: Document | None) -> AutoscalerPlan | None:
-    """The plan for a valid gpu_cluster.autoscaler; None for clouds with an autoscaler of their own."""
+    """The plan for a valid gpu_cluster.autoscaler; None without a cloud, and for clouds with their own autoscaler."""
     if cloud is None or not PROVIDERS[cloud.provider].scaled_by_openshift:
         return None
     declared = settings or {}

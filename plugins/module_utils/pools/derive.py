@@ -129,7 +129,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 
 def _with_installers(settings: Document, declared: t.Any) -> Document:
-    """The settings with the installer of each component and, where it is OLM, the names that its packages suggest."""
+    """The settings with the installer of each component; if it is OLM, also with the package's default namespace and a version in OLM's format."""
     found = dict(settings)
     for component, package in olm_catalog.PACKAGES.items():
         part = {**settings[component], "installer": installer_of(declared, component)}
@@ -138,7 +138,7 @@ def _with_installers(settings: Document, declared: t.Any) -> Document:
             if component == "operator":
                 part["version"] = f"v{part['version'].removeprefix('v')}"
             elif get_nested(declared, component, "version") is None:
-                # NFD's versions follow those of OpenShift, so that no default fits every cluster.
+                # NFD's versions follow those of OpenShift, so no default fits every cluster.
                 part["version"] = ""
         found[component] = part
     return found
@@ -158,7 +158,7 @@ def _validation(declared: Document, operator: Document) -> ValidationPlan:
 
 
 def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:
-    """The images of a program by CUDA version: the declared ones, else NVIDIA's, from the mirror if there is one."""
+    """The images of a program by CUDA version: the declared images, otherwise NVIDIA's, from the mirror if one is declared."""
     if validation.get(program.image):
         return {cuda.ANY_VERSION: validation[program.image]}
     mirrored = {version: mirrored_image(public, registry) for version, public in program.public_images.items()}
@@ -237,7 +237,7 @@ def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus:
 
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
-    """The tolerations without repetitions, sorted, and without those that the toleration of the GPU taint covers."""
+    """The toleration for the GPU taint, then those for these taints, sorted, without duplicates and without those that the first one covers."""
     by_key = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
@@ -270,11 +270,11 @@ def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
 
 
 def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Document:
-    """The fields of the ClusterPolicy that name the ConfigMaps. Without entries there is no ConfigMap, and a plugin would wait for it forever.
+    """The fields of the ClusterPolicy that name the ConfigMaps. A ConfigMap without entries is not named, because a plugin would wait for it forever.
 
     If a pool declares its driver, NVIDIADriver objects replace the ClusterPolicy's own driver.
 
-    The device plugin's default stays empty, so nodes outside all pools keep whole GPUs. A change of the default would restart every plugin.
+    The device plugin's default stays empty, so nodes outside all pools keep whole GPUs. Changing the default would restart every plugin.
     """
     spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
     if mig.needed:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of a drain: the settings of a pool's `rollout` that concern it, and the option `drain` of modules that remove nodes (pure)."""
+"""The options of a drain: settings in a pool's `rollout`, and the option `drain` of modules that remove nodes (pure)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..schema.rollout import ROLLOUT
 
 
 def _longest(periods: t.Sequence[int | None]) -> int | None:
-    """None is each pod's own grace period, the only value that cannot be too short."""
+    """The longest period; None (each pod's own grace period) if any is None, because only this value cannot be too short."""
     known = [period for period in periods if period is not None]
     return max(known) if len(known) == len(periods) else None
 
 
 def _option(kind: str, most_careful: t.Callable[[t.Any], t.Any]) -> dict[str, t.Any]:
-    """The type of an option in the argument specification, and how one of the values of several pools is chosen."""
+    """The metadata of a field: the type of the option in argument specs, and the function that selects one of the values of several pools."""
     return {"type": kind, "most_careful": most_careful}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DrainSettings:
-    """The settings of a drain that `rollout` of a pool and the option `drain` of modules have under the same name (docs/rollout.md).
+    """The settings of a drain that have the same names in a pool's `rollout` and in the option `drain` of modules (docs/rollout.md).
 
     force: also evict pods without a controller. grace_period: seconds for every pod; None keeps the grace period of each pod.
     drain_timeout: seconds for a node.
@@ -44,7 +44,7 @@ class DrainOptions(DrainSettings):
 
     @classmethod
     def most_careful(cls, pools: t.Sequence[DrainOptions]) -> DrainOptions:
-        """The options for nodes of several pools; the defaults without pools."""
+        """The most careful combination of the options of several pools, for nodes of all of them; the defaults if there are no pools."""
         if not pools:
             return cls()
         fields = dataclasses.fields(cls)
@@ -57,7 +57,7 @@ class DrainOptions(DrainSettings):
 
     @classmethod
     def argument_spec(cls) -> dict[str, dict[str, t.Any]]:
-        """The options of a module."""
+        """The suboptions of the option `drain` of modules."""
         return {
             field.name: {"type": field.metadata["type"], "default": field.default} for field in dataclasses.fields(cls)
         }

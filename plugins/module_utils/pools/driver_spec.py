@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The spec of an NVIDIADriver: from the ClusterPolicy's driver, overridden by a pool's `driver` (pure).
+"""The spec of an NVIDIADriver: the driver settings of the ClusterPolicy, overridden by those of a pool's `driver` (pure).
 
 Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml and internal/image/image.go.
 """
@@ -25,7 +25,7 @@ _INHERITED_FIELDS = (
 )
 _EMPTY: tuple[t.Any, ...] = (None, "", [], {})
 _MANAGER_FIELDS = ("repository", "image", "version", "imagePullPolicy", "imagePullSecrets", "env")
-# The keys of a pool's `driver`, with the fields of NVIDIADriver.
+# The keys of a pool's `driver`, and the paths of their fields in an NVIDIADriver.
 _KEYS: dict[str, tuple[str, ...]] = {
     "type": ("driverType",),
     "version": ("version",),
@@ -83,7 +83,7 @@ def inherited_driver(policy: Document) -> Object:
 
 
 def declared_spec(driver: Document, inherited: Document) -> Object:
-    """The spec of NVIDIADriver for a pool's `driver`, over the inherited one."""
+    """The spec of the NVIDIADriver for a pool's `driver`, merged over the inherited spec."""
     spec: Object = {}
     for key, (first, *rest) in _KEYS.items():
         if driver.get(key) is not None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pools of nodes by their labels alone, and the nodes whose pool is ambiguous or unexpected (pure).
+"""Assigns nodes to pools by their labels alone, and finds nodes whose pool is ambiguous or unexpected (pure).
 
 Runs use cluster_state.pool_assignment, which ignores outdated labels of earlier runs.
 """
@@ -45,13 +45,13 @@ class NodeFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """The membership of nodes in pools; all lists contain sorted node names."""
+    """The membership of nodes in pools; the lists in its fields are sorted."""
 
     by_pool: dict[str, list[str]]
     overlaps: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes that several pools match, with these pools; such a node is in none of them."""
     undiscovered: list[str] = dataclasses.field(default_factory=list)
-    """GPU nodes whose model is not known yet; pinned nodes are in their pool, too."""
+    """GPU nodes whose model is not known yet; pinned nodes are also in their pool."""
     undeclared_pins: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes pinned to an undeclared pool, by the name of the pool."""
     mismatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -95,7 +95,7 @@ def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether a node that belongs to the pool by its pin or node group has a different model than the declared one."""
+    """Whether a node that belongs to the pool by its pin or node group has a model other than the declared one."""
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
     return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
 
@@ -105,7 +105,7 @@ def _product(node: NodeFacts) -> str:
 
 
 class _Index:
-    """Finds the few candidate pools of a node, so that hundreds of pools are as fast as a few pools."""
+    """Finds the few candidate pools of a node, so that a search in hundreds of pools is as fast as in a few."""
 
     def __init__(self, pools: t.Sequence[PoolPlan]) -> None:
         self._by_product: dict[str, list[PoolPlan]] = collections.defaultdict(list)
@@ -138,7 +138,7 @@ class _Index:
 
 
 def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
-    """Each node is in the pool that its label accel.gpu/pool names, else in the pool of its node group, else in the only pool that matches it."""
+    """Assign each node to the pool in its label accel.gpu/pool, otherwise to the pool of its node group, otherwise to the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
     found = Membership(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from ..catalog.taints import Taint
 
-# Labels or annotations; None removes one.
+# Labels or annotations; the value None removes an entry.
 Entries = t.Mapping[str, "str | None"]
 
 
 @dataclass(frozen=True)
 class NodeMetadata:
-    """The metadata that one owner wants a node to have, taints by key and effect; None as a value removes an owned entry."""
+    """The metadata that one owner declares for a node, with taints by key and effect; the value None removes an entry of this owner."""
 
     labels: Entries = field(default_factory=dict)
     annotations: Entries = field(default_factory=dict)

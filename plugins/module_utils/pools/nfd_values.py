@@ -25,7 +25,7 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
 
 
 def nfd_values(nfd: Document, operator: Document, tolerations: t.Iterable[Toleration]) -> Document:
-    """The values for gpu_cluster.nfd and gpu_cluster.operator with all defaults and their installers; `tolerations` are those for the pools' taints."""
+    """The settings of NFD for gpu_cluster.nfd and gpu_cluster.operator, both with defaults and installer; `tolerations`: those for the pools' taints."""
     if nfd["installer"] == OLM:
         return _discovery_spec(nfd["values"])
     return _chart_values(operator, nfd["values"], tolerations)
@@ -34,8 +34,8 @@ def nfd_values(nfd: Document, operator: Document, tolerations: t.Iterable[Tolera
 def _chart_values(operator: Document, user_values: Document, tolerations: t.Iterable[Toleration]) -> Document:
     """The values of the operator's own NFD sub-chart, with tolerations for the pools' taints, so that NFD finds their GPUs.
 
-    The image comes from the operator's registry with the same secrets. The user's values override these values, but their tolerations are added, because a
-    pool's taint must stay tolerated.
+    The image comes from the operator's registry and is pulled with the same Secrets. The user's values override these values,
+    but their tolerations are added, because a pool's taint must stay tolerated.
     """
     needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
     values: Document = {

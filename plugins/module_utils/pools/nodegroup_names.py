@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of node groups: the options of each provider's node groups, and the name of a group that replaces another one (pure).
+"""Names of node groups: the options of each provider's node groups, and the name of a group that replaces another group (pure).
 
-To change an immutable field, a new group is created next to the old one, so two groups exist for a while and the new group needs another name.
-This name is the declared name and four hexadecimal digits derived from the immutable fields, so a run after a killed one finds the group again.
+To change an immutable field, a new group is created next to the old one, so both groups exist for a while and the new group needs a different name.
+This name is the declared name and four hexadecimal digits derived from the immutable fields, so the next run finds the group even if a run was killed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _OWN_LABELS = (names.MIG_CONFIG_LABEL,)
 
 
 def cloud_of(cluster: Document) -> CloudPlan | None:
-    """The provider of a valid gpu_cluster."""
+    """The cloud of a valid gpu_cluster; None if it has no cloud."""
     for key, settings in (cluster.get("cloud") or {}).items():
         if settings is not None:
             definition = PROVIDERS[key]
@@ -74,7 +74,7 @@ def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | N
 def _members(
     name: str, zones: t.Sequence[str], count: int, low: int | None, high: int | None
 ) -> tuple[NodeGroupMember, ...]:
-    """The node groups of a pool; in several zones, the first ones get the nodes that cannot be distributed evenly."""
+    """The node groups of a pool; with several zones, the first groups get the nodes that cannot be distributed evenly."""
     places: t.Sequence[str | None] = zones or (None,)
 
     def part(total: int | None, index: int) -> int | None:
@@ -134,7 +134,7 @@ def _future_node_settings(pool: PoolPlan, labels: Document) -> Document:
 def with_node_counts(
     pools: t.Sequence[Document] | None, counts: t.Mapping[str, t.Any], defaults: Document | None = None
 ) -> list[Document]:
-    """gpu_pools with changed numbers of nodes, by pool; raises InvalidVariables for a pool without a fixed number of nodes."""
+    """gpu_pools with the numbers of nodes in `counts` (by pool); raises InvalidVariables for a pool without a fixed number of nodes."""
     if pools is None:
         raise InvalidVariables([NOT_SET])
     if reason := POOLS.mistyped(pools):

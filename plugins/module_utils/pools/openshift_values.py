@@ -21,7 +21,7 @@ def policy_values(settings: Document) -> Document:
     release = release_of(settings["version"])
     absent = {*_NOT_IN_POLICY, *(part for part, since in POLICY_PARTS_SINCE.items() if release < since)}
     values = {key: value for key, value in values.items() if key not in absent or key in settings["values"]}
-    # An operator installed by OLM takes images from its environment. If only a version is set, it builds an image without a name from it, so that
+    # An operator installed by OLM takes images from its environment. If only a version is set, it builds an image reference without a name, so
     # repository and image must be set as well (gpu-operator internal/image/image.go; issues 202 and 2006).
     for part, (repository, image) in VERSIONED_IMAGES.items():
         if (values.get(part) or {}).get("version"):

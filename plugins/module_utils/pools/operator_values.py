@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Helm values, and the image of the validation pods, derived from gpu_cluster.operator (pure).
 
-None of them depends on the pools, so Helm owns them, and a change of them needs a Helm upgrade.
+None of them depends on the pools, so Helm owns them, and changing them requires a Helm upgrade.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RDMA_VALUES = {"enabled": "enabled", "use_host_mofed": "useHostMofed"}
 def operator_values(settings: Document, distribution: str | None = None) -> Document:
     """The values of NVIDIA's chart for gpu_cluster.operator with all defaults; the user's own values override them.
 
-    Environment variables of the containers of driver and toolkit are merged with the user's by name.
+    The environment variables of the driver and toolkit containers are merged with the user's variables by name.
     """
     own = _images(settings.get("registry"), settings["version"], settings["image_pull_secrets"])
     driver = _driver(settings)
@@ -49,20 +49,20 @@ def declared_distribution_values(settings: Document, distribution: str | None) -
 
 
 def distribution_values(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> Document:
-    """The values that the chart needs for a declared or detected distribution, without those that these values set."""
+    """The values that the chart needs for a declared or detected distribution, without settings that `values` already contains."""
     return toolkit_values(_toolkit_env(distribution, operator_version, values))
 
 
 def toolkit_values(env: t.Sequence[Document]) -> Document:
-    """The values with these variables of the container toolkit."""
+    """The chart's values that set these environment variables of the container toolkit."""
     return {"toolkit": {"env": list(env)}} if env else {}
 
 
 def _toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:
-    """The variables of the container toolkit for a distribution, without those that these values set.
+    """The environment variables of the container toolkit for a distribution, without those that `values` already contains.
 
-    If the values set one of the variables of containerd's configuration, none of these is added, since they depend on each other. There are none if the
-    operator installs no toolkit, or if its NRI plugin makes the configuration of containerd unnecessary.
+    If `values` contains one of the variables for containerd's configuration, none of these is added, because they depend on each other. The list is empty if
+    the operator installs no toolkit, or if its NRI plugin makes the configuration of containerd unnecessary.
     """
     if get_nested(values, "toolkit", "enabled") is False or get_nested(values, "cdi", "nriPluginEnabled") is True:
         return []
@@ -73,7 +73,7 @@ def _toolkit_env(distribution: Distribution, operator_version: str, values: t.Ma
 
 
 def with_values(values: t.Mapping[str, t.Any], added: t.Mapping[str, t.Any]) -> Document:
-    """The values with those of a distribution; entries of lists come first, as with the role's combine(list_merge='prepend')."""
+    """The values with those of a distribution, whose list entries come first, as with combine(list_merge='prepend') in the role."""
     result = dict(values)
     for key, value in added.items():
         if isinstance(value, dict):
@@ -158,7 +158,7 @@ def _sidecar(settings: Document) -> Document:
 
 
 def _fabric_manager(mode: str | None) -> list[Document]:
-    """The driver's container writes variables with this prefix into fabricmanager.cfg (gpu-operator-kubevirt-dra.rst)."""
+    """The variables for Fabric Manager; the driver container writes those with this prefix to fabricmanager.cfg (gpu-operator-kubevirt-dra.rst)."""
     if mode is None:
         return []
     options = {"FABRIC_MODE": FABRIC_MODES[mode], "FM_CMD_UNIX_SOCKET_PATH": FABRIC_SOCKET}
@@ -166,7 +166,7 @@ def _fabric_manager(mode: str | None) -> list[Document]:
 
 
 def _environment(proxy: Document) -> list[Document]:
-    """Each variable in both spellings, because programs differ (NVIDIA: Install GPU Operator in Proxy Environments)."""
+    """The proxy variables in upper and lower case, because programs differ (NVIDIA: Install GPU Operator in Proxy Environments)."""
     variables = {
         "HTTP_PROXY": proxy.get("http"),
         "HTTPS_PROXY": proxy.get("https"),

@@ -23,7 +23,7 @@ Taint = dict[str, str]
 class CloudPlan:
     """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` are the connection options of its modules.
 
-    The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
+    The cluster is created from `template` (None: it already exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
     `module` is the module for its node groups. `issues_kubeconfig`: whether another of its modules fetches the cluster's kubeconfig.
     `lists_undeclared_groups`: whether a deletion includes groups that a pool no longer declares.
     """
@@ -42,8 +42,8 @@ class CloudPlan:
 class ClusterPlan:
     """The cluster; `cloud` is None if no nodes are created.
 
-    `distribution` is the declared one, None if it is detected; `distribution_values` are those among the operator's values that are derived from it.
-    `known_issues` are those that the user declares.
+    `distribution` is the declared distribution, or None if it is detected; `distribution_values` are the values of the operator that are derived from it.
+    `known_issues` are the issues that the user declares.
     """
 
     name: str
@@ -56,15 +56,15 @@ class ClusterPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ComponentPlan:
-    """One component (operator, NFD): a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
+    """One component (operator, NFD): a Helm release with its static values, or an OLM operator; `chart_repo` is empty unless `chart` is a bare name.
 
     The settings of Helm (schema/helm.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
     `olm` is None if Helm installs the component; otherwise it has all keys of olm_fields() in schema/olm.py, and the key `resource`, the name of the custom
     resource in the examples of the operator (empty if the package is unknown).
 
-    `named`: the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
+    `named`: whether the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
     With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
-    `image_pull_secrets` are the names of the Secrets in the namespace with which pods of the component, and of the drivers of pools, pull their images.
+    `image_pull_secrets` are the names of the Secrets in the namespace with which pods of the component, and driver pods of pools, pull their images.
     """
 
     name: str
@@ -78,7 +78,7 @@ class ComponentPlan:
     image_pull_secrets: tuple[str, ...] = ()
     installer: str = "helm"
     olm: dict[str, t.Any] | None = None
-    # The version that OLM replaces with another one; empty if it does not, or if Helm installs the release.
+    # The installed version that OLM replaces; empty if OLM does not replace it, or if Helm installs the component.
     installed: str = dataclasses.field(default="", metadata={"exported": False})
 
 
@@ -86,7 +86,7 @@ class ComponentPlan:
 class PolicyPlan:
     """The settings of the pools in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` are needed by no pool,
+    `mig_by_node`: whether mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` are needed by no pool,
     but by a taint that a GPU node still has.
     """
 
@@ -125,7 +125,7 @@ class ValidationPlan:
     """The keys of gpu_cluster.validation, the Secrets with which the images are pulled, and the ConfigMap with the results of the validation pods.
 
     A new key is a field with a default; programs find it in their options. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest
-    that a node's driver supports is used.
+    version that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]
@@ -159,7 +159,7 @@ def _size(count: int, low: int | None, high: int | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NodeGroupMember:
-    """One of the provider's node groups of a pool: the only one, or the one in a zone, with its part of the nodes and of the autoscaler's range."""
+    """One of a pool's node groups in the cloud: the only one, or the one in a zone, with its part of the nodes and of the autoscaler's range."""
 
     name: str
     zone: str | None
@@ -177,9 +177,9 @@ class NodeGroupMember:
 class NodeGroupPlan:
     """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
-    `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or what replaces it.
-    `settings` are the provider's other fields. A pool in several `zones` has one of the provider's node groups in each (see `members`).
-    `flavor_gpus` is the number of GPUs of a node as far as the flavor's name shows it. `priority` is for the autoscaler's expander Priority.
+    `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or the setting that replaces it.
+    `settings` are the provider's other fields. A pool in several `zones` has one node group in each (see `members`).
+    `flavor_gpus` is the number of GPUs of a node, or None if the flavor's name does not show it. `priority` is for the autoscaler's expander Priority.
     """
 
     name: str
@@ -212,7 +212,7 @@ class NodeGroupPlan:
 
 @dataclasses.dataclass(frozen=True)
 class RebootPlan:
-    """The user's command that reboots a node: a program with its arguments, {node} for the node's name; `timeout` in seconds."""
+    """The user's command that reboots a node: a program with its arguments, where {node} stands for the node's name; `timeout` is in seconds."""
 
     command: tuple[str, ...]
     timeout: int
@@ -262,7 +262,7 @@ def node_count_of(amount: int | str, total: int) -> int:
     return max(1, -(-total * int(amount.rstrip("%")) // 100))
 
 
-# The metadata of a field that copies the key of gpu_pools with the same name; None if the key has neither a value nor a default.
+# The metadata of a field that copies the key of gpu_pools with the same name; the field is None if the key has neither a value nor a default.
 _KEY = {"is_key": True}
 # Such a key that gpu_info also returns, so that the report can show it.
 _REPORTED_KEY = {"is_key": True, "reported": True}
@@ -302,7 +302,7 @@ class PoolPlan:
     node_labels: dict[str, str]
     registration: Registration
     rollout: RolloutPlan
-    # The declared driver, by the keys of `driver`; None if the pool declares none.
+    # The declared driver, with the keys of `driver`; None if the pool declares no driver.
     driver: dict[str, t.Any] | None = dataclasses.field(default=None, metadata=_REPORTED_KEY)
     # Whether the pool or gpu_defaults set sharing.mode; otherwise, sharing is not removed from nodes.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
@@ -321,7 +321,7 @@ class PoolPlan:
         )
 
     def for_node(self, node: str) -> PoolPlan:
-        """The pool's values for one node, because with a demand, each node has its own layout."""
+        """The pool's values for one node; with a demand, each node has its own layout."""
         return self.by_node.get(node, self)
 
     @property

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The future node of a pool, and the annotations from which OpenShift's autoscaler derives it while there is none (pure)."""
+"""The future nodes of a pool, and the annotations from which OpenShift's autoscaler predicts them while the pool has no node (pure)."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def capacity_annotations(
 ) -> dict[str, str]:
     """The annotations of a MachineSet that this collection determines, for the autoscaler with these rules.
 
-    Both families of annotations are returned, so that they stay right when the cluster is upgraded. `existing` are the annotations of the MachineSet:
-    cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation of labels are kept.
+    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` are the annotations of the MachineSet:
+    cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation for labels are kept.
     """
     found: dict[str, str] = {}
     if existing.get(CPU):

@@ -47,7 +47,7 @@ class InvalidVariables(ModuleFailure):
 class Variables:
     """The cluster and the pools with all defaults, in the user's order; `declared_cluster` is the cluster without the defaults.
 
-    `pools_without_mode`: the names of the pools that have no sharing.mode, neither in the pool nor in gpu_defaults.
+    `pools_without_mode`: the names of pools whose sharing.mode is set neither in the pool nor in gpu_defaults.
     """
 
     cluster: Document

@@ -83,7 +83,7 @@ def _planned_conditions(plan: Plan) -> t.Iterator[str]:
 
 
 def _declared_issues(plan: Plan, conditions: t.Collection[str], *, version_known: bool) -> t.Iterator[str]:
-    """The issues of gpu_cluster.known_issues; without releases an issue concerns every release."""
+    """The issues in gpu_cluster.known_issues that apply; an issue without releases applies to every release."""
     version = f"v{plan.operator.version.removeprefix('v')}"
     for declared in plan.cluster.known_issues:
         releases_of_it = tuple(f"v{release.removeprefix('v')}" for release in declared["releases"])
@@ -93,7 +93,7 @@ def _declared_issues(plan: Plan, conditions: t.Collection[str], *, version_known
 
 
 def _automatic_approval(plan: Plan) -> t.Iterator[str]:
-    """With automatic approval, OLM installs the version that the channel offers, regardless of the declared version."""
+    """Warnings about automatic approval: OLM installs the version that the channel offers, regardless of the declared version."""
     for component, release, effect in (
         ("operator", plan.operator, "the GPU operator, and with it the driver on every node"),
         ("nfd", plan.nfd, "NFD"),
@@ -106,7 +106,7 @@ def _automatic_approval(plan: Plan) -> t.Iterator[str]:
 
 
 def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:
-    """Variables of the container toolkit that the user has set and that do not fit the declared distribution."""
+    """Warnings about variables of the container toolkit that the user has set and that do not fit the declared distribution."""
     if plan.cluster.distribution is None:
         return
     distribution = BY_NAME[plan.cluster.distribution]
@@ -121,7 +121,7 @@ def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:
 
 
 def _fabric_manager(plan: Plan) -> t.Iterator[str]:
-    """Fabric Manager is part of NVIDIA's driver images; with a driver on the host it is the user's."""
+    """A warning about Fabric Manager, which is part of NVIDIA's driver images, but which the user must install with a preinstalled driver."""
     if get_nested(plan.operator.values, "driver", "enabled") is not False:
         return
     switched = [
@@ -136,7 +136,7 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
 
 
 def _kernel_modules(plan: Plan) -> t.Iterator[str]:
-    """Kernel modules of the operator's driver that do not support the GPUs of a pool; a pool's own `driver` is rejected in that case."""
+    """Warnings about kernel modules of the operator's driver that do not support a pool's GPUs; in a pool's own `driver`, this is an error."""
     if get_nested(plan.operator.values, "driver", "enabled") is False:
         return
     for pool in plan.pools:
@@ -168,7 +168,7 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
 
 
 def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules | None) -> t.Iterator[str]:
-    """Resources for which the cluster autoscaler adds no node, because it does not expect them on a new one."""
+    """Warnings about resources for which the cluster autoscaler adds no node, because it does not expect them on a new node."""
     if not (pool.nodegroup and pool.nodegroup.autoscaled):
         return
     uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
@@ -181,7 +181,7 @@ def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules |
         if others := [resource for resource in pool.resources if resource != counted]:
             yield (
                 f"Pool {pool.name}: the cluster autoscaler only counts one resource of a MachineSet, {counted}, so it may not add a node for pods that request "
-                f"{join_words(others)}. Give these GPUs a pool of their own, or set autoscale.min to the number of nodes that is always needed."
+                f"{join_words(others)}. Create a separate pool for these GPUs, or set autoscale.min to the number of nodes that is always needed."
             )
     elif uncounted:
         release = f" before OpenShift {since}" if on_openshift else ""

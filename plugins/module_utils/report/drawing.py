@@ -17,7 +17,7 @@ from .mig_devices import compute_slices
 if t.TYPE_CHECKING:
     from .node_view import GpuNode
 
-# No drawing of a node is wider than this; one or two GPUs do not fill it.
+# The maximum widths of a node's drawing and of a GPU (so one or two GPUs do not fill a drawing), and the minimum width of a cell.
 _MAX_WIDTH, _MAX_GPU_WIDTH, _MIN_CELL_WIDTH = 150, 36, 5
 _GAP = 2
 # Above these numbers, units are not drawn one by one.
@@ -45,7 +45,7 @@ class Units(t.NamedTuple):
 
 
 class NodeDrawing(t.NamedTuple):
-    """The drawing of a node. `gpus` have their own shares; without them, `frames` are empty GPUs with the widths of their MIG devices, and `bars` resources."""
+    """The drawing of a node. `gpus` have their own shares; if empty, `frames` are GPUs with the widths of their MIG devices, and `bars` are resources."""
 
     width: float
     gpus: t.Sequence[Units] = ()

@@ -38,8 +38,8 @@ class PoolFact:
     """Where and how a fact of a pool is shown; each function gets the pool from the result of gpu_info, and an empty text is left out.
 
     column: in the table on the terminal, for the `kinds`; its rows also have the keys name and awaits_discovery. detail: below this table,
-    after the name of the pool; for facts that are too long for a column. page: on the card of the pool. observed: the fact is only known
-    if the cluster was reached; on the page, it is only shown if the pool has nodes, in the second line.
+    after the name of the pool; for facts that are too long for a column. page: on the card of the pool. observed: whether the fact is only
+    known if the cluster was reached; on the page, it is only shown if the pool has nodes, in the second line.
     """
 
     column: Column | None = None

@@ -14,7 +14,7 @@ Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
-# The changes of labels, annotations and taints in the result of gpu_info, and their names on the terminal and on the page.
+# The changes to labels, annotations and taints in the result of gpu_info, and their names on the terminal and on the page.
 NODE_CHANGES = (
     ("labels", "labels", "labels to set"),
     ("removed_labels", "without labels", "labels to remove"),
@@ -88,7 +88,7 @@ def verification(pool: Document) -> str:
 
 
 def has_failed_validation(pool: Document) -> bool:
-    """Whether the last validation of the pool as it is now has failed."""
+    """Whether the last validation failed and the pool has not been changed since."""
     validation = pool.get("validation") or {}
     return validation.get("status") == "failed" and bool(validation.get("current"))
 
@@ -135,7 +135,7 @@ def pending_changes(pool: Document) -> list[str]:
 
 
 def only_records(nodes: int) -> str:
-    """The text for a change of nodes that only concerns the collection's own annotations."""
+    """The text for changes to nodes that only affect the collection's own annotations."""
     return f"{plural(nodes, 'node')} with outdated annotations of this collection"
 
 

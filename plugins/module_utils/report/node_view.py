@@ -174,7 +174,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
         yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
     elif drift:
         yield Badge(DRIFT, WARN, "; ".join(drift))
-    # The list of names is limited, the rows are not; it has no nodes of unknown model, which may still match a pool.
+    # The list of unclaimed nodes is limited in length, the rows are not. It excludes nodes of unknown model, which may still match a pool.
     elif row.get("pool") is None and row.get("model") and info.get("unclaimed"):
         yield Badge("in no pool", NOTE, "no pool matches it; the node is not changed")
 

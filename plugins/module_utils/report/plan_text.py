@@ -25,7 +25,7 @@ _SOURCE = f"times were measured on {benchmarks.MEASURED}; results differ on othe
 
 
 def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
-    """NFD and the operator as a run installs them; without a cluster, the operator's settings for the declared distribution."""
+    """How a run installs NFD and the operator; without a cluster, the operator's settings for the declared distribution."""
     releases: Document = info.get("releases") or {}
     installed: Document = info.get("installed") or {}
     if not info.get("pools") or any(finding["problem"] for finding in installed.values()):
@@ -153,7 +153,7 @@ def impact_lines(info: Document, width: int) -> list[str]:
 
 
 def _nodes_without_pool(info: Document) -> str:
-    """The name of the row for nodes of no pool; parentheses distinguish it from the name of a pool."""
+    """The name of the row for nodes that belong to no pool; parentheses distinguish it from the name of a pool."""
     kinds = [text for key, text in (("released", "released"), ("unclaimed", "no pool")) if info.get(key)]
     return f"({', '.join(kinds) or 'no pool'})"
 

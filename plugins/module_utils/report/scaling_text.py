@@ -28,7 +28,7 @@ class ScalingSummary(t.NamedTuple):
 
 
 def scaling_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
-    """The summaries of all pools, each followed by its findings, and what could not be read; empty for clusters that are not OpenShift."""
+    """The summaries of all pools, each followed by its findings, and the objects that could not be read; empty for clusters that are not OpenShift."""
     for summary in scaling_summaries(info, kind):
         yield f"scaling of {summary.pool}", summary.text
         yield from summary.findings

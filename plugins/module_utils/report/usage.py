@@ -55,7 +55,7 @@ class ResourceUsage:
 
     @property
     def states(self) -> list[tuple[str, int]]:
-        """The number of units in each occurring state, with the style sheet's names of the states."""
+        """The number of units in each occurring state, under the names of the states in the style sheet."""
         free = "free" if self.known else "unknown"
         counts = [("used", self.used), ("lost", self.lost), (free, self.free), ("missing", self.missing)]
         return [(state, count) for state, count in counts if count]
@@ -80,7 +80,7 @@ class NamespaceUsage(t.NamedTuple):
 
 
 def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
-    """The pods on a row of gpu_info; None if they were not read."""
+    """The pods in a row of gpu_info; None if they were not read."""
     workloads = row.get("workloads")
     if workloads is None:
         return None

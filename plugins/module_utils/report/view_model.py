@@ -105,7 +105,7 @@ class PoolView:
 
     @property
     def drift(self) -> list[str]:
-        """The differences of the pool from its declaration, and the changes that a run would make."""
+        """The differences between the pool and its declaration, and the changes that a run would make."""
         reported = self.info.get("drift") or ()
         lines = [*map(str, reported), *pending_changes(self.info)]
         if self.reachable and not self.node_count:

@@ -31,16 +31,16 @@ from .types import (
 Path = tuple[str, ...]
 
 _PATH = "gpu_cluster.autoscaler"
-# The key with fields of the ClusterAutoscaler that have no key.
+# The key for fields of the ClusterAutoscaler that have no key of their own.
 _VALUES = "values"
 _CLOUDS = tuple(key for key, provider in PROVIDERS.items() if provider.scaled_by_openshift)
 # Node groups with a higher priority are preferred; the autoscaler ignores negative ones (kubernetes/autoscaler, expander/priority/priority.go).
 MAX_PRIORITY = 2**31 - 1
 
 
-# The pattern of the CRD (openshift/cluster-autoscaler-operator, pkg/apis/autoscaling/v1), which has fewer notations than Go.
+# The pattern of the CRD (openshift/cluster-autoscaler-operator, pkg/apis/autoscaling/v1), which accepts fewer notations than Go.
 _CRD_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+")
-# The type of priorities of pods in the CRD.
+# The maximum of int32, the type of pod priorities in the CRD.
 _INT32 = 2**31 - 1
 
 
@@ -89,12 +89,12 @@ AUTOSCALER = Section(
     },
 )
 
-# The keys whose path in the spec of the ClusterAutoscaler does not follow from their name.
+# The keys whose path in the spec of the ClusterAutoscaler cannot be derived from their name.
 _OTHER_PATHS: dict[Path, Path] = {("max_nodes_total",): ("resourceLimits", "maxNodesTotal")}
 
 
 def _keys(section: Section, prefix: Path = ()) -> t.Iterator[Path]:
-    """The keys that have no keys below them, except the one with fields that have no key."""
+    """The path of each key that has no keys below it, except `values`."""
     for name, field in section.fields.items():
         if isinstance(field, Section):
             yield from _keys(field, (*prefix, name))
@@ -121,7 +121,7 @@ PRIORITY: Field = integer_between(
 
 
 def autoscaler_platform_problems(cluster: Document) -> Problems:
-    """Other clouds scale their node groups with an autoscaler of their own."""
+    """gpu_cluster.autoscaler needs a cloud whose node groups OpenShift's autoscaler scales; other clouds have their own autoscaler."""
     cloud = get_nested(cluster, "cloud")
     named = [key for key, value in cloud.items() if value is not None] if isinstance(cloud, dict) else []
     if get_nested(cluster, "autoscaler") is None or (len(named) == 1 and named[0] in _CLOUDS):
@@ -133,7 +133,7 @@ def autoscaler_platform_problems(cluster: Document) -> Problems:
 
 
 def autoscaler_value_problems(cluster: Document) -> Problems:
-    """A field of the ClusterAutoscaler has one place in the variables."""
+    """autoscaler.values must contain maps where the ClusterAutoscaler has maps, and no field that is derived or has its own key."""
     values = get_nested(cluster, "autoscaler", _VALUES)
     if not isinstance(values, dict):
         return
@@ -158,7 +158,7 @@ def newer_key_problems(spec: Document, version: str) -> Problems:
 
 
 def priority_problems(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
-    """Only the Priority expander of OpenShift's autoscaler reads the priority of a pool."""
+    """autoscale.priority needs OpenShift's autoscaler with the expander Priority, because nothing else reads it."""
     priority = get_nested(pool.declared, "autoscale", "priority")
     if priority is None:
         return
@@ -179,7 +179,7 @@ def priority_problems(cluster: t.Any, pool: PoolVariables, cloud: str) -> Proble
 
 
 def expander_problems(cluster: Document) -> Problems:
-    """The CRD accepts each expander once."""
+    """Each expander must be listed only once, because the CRD rejects duplicates."""
     expanders = get_nested(cluster, "autoscaler", "expanders")
     known = [each for each in expanders if isinstance(each, str)] if isinstance(expanders, list) else []
     for name in sorted({name for name in known if known.count(name) > 1}):

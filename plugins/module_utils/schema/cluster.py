@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of gpu_cluster, and the checks of several of its fields together."""
+"""The schema of gpu_cluster, and checks that combine several of its fields."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _COMPONENTS = {
 
 
 def _image_fields() -> dict[str, Field]:
-    """One image for each program of the validation pods, and images by CUDA version where these can be set."""
+    """A field for the image of each validation program and, if the program supports it, a field for images by CUDA version."""
     image = Text((validators.image,))
     fields: dict[str, Field] = {}
     for program in PROGRAMS:
@@ -159,20 +159,20 @@ CLUSTER = Section(
 
 
 def renamed_from_problems(cluster: Document) -> Problems:
-    """A cluster is renamed from one name to another."""
+    """renamed_from must differ from the current name."""
     name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == previous:
         yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
 def impersonation_problems(cluster: Document) -> Problems:
-    """Kubernetes refuses impersonated groups without a user."""
+    """impersonate_groups needs impersonate_user, because Kubernetes rejects impersonated groups without a user."""
     if get_nested(cluster, "impersonate_groups") and get_nested(cluster, "impersonate_user") is None:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
 
 
 def validation_image_problems(cluster: Document) -> Problems:
-    """One image for every node, or one for each CUDA version."""
+    """validation.image, which applies to every node, must not be combined with images by CUDA version."""
     if get_nested(cluster, "validation", "image") and get_nested(cluster, "validation", "images"):
         yield "gpu_cluster.validation.images: has no effect with image, which is used on every node; remove one of them"
 
@@ -184,7 +184,7 @@ def _setting(cluster: Document, component: str, key: str) -> t.Any:
 
 
 def chart_problems(cluster: Document) -> Problems:
-    """A chart's name needs a repository; the other forms of a chart do not."""
+    """A chart that is only a name needs chart_repo; other forms of a chart must not have it."""
     for which in _COMPONENTS:
         chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
         path = f"gpu_cluster.{which}.chart_repo"
@@ -198,13 +198,13 @@ def chart_problems(cluster: Document) -> Problems:
 
 
 def release_name_problems(cluster: Document) -> Problems:
-    """Helm identifies a release by its namespace and name."""
+    """The operator and NFD must differ in namespace or release name, by which Helm identifies a release."""
     operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; use a different name for one of them"
 
 
-# Helm values for fields that already have an owner, and this owner.
+# Helm values that must not be set, and the reason: each of these fields already has an owner.
 _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("operator", "nfd", "enabled"), "NFD has its own release (gpu_cluster.nfd)"),
     (("operator", "devicePlugin", "config"), "it is derived from the pools' sharing"),
@@ -213,14 +213,14 @@ _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def values_owner_problems(cluster: Document) -> Problems:
-    """A field that this collection sets must not be set by Helm values as well."""
+    """Helm values must not set the fields that this collection sets."""
     for (which, *keys), reason in _OWNED_VALUES:
         if get_nested(cluster, which, "values", *keys) not in (None, False):
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: cannot be set, because {reason}; remove it"
 
 
 _PATH = "gpu_cluster.operator"
-# The variables of a container. Text in place of a variable may contain its value.
+# The environment variables of a container. Text in place of an entry may contain the variable's value, so messages do not quote it.
 _VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
 _VARIABLE_NAME = Text((validators.variable_name,), quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
@@ -237,7 +237,7 @@ _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
 
 
 def ineffective_driver_field_problems(cluster: Document) -> Problems:
-    """No field is set for a driver that is not installed, or for the build of a precompiled driver."""
+    """Driver fields must not be set if the driver is not installed, and fields for its build must not be set if it is precompiled."""
     driver = get_nested(cluster, "operator", "driver")
     if get_nested(driver, "enabled") is False:
         for keys in (*_DRIVER_FIELDS, ("driver", "precompiled")):
@@ -250,7 +250,7 @@ def ineffective_driver_field_problems(cluster: Document) -> Problems:
 
 
 def driver_version_problems(cluster: Document) -> Problems:
-    """A precompiled driver's image is named by its branch, any other image by its full version."""
+    """driver.version must be a branch for a precompiled driver, and a full version for any other driver, as in the image names."""
     driver = get_nested(cluster, "operator", "driver")
     reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
     if reason:
@@ -258,14 +258,14 @@ def driver_version_problems(cluster: Document) -> Problems:
 
 
 def proxy_problems(cluster: Document) -> Problems:
-    """Exceptions from a proxy need a proxy."""
+    """no_proxy needs a proxy (http or https)."""
     proxy = get_nested(cluster, "operator", "proxy")
     if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
         yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
 
 
 def release_problems(cluster: Document) -> Problems:
-    """The paths of images in NVIDIA's registry depend on the release, which is not known for a chart in a file."""
+    """registry needs a version if the chart is a file or an address: the image paths depend on the release, which such a chart does not show."""
     operator = get_nested(cluster, "operator")
     chart = get_nested(operator, "chart")
     if (
@@ -280,7 +280,7 @@ def release_problems(cluster: Document) -> Problems:
 
 
 def os_tag_problems(cluster: Document) -> Problems:
-    """A version with the tag of an operating system, a common mistake, is also rejected in the Helm values."""
+    """The driver version in the Helm values must not end with the tag of an operating system, which is a common mistake."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = validators.os_tag(version) if isinstance(version, str) else None
     if reason:
@@ -288,7 +288,7 @@ def os_tag_problems(cluster: Document) -> Problems:
 
 
 def values_map_problems(cluster: Document) -> Problems:
-    """The values have maps in the same places as the chart, because this collection adds fields to some of them."""
+    """Helm values must be maps where the chart's values are maps, because this collection adds fields to some of these maps."""
     for which, maps in (("operator", releases.OPERATOR_MAPS), ("nfd", releases.NFD_MAPS)):
         paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
         for path in paths:
@@ -299,7 +299,7 @@ def values_map_problems(cluster: Document) -> Problems:
 
 
 def cluster_policy_problems(cluster: Document) -> Problems:
-    """The ClusterPolicy accepts only entries with a name and a text in driver.env and toolkit.env. Derived variables are merged by name."""
+    """Entries of driver.env and toolkit.env must have unique names, by which they are merged, and text values, as the ClusterPolicy requires."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
         path = f"{_PATH}.values.{part}.env"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Converts unambiguous text to values of other types, because surveys and extra variables only provide text (pure).
 
-A function returns None for text that does not clearly represent a value of its type.
+integer(), boolean() and from_json() return None for text that does not clearly represent a value of their type.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def is_blank(value: t.Any) -> bool:
-    """Whether it is empty or blank text, as from an unanswered survey question."""
+    """Whether a value is empty or blank text, which is how an unanswered survey question arrives."""
     return isinstance(value, str) and not value.strip()
 
 
 def integer(text: str) -> int | None:
-    """A decimal number of at most 18 digits."""
+    """The decimal number that the text represents, with at most 18 digits."""
     stripped = text.strip()
     return int(stripped) if _INTEGER.fullmatch(stripped) else None
 
 
 def boolean(text: str) -> bool | None:
-    """A word for a boolean, in any case."""
+    """The boolean that the word represents, regardless of case."""
     word = text.strip().casefold()
     return True if word in _TRUE else False if word in _FALSE else None
 
@@ -53,7 +53,7 @@ def elements(text: str) -> list[t.Any]:
 
 
 def names(value: t.Any) -> list[str]:
-    """The names in an option or a variable: None, text as for elements(), or a list of texts; raises ValueError for others.
+    """The names in an option or variable, which is None, text as for elements(), or a list of texts; raises ValueError for other values.
 
     Ansible splits the text of a list option at every comma, even inside brackets; this is undone first.
     """
@@ -75,7 +75,7 @@ def _is_open(text: str) -> bool:
 
 
 def from_json(text: str) -> t.Any:
-    """The value of JSON text."""
+    """The value of JSON text; None if the text is not valid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of a pool's `driver`, which one NVIDIADriver object installs on its nodes, and the checks of its fields together.
+"""The schema of a pool's `driver`, which an NVIDIADriver object installs on its nodes, and checks that combine several of its fields.
 
 Sources: gpu-operator api/nvidia/v1alpha1/nvidiadriver_types.go of the tags v24.9.2 to v26.7.0, and internal/state/driver.go.
 """
@@ -64,7 +64,7 @@ DRIVER = Section(
 )
 # The keys that a precompiled driver does not use.
 BUILD_KEYS = ("secret_env", "repo_config", "cert_config")
-# The keys that checks read from the Helm values, too, with their names there.
+# The keys that checks also read from the Helm values, and their names there.
 _VALUES = {
     "version": "version",
     "repository": "repository",
@@ -77,13 +77,13 @@ _CRD_VALUES = ("driver", "nvidiaDriverCRD")
 
 
 def driver_of_values(values: t.Any) -> Document:
-    """The driver that Helm values of the operator describe, by the keys of a pool's `driver`."""
+    """The driver settings in the operator's Helm values, with the keys of a pool's `driver`."""
     driver = get_nested(values, "driver")
     return {key: value for key, name in _VALUES.items() if (value := get_nested(driver, name)) is not None}
 
 
 def operator_driver(cluster: t.Any) -> Document:
-    """The driver of gpu_cluster.operator, by the same keys; its Helm values take precedence."""
+    """The driver settings of gpu_cluster.operator, with the same keys; its Helm values take precedence."""
     operator = get_nested(cluster, "operator")
     declared = get_nested(operator, "driver")
     of_keys = {key: value for key in _VALUES if (value := get_nested(declared, key)) is not None}
@@ -91,13 +91,13 @@ def operator_driver(cluster: t.Any) -> Document:
 
 
 def effective_driver(inherited: Document, declared: t.Any) -> Document:
-    """The driver that the nodes of a pool get: what its `driver` does not declare is inherited from the operator's."""
+    """The driver settings for the nodes of a pool; settings that its `driver` does not declare are inherited from the operator's driver."""
     own = declared if isinstance(declared, dict) else {}
     return {**inherited, **{key: value for key, value in own.items() if value is not None}}
 
 
 def module_type_problem(driver: Document, model: models.Model | None) -> str:
-    """Why this driver's kernel modules do not support a GPU model, as the end of a sentence; empty if they do, or may."""
+    """Why this driver's kernel modules do not support a GPU model, as the end of a sentence; empty if they do, or if this is not known."""
     kind = driver.get("kernel_module_type")
     needed = model.kernel_modules if model else ""
     if kind not in ("open", "proprietary") or needed in ("", kind) or model is None:
@@ -112,7 +112,7 @@ def pool_model(pool: PoolVariables) -> models.Model | None:
 
 
 def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
-    """Why a version does not fit: a precompiled driver's image is named by its branch, any other by its full version."""
+    """Why a version is invalid: a precompiled driver needs a branch, any other driver a full version. None if it is valid."""
     if not isinstance(version, str) or precompiled not in (None, True, False):
         return None
     branch = re.fullmatch(r"[0-9]+", version)
@@ -149,7 +149,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
 
 
 def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
-    """Mistakes that would show only when a node pulls the image."""
+    """Mistakes that would otherwise only be noticed when a node pulls the image."""
     repository = effective_driver(inherited, driver).get("repository") or releases.DRIVER_IMAGE[0]
     image = driver.get("image") or releases.DRIVER_IMAGE[1]
     if isinstance(repository, str) and isinstance(image, str):
@@ -174,7 +174,7 @@ def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], inherited: D
         yield f"{path}.version: {reason}"
     if own in (True, False) and bool(inherited.get("precompiled")) != own and driver.get("version") is None:
         example = '"580"' if own else "580.105.08"
-        yield f"{path}.version: is missing; with precompiled: {quote(own)} set it, such as {example}"
+        yield f"{path}.version: is missing; precompiled: {quote(own)} needs a version, such as {example}"
     if precompiled is True:
         for key in BUILD_KEYS:
             if driver.get(key) is not None:
@@ -194,7 +194,7 @@ def _vgpu_problems(path: str, driver: t.Mapping[str, t.Any]) -> Problems:
 def newer_fields(
     path: str, document: t.Any, version: t.Any, since: t.Mapping[tuple[str, ...], releases.Release]
 ) -> Problems:
-    """The problems of the fields below this path that are set, and that the operator's version does not have; None is the default version."""
+    """The problems of fields below this path that are set but not supported by this operator version; None means the default version."""
     version = releases.OPERATOR_VERSION if version is None else version
     if not isinstance(version, str):
         return

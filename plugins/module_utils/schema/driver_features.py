@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUDirect RDMA and Storage, GDRCopy and Fabric Manager in gpu_cluster.operator, and the conditions of each.
+"""The schema of GPUDirect RDMA, GPUDirect Storage, GDRCopy and Fabric Manager in gpu_cluster.operator, and the requirements of each.
 
 Sources: gpu-operator-rdma.rst, platform-support.rst and gpu-operator-kubevirt-dra.rst in gpu-operator/ of NVIDIA/cloud-native-docs;
 gpu-operator v25.10.1 controllers/object_controls.go (transformPeerMemoryContainer, transformGDSContainer, transformGDRCopyContainer): all three
@@ -20,16 +20,16 @@ from .messages import quote
 from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Section, Text
 
 _PATH = "gpu_cluster.operator"
-# The driver version, or branch, and nvidia-fs release, as numbers.
+# The numbers of a driver version, a driver branch, or an nvidia-fs release.
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:-.*)?", re.ASCII)
-# nvidia-fs 2.17.5 and later needs the open kernel modules; the operator has shipped such a release since v23.9.1 (gpu-operator-rdma.rst).
+# nvidia-fs 2.17.5 and later releases need the open kernel modules; the operator has shipped such a release since v23.9.1 (gpu-operator-rdma.rst).
 _OPEN_SINCE = (2, 17, 5)
-# Drivers that choose the open kernel modules automatically, if kernel_module_type is auto (platform-support.rst).
+# The first driver branch that automatically chooses the open kernel modules if kernel_module_type is auto (platform-support.rst).
 _CHOOSES_OPEN_SINCE = 570
 
 
 def _sidecar_version(value: str) -> str | None:
-    """The version of nvidia-fs or gdrdrv without the operating system, which the operator appends."""
+    """Accepts a version of nvidia-fs or gdrdrv, without the operating system, which the operator appends."""
     if re.fullmatch(r"v?[0-9]+(\.[0-9]+){1,3}|sha256:[0-9a-f]{64}", value, re.ASCII):
         return None
     return (
@@ -51,7 +51,7 @@ FABRIC_MODES = {"full-passthrough": "0", "shared-nvswitch": "1"}
 # The socket at which the DRA driver activates partitions (gpu-operator-kubevirt-dra.rst).
 FABRIC_SOCKET = "/run/nvidia-fabricmanager/socket"
 
-# What a feature needs on a node whose driver is not the operator's.
+# What to do on the nodes instead if a feature is needed and the operator does not install the driver.
 _ON_THE_HOST = {
     ("driver", "rdma", "enabled"): "load nvidia-peermem on the nodes instead",
     ("driver", "rdma", "use_host_mofed"): "",
@@ -68,7 +68,7 @@ _ON_THE_HOST = {
 
 
 def feature_driver_problems(cluster: Document) -> Problems:
-    """Each of them is part of the driver that the operator installs."""
+    """These features must not be set if the operator does not install the driver, because they are part of it."""
     if get_nested(cluster, "operator", "driver", "enabled") is not False:
         return
     for keys, remedy in _ON_THE_HOST.items():
@@ -80,7 +80,7 @@ def feature_driver_problems(cluster: Document) -> Problems:
 
 
 def sidecar_problems(cluster: Document) -> Problems:
-    """nvidia-fs and gdrdrv are compiled together with the driver."""
+    """gds and gdrcopy must not be enabled with a precompiled driver, because their kernel modules are compiled together with the driver."""
     if get_nested(cluster, "operator", "driver", "precompiled") is not True:
         return
     for key, title in _SIDECARS.items():
@@ -93,7 +93,7 @@ def _not_precompiled(title: str) -> str:
 
 
 def storage_module_problems(cluster: Document) -> Problems:
-    """nvidia-fs uses symbols that only the open kernel modules export."""
+    """gds needs the open kernel modules, because nvidia-fs uses symbols that only these export."""
     problem = _open_modules_problem(operator_driver(cluster)) if _needs_open_modules(cluster) else ""
     # Operators before v25.3 read this value instead of kernel_module_type.
     is_open = get_nested(cluster, "operator", "values", "driver", "useOpenKernelModules") is True
@@ -113,7 +113,7 @@ def _open_modules_problem(driver: Document) -> str:
 
 
 def operator_field_problems(cluster: Document) -> Problems:
-    """An older operator silently ignores these fields, or the API server drops them."""
+    """The operator's version must support the fields; an older operator silently ignores them, or the API server drops them."""
     version = get_nested(cluster, "operator", "version")
     yield from newer_fields(_PATH, get_nested(cluster, "operator"), version, releases.OPERATOR_FIELDS_SINCE)
 
@@ -127,7 +127,7 @@ FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
 
 
 def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) -> Problems:
-    """Pools whose driver excludes, or whose GPUs cannot use, a feature that the drivers of the whole cluster have."""
+    """The problems of pools whose driver excludes, or whose GPUs cannot use, a feature that is enabled for the whole cluster."""
     if not isinstance(cluster, dict):
         return
     for pool in pools:
@@ -154,7 +154,7 @@ def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) ->
 
 
 def _pool_driver_problems(cluster: Document, pool: PoolVariables) -> Problems:
-    """The conflicts of a feature with what this pool's `driver` declares; the operator's own driver is checked by FEATURE_CHECKS."""
+    """The conflicts between a feature and this pool's `driver`; FEATURE_CHECKS check the operator's own driver."""
     declared = get_nested(pool.merged, "driver")
     if not isinstance(declared, dict):
         return

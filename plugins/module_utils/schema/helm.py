@@ -8,7 +8,7 @@ from ..catalog import releases
 from . import validators
 from .types import Field, Text
 
-# For each component its release, chart and repository.
+# The default release, chart and repository of each component.
 _DEFAULTS = {
     "operator": (releases.OPERATOR_HELM_RELEASE, releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
     "nfd": (releases.NFD_HELM_RELEASE, releases.NFD_CHART, ""),
@@ -16,7 +16,7 @@ _DEFAULTS = {
 
 
 def helm_fields(component: str) -> dict[str, Field]:
-    """The keys of a component (operator, nfd) that have no effect if OLM installs it; all are fields of ComponentPlan, where `release` is `name`."""
+    """The keys of a component (operator, nfd) that have no effect with OLM; ComponentPlan has a field for each, which is `name` for `release`."""
     release, chart, chart_repo = _DEFAULTS[component]
     return {
         "release": Text((validators.release_name,), default=release),

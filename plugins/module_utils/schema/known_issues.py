@@ -14,14 +14,14 @@ _RELEASE = re.compile(r"v?[0-9]+(\.[0-9]+){0,2}", re.ASCII)
 
 
 def _release(value: str) -> str | None:
-    """The first numbers of releases of the operator."""
+    """Accepts the beginning of an operator release: its first one, two or three numbers."""
     if _RELEASE.fullmatch(value):
         return None
     return "is not the beginning of a release; use v26, v26.3 or v26.3.1"
 
 
 def _condition(value: str) -> str | None:
-    """A condition of the catalog, or the beginning of a model's name."""
+    """Accepts a condition of the catalog, or MODEL_CONDITION followed by the beginning of a model's name."""
     if value in CONDITIONS or (value.startswith(MODEL_CONDITION) and value.removeprefix(MODEL_CONDITION).strip()):
         return None
     similar = nearest(value, CONDITIONS)

@@ -13,7 +13,7 @@ LEASE = Section(fields={"wait_timeout": seconds(default=300)})
 def lease_settings(cluster: Document, wait_timeout: int | None) -> Document:
     """All keys of gpu_cluster.lease, with their defaults; the option `wait_timeout` of a module has precedence.
 
-    Raises InvalidOptions, because not every module checks gpu_cluster.
+    Raises InvalidOptions for invalid settings, because not every module checks gpu_cluster.
     """
     declared = LEASE.coerce(cluster.get("lease"))
     problems = [] if declared is None else list(LEASE.problems(declared, "gpu_cluster.lease"))

@@ -26,7 +26,7 @@ class Match:
 
 
 def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
-    """The match of valid variables; an unknown model is None.
+    """The conditions of a valid `match`; `model` is None if the catalog does not contain it.
 
     A model that is not in the catalog is matched by GFD's product label. Sharing changes this label, so it is matched without suffixes, like
     a model.

@@ -41,7 +41,7 @@ def is_whole(value: t.Any) -> bool:
 
 
 def quote(value: t.Any) -> str:
-    """A shortened value as written; maps and lists are shown by their type only. Text that may contain a secret is only described."""
+    """The value as written, shortened; for maps and lists, only their type. Text that may contain a secret is only described."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= _HUGE:
@@ -69,13 +69,13 @@ def field_path(path: str, key: t.Any) -> str:
 
 
 def join_words(words: t.Iterable[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """The words as a list within a sentence: `a`, `a and b`, `a, b and c`."""
     *head, tail = words
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
 def abbreviate(names: t.Sequence[str], limit: int = MAX_NAMED, separator: str = ", ") -> str:
-    """The first names, and how many more there are: `a, b and 2 more`, with another separator `a; b; and 2 more`."""
+    """The first names, and how many more there are: `a, b and 2 more`, or with a different separator, `a; b; and 2 more`."""
     shown = separator.join(names[:limit])
     more = f"{' ' if separator == ', ' else separator}and {len(names) - limit} more" if len(names) > limit else ""
     return shown + more
@@ -99,7 +99,7 @@ def visible(text: str) -> str:
 
 
 def option_of_role(variable: str, option: str) -> str:
-    """The name of an option for users of the roles, who set it by this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
+    """The name of an option in messages for users of the roles, who set this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
     return f"{variable} (option {option} of the module)"
 
 

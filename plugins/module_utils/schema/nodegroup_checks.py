@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks pools with node groups for settings that the provider in gpu_cluster.cloud would refuse, or accept but never apply."""
+"""Checks pools with node groups for settings that the provider in gpu_cluster.cloud would reject, or accept but never apply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label
 
-# This collection's own labels and taints of a group: accel.gpu/pool and the names of two configurations; the startup taint.
+# How many labels (accel.gpu/pool and the names of two configurations) and taints (the startup taint) this collection adds to a group.
 _OWN_ENTRIES = {"labels": 3, "taints": 1}
 
 
@@ -108,20 +108,20 @@ def size_problems(pool: PoolVariables) -> Problems:
 
 
 def model_problems(pool: PoolVariables) -> Problems:
-    """`model` describes the nodes of a group, `match.model` selects existing nodes."""
+    """`model`, which describes the nodes of a group, and `match.model`, which selects existing nodes, must not be combined."""
     if get_nested(pool.merged, "model") is not None and get_nested(pool.merged, "match", "model") is not None:
         yield f"{pool.path}.model: cannot be combined with match.model; remove one of them; the nodes of a node group do not need a match"
 
 
 def kubelet_label_problems(pool: PoolVariables) -> Problems:
-    """The kubelet sets the labels of a node group, and it may set only some labels."""
+    """A pool with a node group must only have labels that a kubelet is allowed to set, because the kubelet sets them."""
     for key in pool.labels:
         if problem := kubelet_label(key):
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
 
 
 def flavor_problems(provider: ProviderDefinition | None, pool: PoolVariables) -> Problems:
-    """A setting must determine the GPUs of a node: the flavor, or the setting that replaces it at some providers."""
+    """Exactly one setting must determine the GPUs of a node: the flavor, or the setting that replaces it for some providers."""
     nodes = get_nested(pool.merged, "nodes")
     other = provider.flavor_instead if provider else ""
     given = [key for key in ("flavor", other) if key and get_nested(nodes, key) is not None]
@@ -133,7 +133,7 @@ def flavor_problems(provider: ProviderDefinition | None, pool: PoolVariables) ->
 
 
 def zone_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A pool in several zones has one node group per zone, with the zone as the suffix of its name. The autoscaler needs at least one node per zone."""
+    """Zones must be unique, and valid as the suffix of a node group's name (each zone has its own group); autoscale.max must allow a node in each."""
     zones = get_nested(pool.merged, "nodes", "zones")
     if not isinstance(zones, list) or "zones" not in provider.nodes_fields:
         return
@@ -161,7 +161,7 @@ def provider_spec_key_problems(provider: ProviderDefinition, pool: PoolVariables
 
 
 def zone_label_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """Labels do not choose a machine's zone, but the autoscaler relies on them when it places pods."""
+    """Labels must not set a zone or region: they do not choose a machine's zone, but the autoscaler relies on them when it places pods."""
     labels = get_nested(pool.merged, "labels")
     if not isinstance(labels, dict) or not provider.scaled_by_openshift:
         return
@@ -193,7 +193,7 @@ def group_name_problems(provider: ProviderDefinition, pool: PoolVariables) -> Pr
 
 
 def entry_limit_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A provider may limit the number of labels and taints of a group, including the collection's own."""
+    """The labels and taints of a group, including those of this collection, must not exceed the provider's limit."""
     if provider.max_entries is None:
         return
     for field, own in _OWN_ENTRIES.items():

@@ -52,7 +52,7 @@ def olm_fields(component: str) -> dict[str, Field]:
 
 
 def installer_of(cluster: t.Any, component: str) -> str:
-    """How the variables say that a component is installed: OLM on OpenShift, otherwise Helm, unless `installer` is set."""
+    """The installer of a component: the declared `installer`, or by default OLM on OpenShift and Helm elsewhere."""
     declared = get_nested(cluster, component, "installer")
     if isinstance(declared, str):
         return declared
@@ -60,7 +60,7 @@ def installer_of(cluster: t.Any, component: str) -> str:
 
 
 def installer_key_problems(cluster: Document) -> Problems:
-    """No key of the other installer is set, because it would have no effect."""
+    """Keys of the other installer must not be set, because they would have no effect."""
     for component in PACKAGES:
         path = f"gpu_cluster.{component}"
         if installer_of(cluster, component) == OLM:
@@ -77,7 +77,7 @@ def installer_key_problems(cluster: Document) -> Problems:
 
 
 def catalog_source_problems(cluster: Document) -> Problems:
-    """A catalog image becomes one CatalogSource, with the first name of `source`."""
+    """catalog_image needs a name in `source`, other than the default catalog: a CatalogSource with the first of these names is created."""
     for component in PACKAGES:
         olm = get_nested(cluster, component, "olm")
         image, source = get_nested(olm, "catalog_image"), get_nested(olm, "source")

@@ -157,7 +157,7 @@ POOL = Section(
 
 
 def _any_part_of(section: Section, **own: Field) -> Section:
-    """The same keys, but none is required; `own` replaces the fields of some keys."""
+    """A section with the same keys, none of which is required; `own` replaces the fields of some keys."""
     return dataclasses.replace(
         section,
         fields={**{key: dataclasses.replace(field, required=False) for key, field in section.fields.items()}, **own},

@@ -24,7 +24,7 @@ _DISTINGUISH = (
 
 
 def mode_problems(pool: PoolVariables) -> Problems:
-    """The pool meets the requirements of its mode."""
+    """A pool must meet the requirements of its mode."""
     mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
     if mode:
         names = (get_nested(pool.merged, "match", "model"), get_nested(pool.merged, "model"))
@@ -34,7 +34,7 @@ def mode_problems(pool: PoolVariables) -> Problems:
 
 
 def missing_mode_problems(pool: PoolVariables) -> Problems:
-    """An option that only makes sense with a mode needs that mode."""
+    """`mode` must be set if an option is set that implies a mode."""
     if get_nested(pool.merged, "sharing", "mode") is not None:
         return
     for mode in reversed(MODES.values()):
@@ -45,7 +45,7 @@ def missing_mode_problems(pool: PoolVariables) -> Problems:
 
 
 def ineffective_option_problems(pool: PoolVariables) -> Problems:
-    """No option is set that the pool's mode ignores."""
+    """Options that the pool's mode ignores must not be set."""
     sharing = get_nested(pool.declared, "sharing")
     mode = mode_named(get_nested(sharing, "mode"))
     if mode is None:
@@ -59,7 +59,7 @@ def ineffective_option_problems(pool: PoolVariables) -> Problems:
 
 
 def startup_taint_problems(pool: PoolVariables) -> Problems:
-    """Only GPUs that will be partitioned are first offered as whole GPUs and later removed."""
+    """startup_taint needs a mode that partitions GPUs, because only these are first offered as whole GPUs and later removed."""
     name = get_nested(pool.merged, "sharing", "mode")
     mode = DEFAULT_MODE if name is None else mode_named(name)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:
@@ -71,7 +71,7 @@ def startup_taint_problems(pool: PoolVariables) -> Problems:
 
 
 def duplicate_taint_problems(pool: PoolVariables) -> Problems:
-    """Kubernetes keeps one taint for a key and an effect."""
+    """Taints must not repeat a key and effect, because a node can have only one taint with the same key and effect."""
     first_index: dict[tuple[str, str], int] = {}
     taints = get_nested(pool.merged, "taints")
     for index, taint in enumerate(taints if isinstance(taints, list) else ()):
@@ -87,7 +87,7 @@ def duplicate_taint_problems(pool: PoolVariables) -> Problems:
 
 
 def label_match_problems(pool: PoolVariables) -> Problems:
-    """A pool does not overwrite the label that its match uses."""
+    """A pool's labels must not contradict the labels in its match."""
     for key, value in pool.labels.items():
         matched = get_nested(pool.merged, "match", "labels", key)
         if isinstance(matched, str) and matched != value:
@@ -98,14 +98,14 @@ def label_match_problems(pool: PoolVariables) -> Problems:
 
 
 def operand_label_problems(pool: PoolVariables) -> Problems:
-    """The operator silently treats an unknown value as its default."""
+    """The GPU operator's labels must have valid values, because the operator silently treats an unknown value as its default."""
     for key, value in pool.labels.items():
         if reason := invalid_value(key, value):
             yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
 
 
 def duplicate_name_problems(pools: t.Sequence[PoolVariables]) -> Problems:
-    """A pool is identified by its name."""
+    """Each pool must have a unique name, which identifies it."""
     first: dict[str, PoolVariables] = {}
     for pool in pools:
         name = get_nested(pool.merged, "name")
@@ -114,7 +114,7 @@ def duplicate_name_problems(pools: t.Sequence[PoolVariables]) -> Problems:
 
 
 def _match_terms(pool: PoolVariables) -> MatchTerms | None:
-    """The terms of a pool's match; None without a match (the nodes are pinned one by one), and for an invalid match."""
+    """The terms of a pool's match; None for an invalid match, and for a pool without a match, whose nodes are pinned."""
     match = get_nested(pool.merged, "match")
     if not isinstance(match, dict):
         return None
@@ -128,7 +128,7 @@ def _match_terms(pool: PoolVariables) -> MatchTerms | None:
 
 
 def fixed_option_problems(pools: t.Sequence[PoolVariables]) -> Problems:
-    """No pool gives an option a value that its mode does not allow (`fixed_options`); an inherited value is reported once for all pools."""
+    """A pool must not set an option to a value that its mode forbids (`fixed_options`); an inherited value is reported once for all pools."""
     inheriting: dict[tuple[str, str, str], list[str]] = {}
     for pool in pools:
         mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
@@ -146,7 +146,7 @@ def fixed_option_problems(pools: t.Sequence[PoolVariables]) -> Problems:
 
 
 def overlapping_match_problems(pools: t.Sequence[PoolVariables]) -> Problems:
-    """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
+    """A pool must not match every node of another pool. (Whether pools overlap partly depends on the nodes.)"""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
     # Only pools that share a label or product can contain each other, so not every pair is compared.
     by_term: dict[t.Any, list[tuple[PoolVariables, MatchTerms]]] = collections.defaultdict(list)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks the further fields of the providerSpec of MachineSets: fields with their own key, keys, and secrets (pure)."""
+"""Checks provider_spec, which sets additional fields of a MachineSet's providerSpec: names of fields, fields with their own key, secrets (pure)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .messages import quote
 from .secret_values import secret_problems
 from .types import Problems
 
-# The paths of the fields that have their own key. Otherwise, each run would overwrite one value with the other, again and again.
+# The paths of fields that have their own key. If provider_spec also set such a field, every run would overwrite one value with the other.
 _OWN_KEYS = {setting.path: key for platform in PLATFORMS for key, setting in platform.settings.items()}
 
 
 def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = False) -> Problems:
-    """The mistakes in the fields; `path` is their path in the variables or options. Other types than maps have their own message."""
+    """The mistakes in the fields; `path` is their path in the variables or options. Values that are not maps are reported elsewhere."""
     if not isinstance(document, dict):
         return
     for key in _keys(document):
         if not isinstance(key, str) or not key or "." in key:
-            yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write fields of fields as maps"
+            yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write nested fields as maps"
     for field, key in _OWN_KEYS.items():
         # An unset field counts as well, because it would be removed.
         if field[-1] in (get_nested(document, *field[:-1]) or {}):
@@ -41,7 +41,7 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
 
 
 def _keys(value: t.Any) -> t.Iterator[t.Any]:
-    """All keys of maps, except of maps in lists, which are written as a whole."""
+    """The keys of a map and of the maps below it, but not of maps in lists, which are written as a whole."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield key

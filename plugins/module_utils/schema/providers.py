@@ -207,7 +207,7 @@ _MACHINESET_LENGTH = 57
 
 
 def _machineset_name(value: str) -> str | None:
-    """A Machine's name is that of its MachineSet with a suffix of six characters, and becomes a node's name."""
+    """Accepts a MachineSet's name that stays valid as a node's name: each Machine appends six characters, and its name becomes the node's name."""
     if len(value) > _MACHINESET_LENGTH:
         return f"has {len(value)} characters; the name of a MachineSet can have at most {_MACHINESET_LENGTH}, because the names of its nodes are longer"
     return validators.dns_label(value)

@@ -61,7 +61,7 @@ def without_secrets(document: t.Any) -> tuple[t.Any, list[str]]:
 
 
 def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
-    # Google Cloud's metadata have `key` and `value`.
+    # Entries of Google Cloud's metadata have `key` and `value`.
     variable = value.get("name") or value.get("key")
     for key, item in value.items():
         item_path, item_name = _item_path(path, key), str(key)
@@ -156,13 +156,13 @@ def secret_problems(value: t.Any, path: str, reason: str, remedy: str | t.Callab
 
 
 def cluster_secret_problems(cluster: Document) -> Problems:
-    """Free-form values in gpu_cluster contain no secrets."""
+    """Free-form values in gpu_cluster must not contain secrets."""
     for keys, reason, remedy in _CLUSTER_VALUES:
         yield from secret_problems(get_nested(cluster, *keys), ".".join(("gpu_cluster", *keys)), reason, remedy)
 
 
 def pool_secret_problems(pool: PoolVariables) -> Problems:
-    """Free-form values in a pool contain no secrets."""
+    """Free-form values in a pool must not contain secrets."""
     for keys, reason, remedy in _POOL_VALUES:
         yield from secret_problems(get_nested(pool.merged, *keys), ".".join((pool.path, *keys)), reason, remedy)
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The spec.config of a Subscription, which OLM applies to the operator's own pods, and the checks of its keys.
 
-A wrong type would otherwise only show as a refused request, or as an environment variable with another text. The schema and the module olm_subscription
-share these checks. Source: SubscriptionConfig of operators.coreos.com/v1alpha1.
+Without these checks, a wrong type would only be noticed as a rejected request, or as an environment variable with a different text. The schema and the
+module olm_subscription share the checks. Source: SubscriptionConfig of operators.coreos.com/v1alpha1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONFIG_KEYS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class SubscriptionConfig(Anything):
-    """The map as one field of the variables."""
+    """The field `subscription_config` of the variables, a map."""
 
     def inner(self, value: t.Any, path: str) -> Problems:
         yield from config_problems(value, path)

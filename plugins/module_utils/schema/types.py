@@ -69,7 +69,7 @@ class Field:
             yield f"{path}: {quote(value)} {reason}" if shown else f"{path}: {reason}"
 
     def refusal(self, value: t.Any) -> str | None:
-        """The first reason to refuse the value itself."""
+        """The first reason to reject the value, apart from nested values; None if there is none."""
         checks = (self.mistyped, *self.rules, *self.last_rules)
         return next((reason for check in checks if (reason := check(value))), None)
 
@@ -91,7 +91,7 @@ class Field:
 
 
 def unrendered_template(value: t.Any) -> str | None:
-    """Refuse a template that was not rendered."""
+    """The problem if the value is a template that was not rendered, otherwise None."""
     if isinstance(value, str) and _TEMPLATE.search(value):
         return "still contains a template; set the value itself, or define the variable where the template is read"
     return None
@@ -109,7 +109,7 @@ def _wrong_type(value: t.Any, expected: str, remedy: str) -> str:
 
 
 def unprintable(value: str) -> str | None:
-    """Refuse control characters, invisible marks, lone surrogates, and text of excessive length."""
+    """The problem if the text contains control characters, invisible marks or lone surrogates, or is too long; otherwise None."""
     if len(value) > _MAX_TEXT:
         return f"has {len(value)} characters; the limit is {_MAX_TEXT}"
     character = next((each for each in value if unicodedata.category(each) in _UNPRINTABLE), None)
@@ -159,7 +159,7 @@ class Integer(Field):
     """A whole number."""
 
     def coerce(self, value: t.Any) -> t.Any:
-        """A number that is written as text."""
+        """Convert a number that is written as text."""
         return _converted(value, coercion.integer)
 
     def mistyped(self, value: t.Any) -> str | None:
@@ -173,7 +173,7 @@ class Integer(Field):
 
 
 def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.Any) -> Integer:
-    """A number within bounds, with a reason and a remedy for each bound; `more` are further attributes of the field."""
+    """A number within bounds, with a reason and a remedy for each bound; `more`: other attributes of the field."""
 
     def rule(value: int) -> str | None:
         if value < low:
@@ -184,7 +184,7 @@ def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.
 
 
 def seconds(**more: t.Any) -> Integer:
-    """A number of seconds within the limits of every part of a run; `more` are further attributes of the field."""
+    """A number of seconds within the limits of every part of a run; `more`: other attributes of the field."""
     out_of_range = f"set a number from 0 to {_MAX_SECONDS}"
     return integer_between(0, _MAX_SECONDS, out_of_range, out_of_range, **more)
 
@@ -235,7 +235,7 @@ class MapOf(Anything):
 
 @dataclasses.dataclass(frozen=True)
 class ListOf(Field):
-    """A list of elements of one type; `splits`: text is split at its commas and line breaks, where the elements are text.
+    """A list of elements of one type; `splits`: whether text is split at commas and line breaks, if the elements are text.
 
     A list that is left out is empty; with `default=None`, it stays left out.
     """
@@ -275,9 +275,9 @@ class ListOf(Field):
 class Section(Anything):
     """A map with known keys; `hints` suggest what to write instead of other keys.
 
-    A map that is left out has the defaults of its keys; with `default=None`, it stays left out.
+    A map that is left out gets the defaults of its keys; with `default=None`, it stays left out.
 
-    keys_declare: whether a map counts as left out if all of its keys are empty, as from an unanswered survey; `{}` does not.
+    keys_declare: whether a map counts as left out if all of its keys are empty, which is how an unanswered survey arrives; `{}` does not.
     """
 
     default: t.Any = dataclasses.field(default_factory=dict)
@@ -345,7 +345,7 @@ def is_empty(value: t.Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class PoolVariables:
-    """One pool for checks of several fields, as declared and merged with the defaults. INVALID replaces invalid values."""
+    """One pool, as declared and as merged with the defaults, for checks that combine several fields. INVALID replaces invalid values."""
 
     path: str
     declared: Document
@@ -353,7 +353,7 @@ class PoolVariables:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its nodes that are text."""
+        """The pool's labels for its nodes, without keys and values that are not text."""
         labels = self.merged.get("labels")
         items = labels.items() if isinstance(labels, dict) else ()
         return {key: value for key, value in items if isinstance(key, str) and isinstance(value, str)}

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for single values; each returns the problem and the remedy, as the end of the sentence "<path>: <value> ..."."""
+"""Rules for single values; each returns the problem and the remedy, as the end of the sentence "<path>: <value> ...".
+
+The docstring or comment of a rule describes the values that it accepts.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ _TAINT_OWNERS = (
 
 
 def matches(pattern: str, problem: str) -> Rule:
-    """A rule that refuses text in another format."""
+    """A rule that rejects text that does not match the pattern."""
     compiled = re.compile(pattern)
     return lambda value: None if compiled.fullmatch(value) else problem
 
@@ -94,7 +97,7 @@ uid = matches(
 
 
 def dns_label(value: str) -> str | None:
-    """RFC 1123: the name of a namespace, and of a pool (it becomes a label's value)."""
+    """A DNS label (RFC 1123): the name of a namespace, or of a pool, because it becomes a label's value."""
     if len(value) > 63:
         return f"has {len(value)} characters; a DNS label has at most 63"
     if _DNS_LABEL.fullmatch(value):
@@ -105,7 +108,7 @@ def dns_label(value: str) -> str | None:
 
 
 def release_name(value: str) -> str | None:
-    """Helm's limit for names, because the names of a release's objects begin with the release's name."""
+    """A DNS label within Helm's limit for the names of releases, because the names of a release's objects begin with it."""
     return dns_label(value) or (f"has {len(value)} characters; Helm allows 53" if len(value) > 53 else None)
 
 
@@ -120,7 +123,7 @@ def label_key(value: str) -> str | None:
 
 
 def label_value(value: str) -> str | None:
-    """Kubernetes' label value: may be empty."""
+    """The value of a Kubernetes label, which may be empty."""
     if len(value) > names.LABEL_LENGTH:
         return f"has {len(value)} characters; a label's value has at most {names.LABEL_LENGTH}"
     if value and not _QUALIFIED.fullmatch(value):
@@ -129,7 +132,7 @@ def label_value(value: str) -> str | None:
 
 
 def kubelet_label(value: str) -> str | None:
-    """A label that a kubelet may set on its own node; it sets the labels of a node group in this way."""
+    """A label that a kubelet may set on its own node, because the kubelet sets the labels of a node group."""
     reserved = re.match(r"([^/]+\.)?(kubernetes|k8s)\.io/", value)
     if not reserved or value in _KUBELET_LABELS or value.startswith(_KUBELET_PREFIXES):
         return None
@@ -164,7 +167,7 @@ def stays_text_in_helm(value: str) -> str | None:
 
 
 def not_the_pool_label(value: str) -> str | None:
-    """The label accel.gpu/pool cannot be matched, because a node with this label already belongs to its pool."""
+    """A label without the prefix accel.gpu/, because a node with accel.gpu/pool already belongs to that pool, regardless of matches."""
     if value.startswith(names.OWN_PREFIX):
         return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; omit it"
     return None
@@ -194,7 +197,7 @@ def is_bare_chart(value: str) -> bool:
 
 
 def chart(value: str) -> str | None:
-    """The four forms of a chart: a name, an OCI reference, an address, or a path."""
+    """A chart in one of its four forms: a name, an OCI reference, an address, or a path."""
     if secrets.address_holds_a_secret(value):
         return _NO_SECRET
     local = value.startswith(_PATH_STARTS) or (".tgz" in value and "://" not in value)
@@ -219,7 +222,7 @@ def chart_repo(value: str) -> str | None:
 
 
 def image(value: str) -> str | None:
-    """An image with its tag or digest: CUDA images have no `latest`."""
+    """An image with its tag or digest, because CUDA images have no tag `latest`."""
     if "://" not in value and _IMAGE.fullmatch(value) and ":" in value.rpartition("/")[2]:
         return None
     return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
@@ -287,7 +290,7 @@ def registry(value: str) -> str | None:
 
 
 def proxy_url(value: str) -> str | None:
-    """The address of a proxy; a password would be readable in the ClusterPolicy."""
+    """The address of a proxy, without a user and password, which would be readable in the ClusterPolicy."""
     try:
         parts = urllib.parse.urlsplit(value)
         host, dummy = parts.hostname, parts.port

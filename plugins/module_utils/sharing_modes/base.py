@@ -96,7 +96,7 @@ class SharingMode:
         return {sharing.resources[0]: gpus * sharing.replicas}
 
     def devices(self, sharing: Sharing, offered: Counts) -> int:
-        """The number of devices behind these amounts of each resource."""
+        """The number of devices that provide these amounts of the resources."""
         return sum(count // sharing.replicas for count in offered.values())
 
     def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
@@ -108,7 +108,7 @@ class SharingMode:
         }
 
     def accelerator(self, sharing: Sharing, product: str) -> str:
-        """The kind of GPU for the cluster autoscaler, as a label value. Shared GPUs are another kind, because they offer other amounts."""
+        """The kind of GPU for the cluster autoscaler, as a label value. Shared GPUs are a different kind, because they offer different amounts."""
         return product + (SHARED_SUFFIX if sharing.shared else "")
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
@@ -125,7 +125,7 @@ class SharingMode:
 
 
 def missing_replicas_problems(mode: SharingMode, declared: DeclaredSharing) -> Problems:
-    """The problem of a pool whose mode needs `replicas` if it is missing."""
+    """The problem if `replicas` is missing in a pool whose mode needs it."""
     if declared.options.get("replicas") is None:
         yield f"{declared.path}.sharing.replicas: is missing; {mode.name} needs the number of shares of a GPU, such as replicas: 4"
 

@@ -126,7 +126,7 @@ class Mig(SharingMode):
         return labels
 
     def accelerator(self, sharing: Sharing, product: str) -> str:
-        """The kind of GPU, which differs from whole GPUs."""
+        """The kind of GPU, which differs from that of whole GPUs."""
         return f"{product}-MIG"
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
@@ -142,7 +142,7 @@ class Mig(SharingMode):
         return text + benchmarks.limit_note(pods.replicas)
 
     def has_measured_times(self, replicas: int) -> bool:
-        """Only if pods take turns on a device."""
+        """Whether pods take turns on a device, because performance() contains measured times only in this case."""
         return replicas > 1
 
 
@@ -196,7 +196,7 @@ def _fit_problems(declared: DeclaredSharing, model: models.Model, path: str, wan
         yield f"{declared.path}.sharing.mode: a {model.key} does not support {MIG.name}; use {TIME_SLICING.name} or {MPS.name}"
         return
     for profiles in wanted:
-        # Where NVIDIA's sources disagree about the names of profiles, only the nodes can tell.
+        # If NVIDIA's sources disagree about the names of profiles, only the nodes show which ones exist.
         if geometry.verified or all(geometry.profile(name) for name in profiles):
             reason = fit_error(geometry, profiles)
             if reason:

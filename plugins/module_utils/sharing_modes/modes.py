@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from .base import SharingMode
 
 MODES: dict[str, SharingMode] = {mode.name: mode for mode in (NONE, TIME_SLICING, MPS, MIG)}
-# The mode of a pool that sets none.
+# The mode of a pool that does not set one.
 DEFAULT_MODE = NONE
 
 

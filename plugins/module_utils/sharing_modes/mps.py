@@ -14,14 +14,14 @@ from .time_slicing import TIME_SLICING
 if t.TYPE_CHECKING:
     from .sharing import Sharing
 
-# The MPS control daemon refuses more clients (k8s-device-plugin cmd/mps-control-daemon/mps/device.go).
+# The MPS control daemon rejects more clients (k8s-device-plugin cmd/mps-control-daemon/mps/device.go).
 _MAX_CLIENTS, _MAX_CLIENTS_BEFORE_TURING = 48, 16
 _TURING = (7, 5)
 _CAPABLE_LABEL = "nvidia.com/mps.capable"
 
 
 class Mps(SharingMode):
-    """NVIDIA's Multi-Process Service. Its daemon takes the whole GPU, and its clients end with it."""
+    """NVIDIA's Multi-Process Service. Its daemon uses the whole GPU, and its clients end when the daemon ends."""
 
     name = MPS_MODE
     own_options = ("replicas",)
@@ -32,7 +32,7 @@ class Mps(SharingMode):
     evicts_all_pods = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """The number of shares, which MPS limits by the GPU's generation."""
+        """The problems of the number of shares, which MPS limits depending on the GPU's generation."""
         yield from missing_replicas_problems(self, declared)
         replicas, model = declared.options.get("replicas"), declared.model
         if not isinstance(replicas, int):
@@ -51,7 +51,7 @@ class Mps(SharingMode):
         return {**super().labels(sharing, product, devices), _CAPABLE_LABEL: "true"}
 
     def performance(self, pods: PodExpectation) -> str:
-        """Share, latency and memory."""
+        """The share, the latency and the memory of a pod."""
         return (
             f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the same latency as a pod that runs alone; "
             "the share is a hard limit, even while other pods are idle; "

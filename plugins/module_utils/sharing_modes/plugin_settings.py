@@ -18,13 +18,13 @@ Rule = t.Callable[[t.Any], "str | None"]
 
 @dataclass(frozen=True)
 class PluginSetting:
-    """How a setting is written.
+    """The definition of a setting.
 
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
     A setting with `*` has an effect in the modes that share a resource, other settings in all modes; `modes` are the names of the modes that have the
-    setting, if it is not all of these; a mode that allows only one value names it in `fixed_options`. `default`: the value if a pool sets none; None is
+    setting, if not all of these modes have it; a mode that allows only one value names it in `fixed_options`. `default`: the value if a pool sets none; None is
     not written. `plugin_default`: the value that the plugin uses for a setting that is not written; with the default None, the export leaves this value
-    out. `choices`: the valid values of a text. `kind`: the type of other values (bool, int, str, or a list or dict of text). `rules`: further checks.
+    out. `choices`: the valid values of a text. `kind`: the type of other values (bool, int, str, or a list or dict of text). `rules`: other checks.
     """
 
     path: str

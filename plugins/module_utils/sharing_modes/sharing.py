@@ -23,7 +23,7 @@ class Sharing(PluginSettings):
     """The sharing of GPUs; `replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
 
     `demand` is the minimum number of MIG devices of each profile on all nodes of the pool together; the layout is then the layout of one node.
-    `extras_named`: MIG devices with extras (+me, +gfx) are offered under separate names, not under the name of the plain profile.
+    `extras_named`: whether MIG devices with extras (+me, +gfx) are offered under separate names instead of the name of the plain profile.
     """
 
     mode: str = NONE_MODE
@@ -63,7 +63,7 @@ class Sharing(PluginSettings):
         return self.definition.offers(self, gpus)
 
     def devices(self, offered: t.Mapping[str, int]) -> int:
-        """The number of devices behind these amounts of each resource."""
+        """The number of devices that provide these amounts of the resources."""
         return self.definition.devices(self, offered)
 
     def offered_name(self, resource: str) -> str:

@@ -23,11 +23,11 @@ CASES: list[tuple[Object, Object, list[str]]] = [
     ({"version": "580"}, {}, ['version: "580" is only a branch']),
     ({"version": "580.105.08", "precompiled": True}, {}, ['version: "580.105.08" is not a branch']),
     ({"version": "580.105.08"}, {"driver": {"precompiled": True}}, ["is not a branch"]),
-    ({"precompiled": True}, {}, ["version: is missing; with precompiled: true set it"]),
+    ({"precompiled": True}, {}, ["version: is missing; precompiled: true needs a version"]),
     (
         {"precompiled": False},
         {"driver": {"precompiled": True}},
-        ["version: is missing; with precompiled: false set it"],
+        ["version: is missing; precompiled: false needs a version"],
     ),
     ({"version": "580.105.08-ubuntu24.04"}, {}, ["version: "]),
     (
