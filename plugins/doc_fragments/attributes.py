@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The behavior of modules in check mode, in diff mode and in a second run."""
+"""Attributes that describe modules in check mode, in diff mode and in a second run."""
 
 from __future__ import annotations
 

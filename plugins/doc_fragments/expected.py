@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects that an earlier step of the same run creates, so that a first run can be previewed."""
+"""The option for objects that an earlier step of the same run creates, so that a first run can be previewed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of the Lease, which ensures that only one run at a time changes a cluster."""
+"""Options for the Lease, which ensures that only one run at a time changes a cluster."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def absolute_path(path: t.Any) -> str:
-    """The path from the root directory. Symbolic links in the path are not resolved, because some modules reject them."""
+    """The absolute path. Symbolic links in the given path are not resolved, so that modules can reject them."""
     if path is None or path == "":
         return ""
     if not isinstance(path, str):
@@ -57,5 +57,5 @@ class FilterModule:
     """The filter accel.gpu.absolute_path."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"absolute_path": absolute_path}

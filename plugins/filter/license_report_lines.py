@@ -67,5 +67,5 @@ class FilterModule:
     """The filter accel.gpu.license_report_lines."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"license_report_lines": license_report_lines}

@@ -10,7 +10,7 @@ version_added: 0.1.0
 description:
   - Lists the C(problems) of RV(accel.gpu.license_info#module:license_info) as sentences. If the cluster could not be read, the filter reports this instead.
   - If the result also has C(license_servers) of M(accel.gpu.license_server_info), the filter also reports that all licenses are in use, unless every node has
-    a license. If it has C(license_servers_failure), the message of a failure of that module, the filter reports this message.
+    a license. If it has C(license_servers_failure), which is the error message of that module, the filter reports this message, too.
 positional: _input
 options:
   _input:
@@ -57,5 +57,5 @@ class FilterModule:
     """The filter accel.gpu.license_report_problems."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"license_report_problems": license_report_problems}

@@ -123,7 +123,7 @@ _COUNTS = MapOf(
 
 
 def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
-    """Placements and waste of the profiles on one GPU of the model, or the reason and the alternatives."""
+    """The placements of the profiles on one GPU of the model and the unused slices, or the reason why they do not fit, and alternatives."""
     try:
         geometry, counts = geometry_of(model), _counts(profiles)
     except ValueError as error:
@@ -154,5 +154,5 @@ class FilterModule:
     """The filter accel.gpu.mig_fit."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"mig_fit": mig_fit}

@@ -65,5 +65,5 @@ class FilterModule:
     """The filter accel.gpu.mig_layouts."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"mig_layouts": mig_layouts}

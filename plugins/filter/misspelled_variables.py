@@ -64,11 +64,11 @@ _OF_NO_ROLE = (
     *("gpu_helm_binary", "gpu_secure_logging"),
     *("gpu_plan", "gpu_autoscaling_result", "gpu_nodegroups_result", "gpu_operator_policy"),
 )
-# One wrong character in a name of eight.
+# The similarity of two names of eight characters that differ in one character.
 _SIMILARITY = 0.85
-# A misspelled one of these is not set, so of several similar names, it is the likely one.
+# If one of these is misspelled, it is not set, so an unset one is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
-# The similarity of the suggestion for a name that is reserved.
+# The minimum similarity of a suggestion for a reserved name.
 _SUGGESTED = 0.6
 
 
@@ -85,7 +85,7 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
 
 
 def _meant(name: str, unset: list[str]) -> str:
-    """A suggestion for a name, preferably one of the required names in `unset`; empty text if the name is correct or the user's own."""
+    """A suggestion for a name, preferably one of the required names in `unset`; empty if the name is correct or belongs to the user."""
     known = known_variables()
     if name in known:
         return ""
@@ -109,7 +109,7 @@ def _question(names: list[str]) -> str:
 
 @functools.cache
 def known_variables() -> tuple[str, ...]:
-    """The variables of all roles, as their argument specifications list them, and the others."""
+    """The variables in the argument specifications of all roles, and those in _OF_NO_ROLE."""
     found = set(_OF_NO_ROLE)
     for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
         with path.open(encoding="utf-8") as file:
@@ -119,7 +119,7 @@ def known_variables() -> tuple[str, ...]:
 
 @functools.cache
 def _role_prefixes() -> tuple[str, ...]:
-    """The common prefix of the variables of each role. Those of the role pools have no common prefix."""
+    """The common prefix of the variables of each role. The variables of the role pools have no common prefix."""
     roles = {path.name.removeprefix("gpu_") for path in (pathlib.Path(__file__).parents[2] / "roles").iterdir()}
     return tuple(f"gpu_{role}_" for role in sorted(roles - {"pools"}))
 
@@ -128,5 +128,5 @@ class FilterModule:
     """The filter accel.gpu.misspelled_variables."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"misspelled_variables": misspelled_variables}

@@ -174,5 +174,5 @@ class FilterModule:
     """The filter accel.gpu.plan."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"plan": plan}

@@ -58,5 +58,5 @@ class FilterModule:
     """The filter accel.gpu.plan_problems."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"plan_problems": plan_problems}

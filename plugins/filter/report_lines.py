@@ -91,5 +91,5 @@ class FilterModule:
     """The filter accel.gpu.report_lines."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"report_lines": report_lines}

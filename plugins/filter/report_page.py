@@ -70,5 +70,5 @@ class FilterModule:
     """The filter accel.gpu.report_page."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"report_page": report_page}

@@ -98,7 +98,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
 
 
 def _names(value: t.Any) -> list[str]:
-    """Text without a name is an error, because an empty list means all pools for many roles."""
+    """The names in a value; raises ValueError for text without a name, because for many roles an empty list means all pools."""
     found = coercion.names(value)
     if not found and value and value != "[]":
         raise ValueError("contains no name; use comma-separated names")
@@ -109,5 +109,5 @@ class FilterModule:
     """The filter accel.gpu.role_options."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"role_options": role_options}

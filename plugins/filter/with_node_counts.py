@@ -70,5 +70,5 @@ class FilterModule:
     """The filter accel.gpu.with_node_counts."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Name and function."""
+        """The name and the function of the filter."""
         return {"with_node_counts": with_node_counts}

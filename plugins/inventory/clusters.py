@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of OpenStack projects and VNG Cloud accounts as hosts."""
+"""Provides the clusters of OpenStack projects and VNG Cloud accounts as hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ options:
     description:
       - The clouds to query. Each entry has one key, C(magnum) or C(vks), with settings below it.
       - C(magnum) has C(cloud) (its name in C(clouds.yaml), whose credentials are used), C(region_names) (a list, by default all regions that
-        C(clouds.yaml) has for the cloud) and C(gpu_aliases) (the catalog's models by the cloud operator's names for cards).
+        C(clouds.yaml) has for the cloud) and C(gpu_aliases) (a map from the cloud operator's names for GPUs to models of the catalog).
       - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as in
         M(accel.gpu.vks_nodegroup), and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's credentials, by
         default the same variables that the modules read.
@@ -49,7 +49,7 @@ options:
     default: kubeconfigs
   write_kubeconfigs:
     description:
-      - Whether a kubeconfig is fetched if it is missing, belongs to a different server than the cluster's, or is about to expire. Only its owner can read it.
+      - Whether a kubeconfig is fetched if it is missing, belongs to a server other than the cluster's, or is about to expire. Only its owner can read it.
       - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it is about to expire. Both grant administrator
         permissions in the cluster.
       - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the host of this cluster is left out.
@@ -134,7 +134,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "accel.gpu.clusters"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file's name belongs to this plugin."""
+        """Whether the file name has an ending that this plugin accepts."""
         return bool(super().verify_file(path)) and path.endswith(_ENDINGS)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
@@ -159,7 +159,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
         wanted = ClusterFilter(self.get_option("names"))
-        # Other clouds, other regions in clouds.yaml, or another filter need another query, and another release may store other fields.
+        # A different list of clouds, of regions in clouds.yaml, or a different filter requires a new query; another release may store other fields.
         identity = [VERSION, path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)]
         key = self.get_cache_key(json.dumps(identity, default=str))
         enabled = self.get_option("cache")

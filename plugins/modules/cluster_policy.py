@@ -301,7 +301,7 @@ class _PolicyDiff(t.NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether anything has to be sent."""
+        """Whether any change must be sent."""
         return self.change.changed or bool(self.objects.changes or self.objects.label_edits)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The images that a cluster needs for its GPU pools."""
+"""Lists the images that a cluster needs for its GPU pools."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def _mirror_of(module: ImageSetModule) -> t.Any:
 
 
 def _without_mirror(module: ImageSetModule) -> Plan:
-    """The plan as it would be with public registries."""
+    """The plan with public registries instead of the declared mirror."""
     cluster = module.params["gpu_cluster"]
     operator = {key: value for key, value in cluster["operator"].items() if key != "registry"}
     return derive({**cluster, "operator": operator}, module.params["gpu_defaults"] or {}, module.params["gpu_pools"])

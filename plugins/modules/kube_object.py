@@ -55,7 +55,7 @@ options:
     type: bool
     default: false
 notes:
-  - Without write permission, RV(kube_object.objects.unchecked) says that the server did not validate the preview.
+  - Without write permission, RV(kube_object.objects.unchecked) shows that the server did not validate the preview.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s

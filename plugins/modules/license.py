@@ -272,7 +272,7 @@ class LicenseModule(LicenseTokenModule, PlanModule):
     """A module with the options for the cluster, the pools and the token."""
 
     def secrets(self) -> set[str]:
-        """Node names can consist of three long parts like a token, but contain no capital letters."""
+        """The secrets without node names: these can consist of three long parts like a token, but contain no capital letters."""
         return super().secrets() - {name for name in self.params["node_names"] if not object_name(name)}
 
 
@@ -307,7 +307,7 @@ class Comparison:
 
     @property
     def changed(self) -> bool:
-        """Whether something has to be sent."""
+        """Whether any change must be sent."""
         return self.policy.applied or any(change.body for change in self.changes)
 
 
@@ -330,7 +330,7 @@ def work(module: LicenseModule) -> Object:
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
-    """Read the cluster; raise InvalidOptions if nodes would get no license."""
+    """Read the cluster, and compare it with the options; raises InvalidOptions if nodes would get no license."""
     policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, policy)

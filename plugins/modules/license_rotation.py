@@ -242,10 +242,10 @@ class TokenHeldBack(ModuleFailure):
 
 
 class LicenseRotationModule(PlanModule):
-    """A module with names of nodes."""
+    """A module with the option `node_names`."""
 
     def secrets(self) -> set[str]:
-        """Include a token in place of a node name. Node names can consist of three long parts, but contain no capital letters."""
+        """The secrets, and tokens given instead of node names. Node names can consist of three long parts, but contain no capital letters."""
         return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
@@ -313,7 +313,7 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
 
 
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
-    """Raise TokenHeldBack if the files of the module license reach no node. A different mounted object with the same content is accepted."""
+    """Raise TokenHeldBack if driver pods do not mount the files of the module license. A different mounted object with the same content is accepted."""
     held_back = provided["held_back"]
     pending = {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()}
     mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]

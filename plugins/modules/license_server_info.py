@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The licenses and leases of an organization in the NVIDIA License System."""
+"""Reads the licenses and leases of an organization in the NVIDIA License System."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _SPEC: ArgumentSpec = {
 
 
 class LicenseServerModule(BaseModule):
-    """A module with an API key."""
+    """A module with the option `api_key`."""
 
     @property
     def api_key(self) -> str:
@@ -137,7 +137,7 @@ class LicenseServerModule(BaseModule):
         return (self.params["api_key"] or os.environ.get(_KEY_ENV, "")).strip()
 
     def secrets(self) -> set[str]:
-        """Include the key from the environment variable."""
+        """The secrets, including the key from the environment variable."""
         return super().secrets() | ({self.api_key} if self.api_key else set())
 
     def explain_error(self, error: ServiceError) -> str:

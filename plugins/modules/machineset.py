@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node groups of an OpenShift cluster: MachineSets."""
+"""Manages the node groups of an OpenShift cluster: MachineSets."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class MachineSetModule(GpuModule, NodeDrainingModule):
     """A Kubernetes module that drains nodes."""
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """Drained vGPU nodes return their licenses."""
+        """The work before nodes are removed: vGPU nodes return their licenses."""
         return LicenseReturn(client, self.warn)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Magnum cluster."""
+"""Creates and deletes a Magnum cluster."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _create(module: MagnumModule) -> Object:
 
 
 def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
-    """Problems with declared resources that do not exist in the cloud, and with an exhausted quota."""
+    """A message for each declared resource that does not exist in the cloud, and for an exhausted quota."""
     params, magnum, nova = module.params, module.magnum, module.nova
     if not params["cluster_template"]:
         yield "cluster_template is not set: set it to the template from which to create the cluster."
@@ -282,7 +282,7 @@ def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
 
 
 def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
-    """The cluster after its operation has ended. Immediately after the request, it may not exist yet."""
+    """Wait until the cluster's operation has ended; returns the cluster. Immediately after the request, the cluster may not exist yet."""
     cluster = t.cast(
         "Object",
         _wait(

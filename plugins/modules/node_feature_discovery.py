@@ -19,7 +19,7 @@ description:
     are left unchanged.
   - If the CustomResourceDefinition of an older operator release has no worker tolerations, none are added. The workers of these releases tolerate every
     taint with the effect NoSchedule. A warning names taints with other effects.
-  - Waits until NFD's workers and its master run, and until the master has labeled as many nodes as there are workers.
+  - Waits until NFD's workers and its master run, and until the master has labelled as many nodes as there are workers.
 notes:
   - The module configures one object. If there are several, it configures the oldest one in NFD's namespace or, if there is none, the oldest one in the
     cluster.
@@ -150,7 +150,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _send(module: PlanModule, cluster: DiscoveryClient, change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:
-    """The change that was sent and the reason why the server did not validate it; after a conflict, the change is computed again."""
+    """Send the change; after a conflict, compute it again. Returns the change that was sent, and the reason why the server did not validate it."""
     with module.lease() as lease:
 
         def send(change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:

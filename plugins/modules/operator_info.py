@@ -254,7 +254,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:
-    """The number of nodes whose driver restarts if OLM replaces the operator with a different version; 0 for Helm, for which helm_release counts them."""
+    """The number of nodes whose driver restarts if OLM replaces the operator with a different version; 0 for Helm, because helm_release counts these nodes."""
     installed, planned = operator.installation, operator.planned
     if not operator.managed or installed is None or planned is None or planned.installer == HELM:
         return 0

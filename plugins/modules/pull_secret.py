@@ -108,7 +108,7 @@ _SPEC: ArgumentSpec = {
 
 
 class PullSecretModule(RegistryAccessMixin, GpuModule):
-    """A module with the options of the cluster and of registries."""
+    """A module with the options for the cluster and the registries."""
 
 
 def work(module: PullSecretModule) -> dict[str, t.Any]:
@@ -157,7 +157,7 @@ def _check_names(params: t.Mapping[str, t.Any]) -> None:
 def _desired(
     module: PullSecretModule, live: t.Mapping[tuple[str, str], Object | None]
 ) -> dict[tuple[str, str], Object | None]:
-    """The new content of each Secret, None if it does not change; raises InvalidOptions with all problems."""
+    """The new content of each Secret, or None if it does not change; raises InvalidOptions with all problems."""
     registries = [option["registry"] for option in module.params["registries"]]
     logins = {name: login for name in registries if (login := module.credentials.find(name))}
     problems = unusable_logins(logins)
@@ -181,7 +181,7 @@ def _desired(
 
 
 def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str | None:
-    """Create or patch a Secret; after a conflict, add the logins to its new content. Returns the reason if check mode did not validate it."""
+    """Create or patch a Secret; after a conflict, add the logins to its new content. Returns the reason why the server did not validate it, if any."""
     namespace, name = key
     if module.check_mode and namespace in module.expected.namespaces:
         # An earlier step of the real run creates the namespace, so the server cannot validate the Secret yet.

@@ -252,7 +252,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
-    """The plan, and the Helm releases of the operator and of NFD; a component without a managed release comes from the platform's plan."""
+    """The plan, and the Helm releases of the operator and of NFD; for a component without a managed release, the plan of the platform is used."""
     plan = derive(module.params["gpu_cluster"], {}, [])
     releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
     if plan.on_openshift is None or all(release.managed for release in releases):
@@ -268,7 +268,7 @@ def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
 
 
 def _run(module: GpuModule, stage: Stage) -> None:
-    """Preview the stage in check mode or without changes, otherwise carry it out; an error contains the result so far."""
+    """Preview the stage in check mode or if it has no changes, otherwise carry it out; errors contain the result so far."""
     stage.read()
     for text in stage.warnings():
         module.warn(text)

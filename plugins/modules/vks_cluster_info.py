@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The VKS clusters of a VNG Cloud account."""
+"""Lists the VKS clusters of a VNG Cloud account."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a VKS cluster's kubeconfig."""
+"""Reads the state of the kubeconfig that VKS has issued for a cluster."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _finder(folder: str) -> FileFinder:
 
 
 def import_compiled(name: str) -> types.ModuleType:
-    """Import a module of this collection, and what it imports, with Python's loader. Other imports find sys.meta_path as it was."""
+    """Import a module of this collection and its own imports with Python's loader; sys.meta_path is restored for other imports."""
     finder = _CollectionFinder()
     sys.meta_path.insert(0, finder)
     try:

@@ -3,8 +3,8 @@
 """Runs a module in a fork of Ansible's worker, which has imported it already.
 
 Otherwise, Ansible packs a module with all of its module_utils into a zip file, and a new Python interpreter compiles them and imports the
-libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As in the usual way, the
-module runs in a separate process, with its own memory, environment and standard output.
+libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As usual, the module
+runs in a separate process, with its own memory, environment and standard output.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ IS_SUPPORTED = _RELEASES[0] <= tuple(int(number) for number in __version__.split
 # The default JSON format of the options and the result of a module; older releases have only one format.
 PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") else ()
 
-# Set to false on the controller, it makes all modules run in Ansible's usual way.
+# If this environment variable is false on the controller, all modules run in Ansible's usual way.
 SWITCH_ENV = "ACCEL_GPU_DIRECT_EXECUTION"
 
 _CHUNK = 65536
-# A module that was ended by a signal has the exit status of a shell.
+# As in a shell, the exit status of a module that was ended by a signal is this number plus that of the signal.
 _SIGNALLED = 128
 
 
 def encode_options(options: t.Mapping[str, t.Any]) -> bytes:
-    """The options of a module, as Ansible sends them."""
+    """The options of a module, encoded in the same way as by Ansible."""
     encoding: dict[str, t.Any]
     if PROFILE:
         from ansible.module_utils.common.json import Direction, get_module_encoder
@@ -57,11 +57,11 @@ def encode_options(options: t.Mapping[str, t.Any]) -> bytes:
 
 
 def result_dict(parsed: t.Any) -> Result:
-    """The result that ActionBase._parse_returned_data() returns, as _execute_module() returns it."""
+    """Convert the result of ActionBase._parse_returned_data() to the format that _execute_module() returns."""
     if not isinstance(parsed, dict):
         # Since ansible-core 2.21.
         return t.cast(Result, parsed.as_result_dict(for_round_trip=True))
-    # Text of a module is no template. Since ansible-core 2.19, no text is one unless it is marked.
+    # Text from a module is not a template. Since ansible-core 2.19, only marked text is a template.
     return parsed if PROFILE else t.cast(Result, wrap_var(parsed))
 
 
@@ -109,19 +109,19 @@ def _read(*ends: int) -> t.Iterator[str]:
 
 
 def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: str, out: int, err: int) -> t.NoReturn:
-    """The child process: never returns to the code of Ansible's worker."""
+    """Run the child process, which never returns to the code of Ansible's worker."""
     status = 1
     try:
         # A program that the module starts must not wait for the terminal.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        # The worker's connections to Ansible.
+        # Close the worker's connections to Ansible.
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         sys.stdout, sys.stderr = (os.fdopen(end, "w", encoding="utf-8", errors="surrogateescape") for end in (1, 2))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # The functions that the worker runs when it exits.
+        # Unregister the functions that the worker runs when it exits.
         atexit._clear()
         os.environ.update(environment)
         os.chdir(folder)
@@ -139,7 +139,7 @@ def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: s
 
 
 def _prepare(options: bytes) -> None:
-    """Give AnsibleModule its options, in the same way as Ansible's wrapper of modules (ansiballz)."""
+    """Pass the options to AnsibleModule in the same way as Ansible's wrapper of modules (ansiballz)."""
     basic._ANSIBLE_ARGS = options
     if PROFILE:
         from ansible.module_utils import _internal

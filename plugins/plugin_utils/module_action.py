@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base of the action plugins of modules that report progress: runs the module, and shows its progress on stderr meanwhile.
+"""The base class of the action plugins of modules that report progress: runs the module, and shows its progress on stderr.
 
-Each such module has an action plugin of its own, which `make docs` writes. Ansible loads the plugin, and with it the module that it names, before
-it forks the worker of the task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow,
-nor a redirect, with which a module gets the defaults of another one (module_defaults), nor a link, which ansible-galaxy leaves out, can replace it.
+Each such module has its own action plugin, which `make docs` writes. Ansible loads the plugin, and with it the module that it names, before
+it forks the worker of the task, so the tasks of a run share the imports. A route in meta/runtime.yml cannot replace the plugin, because the main process
+does not follow it, nor can a redirect, with which a module gets the module_defaults of another module, nor a link, which ansible-galaxy leaves out.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from . import direct_execution
 from .compiled_imports import import_compiled
 from .same_cluster import same_cluster
 
-# Options whose relative paths are those of the user: modules run in the playbook's folder, which is that of the installed collection.
+# Options whose paths are relative to the user's folder. Modules run in the folder of the playbook, which belongs to the installed collection.
 _USER_PATHS = ("token_path",)
 _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
-# A long run should not fill a log.
+# In a long run, lines are shown less often, so that they do not fill a log.
 _LATE_INTERVAL, _LATE = 10.0, 60.0
 # Seconds after which an unchanged line is shown again, as long as the module reports it.
 _REPEAT = 60.0
@@ -57,8 +57,8 @@ class ModuleAction(ActionBase):
     def __init_subclass__(cls) -> None:
         """Import the module."""
         cls._module = import_compiled(f"{_PLUGINS}.modules.{cls.MODULE}")
-        # The workers of all tasks are forked from this process. The garbage collector of the workers, and of this process at its end, then does not
-        # visit what exists now, most of which was imported (https://docs.python.org/3/library/gc.html#gc.freeze).
+        # The workers of all tasks are forked from this process. After this call, the garbage collector of the workers, and of this process when it
+        # ends, skips all existing objects, most of which come from imports (https://docs.python.org/3/library/gc.html#gc.freeze).
         gc.freeze()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
@@ -95,7 +95,7 @@ class ModuleAction(ActionBase):
     def _run_module(
         self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
     ) -> dict[str, t.Any]:
-        # Environment variables, so that the module's options contain only those of the user.
+        # Passed as environment variables, so that the module's options contain only those of the user.
         self._task.environment.append(environment)
         try:
             return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuses two hosts of a play that name the same cluster before any request is sent, because each inventory host must be a separate cluster."""
+"""Rejects hosts of a play that have the same cluster before any request is sent, because each inventory host must be a separate cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
 
 
 def _names(hosts: t.Sequence[str], variables: t.Mapping[str, t.Any]) -> Names:
-    """The clusters' names by host. All tasks of a run share a file, because templating the variables of many hosts takes long."""
+    """The clusters' names by host. All tasks of a run share a file, because templating the variables of many hosts takes a long time."""
     play = [str(variables.get("ansible_play_name", "")), *sorted(hosts)]
     key = hashlib.sha256(json.dumps(play).encode()).hexdigest()[:16]
     # The file belongs only to this run and its user, and is removed at the end.

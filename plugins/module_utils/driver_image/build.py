@@ -64,11 +64,11 @@ class BuildSpec:
 
     @property
     def local_name(self) -> str:
-        """The image in buildah's storage; a run that was killed before it has pushed the image finds it there."""
+        """The image in buildah's storage; the run after one that was killed before the push finds the image there."""
         return f"localhost/accel-gpu/driver:{self.folder}-{self.inputs[:24]}"
 
     def labels(self) -> dict[str, str]:
-        """The labels that say what the image was built from."""
+        """The labels with the inputs from which the image was built."""
         return {
             INPUTS_LABEL: self.inputs,
             f"{_LABEL_PREFIX}/driver-version": self.parsed.version,
@@ -93,7 +93,7 @@ def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def find_spec(target: BuildTarget, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one target; raises InvalidOptions with everything that is missing or cannot be read.
+    """The build of one target; raises InvalidOptions with all files that are missing or cannot be read.
 
     The files are read once, because an installer is large.
     """
@@ -169,7 +169,7 @@ def _installer_path(installers: str, version: str) -> str:
 
 
 def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options: BuildOptions) -> dict[str, str]:
-    """The arguments that the Makefile of gpu-driver-container passes for a vGPU guest; the user's own ones override them."""
+    """The arguments that the Makefile of gpu-driver-container passes for a vGPU guest; the user's arguments override them."""
     with open(dockerfile, encoding="utf-8", errors="replace") as file:
         declared = {found["name"] for found in _ARGUMENT.finditer(file.read())}
     versions = os.path.join(options.context, _VERSIONS)
@@ -193,11 +193,11 @@ class ImageBuilder:
     """Builds images in buildah's storage, and pushes them."""
 
     def __init__(self, tools: ImageTools, temporary: str) -> None:
-        """temporary: a folder for the build context, which holds a link to the installer or a copy."""
+        """temporary: a folder for the build context, which contains the installer as a hard link or a copy."""
         self._tools, self._temporary = tools, temporary
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Wait until no other run on this machine builds the same image, because both would use and remove it under one name."""
+        """Wait until no other run on this machine builds the same image, because both runs would use and remove it under the same name."""
         path = _lock_path(spec)
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
@@ -207,7 +207,7 @@ class ImageBuilder:
         return file_lock.is_abandoned(_lock_path(spec))
 
     def build(self, spec: BuildSpec) -> None:
-        """Build the image, unless a killed run has left it."""
+        """Build the image, unless a killed run has already built it."""
         storage = _storage(spec.options)
         if self._exists(spec, storage):
             return
@@ -216,7 +216,7 @@ class ImageBuilder:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._temporary))
                 context = _prepared_context(spec, folder)
             except OSError as error:
-                # Errors of copytree() have a list of errors.
+                # An error of copytree() contains a list of errors.
                 reasons = (
                     [str(one[2]) for one in error.args[0]] if isinstance(error, shutil.Error) else [error.strerror]
                 )
@@ -260,7 +260,7 @@ def _storage(options: BuildOptions) -> list[str]:
 
 
 def _prepared_context(spec: BuildSpec, folder: str) -> str:
-    """A copy of the context's folder with the installer and the catalog in drivers/; the user's checkout stays as it is."""
+    """A copy of the context's folder with the installer and the catalog in drivers/; the user's checkout is not changed."""
     context = os.path.join(folder, spec.folder)
     source = os.path.join(spec.options.context, spec.folder)
     shutil.copytree(source, context, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
@@ -281,7 +281,7 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """A hard link, or a copy on another file system."""
+    """Create a hard link, or a copy if the target is on another file system."""
     with contextlib.suppress(OSError):
         os.link(source, target)
         return
@@ -297,7 +297,9 @@ def _file_digest(path: str) -> str:
 
 
 def _tree_digest(folder: str, *, with_catalog: bool) -> str:
-    """The digest of all files that a build gets, with their names and whether they are executable; raises InvalidOptions for pipes, sockets and devices."""
+    """The digest of all files that a build uses, including their names and whether they are executable; raises InvalidOptions for pipes, sockets and
+    devices.
+    """
     digest = hashlib.sha256()
     problems = []
     for name, path in _files(folder):
@@ -317,7 +319,7 @@ def _tree_digest(folder: str, *, with_catalog: bool) -> str:
 
 
 def _files(folder: str, below: str = "") -> t.Iterator[tuple[str, str]]:
-    """Name and path of what _prepared_context() copies, sorted: all but folders and installers; the files behind a link only for the folder of the drivers."""
+    """The sorted names and paths of the files that _prepared_context() copies, without installers; only a link to the drivers' folder is followed."""
     for entry in sorted(os.scandir(folder), key=lambda one: one.name):
         name = os.path.join(below, entry.name)
         if entry.name.endswith(".run"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a vGPU guest driver works with the manager on the hypervisor (pure).
+"""Checks whether a vGPU guest driver works with the manager on the hypervisor (pure).
 
 Sources: NVIDIA vGPU 19.0 release notes, "Compatibility"; NVIDIA/gpu-driver-container vgpu/src/vgpu-util.go, which reads vgpuDriverCatalog.yaml. The last
 number of a guest's version may be lower or higher than the manager's, so releases are compared, never version numbers.
@@ -61,14 +61,14 @@ def _major(version: str) -> int:
 
 
 def catalog_problem(document: t.Any) -> str:
-    """Why a document does not have the form of vgpuDriverCatalog.yaml; empty if it does."""
+    """The reason why a document does not have the format of vgpuDriverCatalog.yaml; empty if it does."""
     if not isinstance(document, dict):
         return "it is empty, or not YAML" if document is None else f"it is {type_name(document)}, not a map"
     return next(_catalog_problems(document), "")
 
 
 def _catalog_problems(document: Document) -> t.Iterator[str]:
-    """The problems; the first one must end the iteration."""
+    """The problems of the format; the caller must stop after the first one."""
     for kind, listed in (("branch", str), ("driver", dict)):
         yield from _mismatch(kind, document.get(kind), list)
         for number, entry in enumerate(document.get(kind) or ()):
@@ -85,13 +85,13 @@ def _catalog_problems(document: Document) -> t.Iterator[str]:
 
 
 def _mismatch(path: str, value: t.Any, kind: type) -> t.Iterator[str]:
-    """The problem with a value of another type; a version may be a number."""
+    """The problem if a value has another type; a version may be a number."""
     if value is not None and not isinstance(value, (str, int, float) if kind is str else kind):
         yield f"{path} is {type_name(value)}, not {type_name(kind())}"
 
 
 def _supports(host: int, guest: int) -> bool:
-    """The same branch, the one before, or the long-term branch before a long-term branch."""
+    """Whether the guest has the host's branch, the branch before it or, if both are long-term branches, the long-term branch before it."""
     if guest in (host, host - 1):
         return True
     if host not in LONG_TERM_BRANCHES or guest not in LONG_TERM_BRANCHES:
@@ -105,7 +105,7 @@ def _example(branch: int) -> str:
 
 
 def _unlisted(guest: str, manager: str) -> str:
-    """The warning about versions that the table does not have."""
+    """The warning about versions that the table does not contain; empty if it contains both."""
     unknown = []
     if release_with(guest=guest) is None:
         unknown.append(f"guest driver {guest}")
@@ -129,7 +129,7 @@ def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
     own = next((one for one in drivers if one.get("type") == "guest" and one.get("version") == guest), None)
     if host is None or own is None:
         missing = f"vGPU manager {manager}" if host is None else f"guest driver {guest}"
-        # The table decides; the text names what the catalog lacks.
+        # The table of this collection decides; the warning names the version that NVIDIA's catalog lacks.
         verdict = check_compatibility(guest, manager)
         text = f"vgpuDriverCatalog.yaml does not have {missing}; the newest one is on NVIDIA's licensing portal."
         return Compatibility(verdict.problem, text if not verdict.problem else "")

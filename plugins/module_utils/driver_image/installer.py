@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The installer file of a driver: which driver it contains, by its name (pure).
+"""Determines from the name of an installer file which driver it contains (pure).
 
 Sources: NVIDIA/gpu-driver-container README and vgpu/src/vgpu-util.go (the names that a container expects); NVIDIA vGPU documentation (the files of a release).
 """
@@ -19,7 +19,7 @@ _KINDS = {
     "": "the data center driver, which has no vGPU license client; the operator's own images contain it",
     "-no-compat32": "the data center driver, which has no vGPU license client; the operator's own images contain it",
 }
-# The architecture as buildah and as the names of images have it.
+# The names of the architectures in buildah and in the names of images.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

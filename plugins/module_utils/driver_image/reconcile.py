@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the driver images in the registry with the declared ones, and builds, copies and tags what is missing."""
+"""Compares the driver images in the registry with the declared ones, and builds, copies and tags missing images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = t.Callable[[str], None]
 
 @dataclass
 class TargetState:
-    """The image of one build target: what is to be built, and the digest of each of its tags (None: no image)."""
+    """The image of one build target: its build, and the digest of each of its tags (None: no image)."""
 
     image: DriverImage
     spec: BuildSpec
@@ -32,7 +32,7 @@ class TargetState:
 
     @property
     def missing(self) -> list[str]:
-        """The tags that do not name the image."""
+        """The tags that do not refer to the image yet."""
         return [tag for tag, digest in self.actual.items() if not digest or digest != self.built]
 
     @property
@@ -49,7 +49,7 @@ class BuiltImages:
     def __init__(
         self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, replace_foreign: bool
     ) -> None:
-        """replace_foreign: whether tags of images that others have built are replaced."""
+        """replace_foreign: whether tags with foreign images are replaced."""
         self._client, self._builder, self._options, self._replace_foreign = client, builder, options, replace_foreign
 
     def compare(self, images: t.Sequence[DriverImage]) -> list[TargetState]:
@@ -79,7 +79,7 @@ class BuiltImages:
         ]
 
     def _refresh(self, state: TargetState) -> None:
-        """Read the tags again: another run may have pushed the image while this one has waited or built. Raises InvalidOptions for foreign images."""
+        """Read the tags again: another run may have pushed the image while this run waited or built it. Raises InvalidOptions for foreign images."""
         fresh = self._compare(state.image, state.spec, list(state.actual))
         if problems := self._foreign([fresh]):
             raise InvalidOptions(problems)
@@ -107,9 +107,9 @@ class BuiltImages:
         return inputs_of(labels_of(self._client.config(image, manifest)))
 
     def apply(self, states: t.Sequence[TargetState], report: Progress) -> None:
-        """Build and push the images that are missing; further tags cost one request each.
+        """Build and push the images that are missing; each additional tag needs one request.
 
-        Pushed images are removed from buildah's storage, even after a failure of another image; so are images that a killed run has left. An image that is not
+        Pushed images are removed from buildah's storage, even after a failure of another image; so are images of a killed run. An image that is not
         pushed yet stays for the next run.
         """
         specs = {
@@ -118,7 +118,7 @@ class BuiltImages:
             if state.action == "built" or self._builder.was_killed(state.spec)
         }
         with contextlib.ExitStack() as stack:
-            # In the same order in all runs, so that two runs do not wait for each other.
+            # All runs lock in the same order, so that two runs never wait for each other.
             for name in sorted(specs):
                 stack.enter_context(self._builder.exclusive(specs[name], report))
             try:
@@ -167,7 +167,7 @@ class BuiltImages:
 
 
 def require_no_replacement(states: t.Iterable[CopyState]) -> None:
-    """Raise InvalidOptions for tags with another image: a copy does not show who made it."""
+    """Raise InvalidOptions for tags with another image, because a copied image does not show whether this collection has copied it."""
     problems = [
         f"{name}: is not the image {state.spec.source}. Choose another driver.image, or set force: true to replace it"
         for state in states
@@ -179,14 +179,14 @@ def require_no_replacement(states: t.Iterable[CopyState]) -> None:
 
 
 class CopiedImages:
-    """Images that are copied from a repository, such as NGC's."""
+    """Images that are copied from another repository, for example one on NGC."""
 
     def __init__(self, client: RegistryClient, copier: ImageCopier, source: ImageReference) -> None:
         """source: a repository without tag."""
         self._client, self._copier, self._source = client, copier, source
 
     def specs(self, images: t.Sequence[DriverImage]) -> list[CopySpec]:
-        """An entry for each tag. A tag that the source does not have gets the image of another tag of its target; raises InvalidOptions."""
+        """An entry for each tag. For a tag that the source does not have, the image of another tag of the same target is copied. Raises InvalidOptions."""
         specs: list[CopySpec] = []
         problems: list[str] = []
         for image in images:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Collects the images that a plan needs: renders the charts as a run installs them, or reads the ClusterServiceVersions of OLM's packages."""
+"""Collects the images that a plan needs: renders the charts in the same way as an installation, or reads the ClusterServiceVersions of OLM's packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import ComponentPlan, Plan, PoolPlan
 
 Object = dict[str, t.Any]
-# Only charts for a newer Kubernetes than helm's own need it; every chart in the catalog supports this release.
+# Used only for charts that need a newer Kubernetes than helm's default; every chart in the catalog supports this release.
 _KUBERNETES = "v1.34.0"
 _PUBLIC_DRIVER = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1]}
 _MANAGER = "vgpuManager"
@@ -52,7 +52,7 @@ class ImageCollector:
     ) -> None:
         """suffixes_of: the suffixes of driver tags for a pool, or for all nodes; for precompiled drivers, the second argument is true.
 
-        programs: the programs of the validation. client: only OLM needs it.
+        programs: the validation programs. client: needed only for OLM.
         """
         # The components whose images are not in a public registry.
         self.private: set[str] = set()
@@ -91,7 +91,7 @@ class ImageCollector:
         return found
 
     def _of_pool(self, pool: PoolPlan | None, driver: Object) -> dict[str, str]:
-        """The images of a pool's driver, or of that of all nodes."""
+        """The images of a pool's driver, or of the driver for all nodes."""
         part = f"{DRIVER}/{pool.name}" if pool else DRIVER
         found = driver_images(part, driver, self._suffixes_of(pool, is_precompiled(driver)))
         if driver.get("driverType") == VGPU_TYPE:
@@ -105,7 +105,7 @@ class ImageCollector:
         return [item for item in load_all(text) if isinstance(item, dict)]
 
     def _of_olm(self, plan: Plan) -> dict[str, str]:
-        """The images of both packages by digest, and the drivers that pools declare."""
+        """The images of both packages by digest, and the images of the drivers that pools declare."""
         found = {}
         for name, release in (("operator", plan.operator), ("nfd", plan.nfd)):
             found.update({f"{name}/{key}": image for key, image in self._of_package(release).items()})

@@ -39,10 +39,10 @@ def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
 def policy_images(
     spec: Document, suffixes_of: t.Callable[[bool], t.Collection[str]], environment: Document
 ) -> dict[str, str]:
-    """The images of the operands by their part of the ClusterPolicy; those of drivers once for each suffix, as driver/rhel9.6.
+    """The images of the operands by their part of the ClusterPolicy; drivers have one entry for each suffix, such as driver/rhel9.6.
 
-    suffixes_of: the suffixes, for true with the kernels of precompiled drivers.
-    environment: variables of the operator, which name the images of the other parts.
+    suffixes_of: returns the suffixes; its argument is true for precompiled drivers, whose suffixes contain the kernel.
+    environment: the operator's variables, which contain the images of the other parts.
     """
     found: dict[str, str] = {}
     for part, by_system, variable in _parts(spec):
@@ -62,7 +62,7 @@ def policy_images(
 
 
 def driver_images(part: str, settings: Document, suffixes: t.Collection[str]) -> dict[str, str]:
-    """The image of a driver for each operating system; a digest names the same image on all of them."""
+    """The image of a driver for each operating system; an image with a digest is the same for all of them."""
     image = _image(settings)
     if not image:
         raise MissingImage(f"{part} has no repository, image or version")
@@ -72,7 +72,7 @@ def driver_images(part: str, settings: Document, suffixes: t.Collection[str]) ->
 
 
 def is_precompiled(settings: Document) -> bool:
-    """Whether the driver's image has the kernel in its tag."""
+    """Whether the tag of the driver's image contains the kernel."""
     return settings.get("usePrecompiled") is True
 
 
@@ -103,8 +103,8 @@ def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
 
 
 def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
-    """The parts of the ClusterPolicy with the image of an operand that runs, whether the image's tag contains the operating system, and the operator's
-    variable with the image.
+    """For each operand that runs: the part of the ClusterPolicy with its image, whether the image's tag contains the operating system, and the
+    operator's variable with the image.
     """
     for operand in OPERANDS:
         if _runs(spec, operand):

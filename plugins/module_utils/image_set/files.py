@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 
 
 class FileSet:
-    """The files in the folder that the user has chosen; none without a folder."""
+    """The files in the folder that the user has chosen; without a folder, there are none."""
 
     def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
         """openshift: the version of OpenShift, empty for other clusters."""
@@ -39,7 +39,7 @@ class FileSet:
         return list(self._texts)
 
     def changes(self) -> dict[str, tuple[str | None, str]]:
-        """The present and the new text of each file that differs; the present one is None for a file that does not exist."""
+        """The current and the new text of each file that differs; the current text is None for a file that does not exist."""
         found = {}
         for path, text in self._texts.items():
             present = private_file.text_of(path)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A list of images with their place in a mirror, and its forms for other tools (pure).
+"""Images and their names in a mirror, and lists of them in the formats of other tools (pure).
 
 Sources: openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
 ImageDigestMirrorSet and ImageTagMirrorSet; their effect on nodes: openshift-docs PR 100960.
@@ -29,9 +29,9 @@ DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts
 class MirroredImage:
     """An image that the cluster needs.
 
-    component: what needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
+    component: the component that needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
     source: the image in the public registry. destination: the image in the mirror; equal to the source for an image that is not mirrored, such as a
-    vGPU driver in a private registry. upstream: the image from which the mirror gets it, if that is not the source.
+    vGPU driver in a private registry. upstream: the image that is copied to the mirror, if that is not the source.
     """
 
     component: str
@@ -41,12 +41,12 @@ class MirroredImage:
 
     @property
     def copied(self) -> bool:
-        """Whether the mirror gets it from another registry."""
+        """Whether the image is copied to the mirror from another registry."""
         return self.source != self.destination
 
     @property
     def copy_source(self) -> str:
-        """The image that is copied to the mirror: that of the upstream, or else the source."""
+        """The image that is copied to the mirror: the upstream image if there is one, otherwise the source."""
         return self.upstream or self.source
 
     @property
@@ -63,7 +63,7 @@ class MirroredImage:
 
 
 def copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
-    """The copies, each once: an image by tag and digest may also be needed by its digest."""
+    """The copies without duplicates: an image by tag and digest may also be needed by its digest."""
     sources = {image.stored_as: image.copy_source for image in images if image.copied}
     return [{"source": source, "destination": destination} for destination, source in sources.items()]
 
@@ -75,12 +75,12 @@ def mirrored(
     upstreams: t.Mapping[str, str] | None = None,
     private: t.Collection[str] = (),
 ) -> list[MirroredImage]:
-    """The images with their sources, each once; raises InvalidOptions if two images would have the same name in the mirror.
+    """The images with their sources, without duplicates; raises InvalidOptions if two images would have the same name in the mirror.
 
-    requested, public: the images of each component with and without the declared mirror. registry: a mirror in place of the declared one, such as one that
-    the cluster does not use yet.
-    upstreams: registries, optionally with a folder, that are read in place of public ones. private: components whose images are not in a public
-    registry; they stay where the variables name them.
+    requested, public: the images of each component with and without the declared mirror. registry: a mirror that replaces the declared one, for example
+    one that the cluster does not use yet.
+    upstreams: registries, optionally with a folder, that are read instead of public ones. private: components whose images are not in a public
+    registry; these images keep the names in the variables.
     """
     found: dict[str, MirroredImage] = {}
     problems: list[str] = []
@@ -106,14 +106,14 @@ def mirrored(
 
 
 def _conflicts(one: MirroredImage, other: MirroredImage, private: t.Collection[str]) -> bool:
-    """Whether a copy would replace another image: of a private registry, or with another source."""
+    """Whether a copy would replace an image in a private registry, or an image with another source."""
     if one.source == other.source:
         return False
     return (one.copied and other.copied) or bool({one.component, other.component} & set(private))
 
 
 def copy_list(images: t.Iterable[MirroredImage]) -> str:
-    """Source and destination of each copy in a line, for `skopeo copy`; `skopeo sync` does not keep the folders of images."""
+    """One line with source and destination for each copy, for `skopeo copy`; `skopeo sync` does not keep the folders of images."""
     pairs = {(parse_image(image.copy_source), parse_image(image.stored_as)) for image in images if image.copied}
     return "".join(sorted(f"{source.transport} {destination.transport}\n" for source, destination in pairs))
 
@@ -123,7 +123,7 @@ def image_set_configuration(
 ) -> Object:
     """The ImageSetConfiguration of oc-mirror v2: the operators in OLM's catalogs, and all other images by name.
 
-    packages: what OLM installs. openshift: the version of OpenShift, which is the tag of Red Hat's catalogs.
+    packages: the components that OLM installs. openshift: the version of OpenShift, which is the tag of Red Hat's catalogs.
     """
     mirror: Object = {}
     operators = []
@@ -152,9 +152,9 @@ def image_set_configuration(
 
 
 def mirror_sets(images: t.Iterable[MirroredImage]) -> list[Object]:
-    """An ImageDigestMirrorSet for the images that the mirror gets by digest, and an ImageTagMirrorSet for those that it gets by tag.
+    """An ImageDigestMirrorSet for the images that are pulled by digest, and an ImageTagMirrorSet for those that are pulled by tag.
 
-    The sources are the public names, because these are what the nodes pull.
+    The sources are the public names, because the nodes pull images by these names.
     """
     by_kind: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for image in images:

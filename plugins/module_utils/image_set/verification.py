@@ -22,7 +22,7 @@ _DIGEST = re.compile(r"sha\d+:[0-9a-f]{64,}")
 
 
 class IncompleteMirror(ModuleFailure):
-    """Images are missing in the mirror, or have another digest there."""
+    """Images are missing in the mirror, or have an unexpected digest there."""
 
     code = "mirror"
 

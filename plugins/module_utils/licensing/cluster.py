@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads from a cluster which nodes need a license, their driver pods, and the objects with the token."""
+"""Reads the nodes of a cluster that need a license, their driver pods, and the objects with the token."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LicenseCluster:
         return assign_pools(self._plan.pools, self.nodes)
 
     def license_nodes(self) -> list[LicenseNode]:
-        """The nodes that need a license, with their driver pods as they are now."""
+        """The nodes that need a license, with their current driver pods."""
         path = collection_path("v1", "Pod", self.namespace)
         pods = parse_driver_pods(self._client.list(path, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
@@ -82,11 +82,11 @@ class LicenseCluster:
         return [node for node in nodes if not names or node.name in names]
 
     def unfinished_restarts(self) -> dict[str, str]:
-        """The driver pods, by node, whose restart a run has begun but not completed."""
+        """The driver pods whose restart a run has begun but not completed, by node."""
         return {node.name: pod for node in self.nodes if (pod := driver_pod_to_restart(node)) is not None}
 
     def rollouts(self) -> dict[str, RolloutPlan]:
-        """The drain settings of each node: those of its pool or, if the node is in no pool, those that are recorded on the node."""
+        """The drain settings of each node: those of its pool or, if the node is not in a pool, those that are recorded on the node."""
         of_pools = {pool.name: pool.rollout for pool in self._plan.pools}
         declared = {name: of_pools[pool] for pool, names in self.membership.by_pool.items() for name in names}
         return {node.name: declared.get(node.name) or recorded_rollout(node) for node in self.nodes}
@@ -123,7 +123,7 @@ class LicenseCluster:
         return {node: [by_name[name] for name in found] for node, found in names.items()}
 
     def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
-        """The object that a node's NVIDIADriver names, if only one selects the node; otherwise the object of its pool, or the only object."""
+        """The object that the node's NVIDIADriver names, if exactly one selects the node; otherwise the object of the pool, or the only object."""
         drivers = self._drivers_of_nodes.get(node.name, ())
         if len(drivers) != 1:
             return target_of_pool(self.mounted, node.pool)
@@ -131,7 +131,7 @@ class LicenseCluster:
         return next((each for each in self.mounted if own is not None and each.is_same_object(own)), None)
 
     def nodes_without_token(self) -> dict[str, list[str]]:
-        """The nodes that NVIDIADrivers select without naming an object, by the reason. Managed drivers get the name after the object exists."""
+        """The nodes whose NVIDIADriver does not determine an object, by reason. In managed drivers, the name is set after the object exists."""
         reasons: dict[str, list[str]] = {}
         for node in self._vgpu_nodes:
             drivers = self._drivers_of_nodes.get(node.name, ())
@@ -177,7 +177,7 @@ class LicenseCluster:
         return not expected.readable or expected.files.digests() != digests
 
     def mount_problems(self, nodes: t.Sequence[LicenseNode]) -> list[str]:
-        """The sentences of mount_problem() for the Secrets that pools declare."""
+        """The sentence of mount_problem() for each Secret that pools declare, if it is not empty."""
         texts = []
         for target in declared_targets(self._plan):
             known = next((each for each in self.expected.values() if each.target.is_same_object(target)), None)
@@ -186,7 +186,7 @@ class LicenseCluster:
         return [text for text in texts if text]
 
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
-        """Expect the files that the module license would write, according to its result in check mode."""
+        """In check mode, expect the files that the module license would write according to its result."""
         found = {(item["kind"], item["name"]): item for item in provided["objects"]}
         if provided["policy"] and not provided["held_back"]:
             self.mounted = [LicenseTarget(kind, name) for kind, name in found]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a license server can be reached from a driver pod: name, port and TLS, as seen by its license client (pure).
+"""Checks whether the license client in a driver pod can reach a license server: name resolution, port and TLS (pure).
 
 NVIDIA's driver images have curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). Its exit codes are those of its manual page. The
 certificate is not checked: the license client trusts the server by the key in its token.
@@ -42,7 +42,7 @@ class Server:
 
 @dataclass(frozen=True)
 class ServiceCheck:
-    """One license server, seen from one node; `layer` is the one that failed (empty: none), `message` has the remedy."""
+    """The check of one license server from one node; `layer` is the layer that failed (empty: none), and `message` contains the remedy."""
 
     address: str
     layer: str = ""
@@ -54,13 +54,13 @@ class ServiceCheck:
         return self.layer not in ("", UNKNOWN)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The check in the format of results; `reachable` is null if the node cannot find out."""
+        """The check in the format of results; `reachable` is null if this could not be determined."""
         reachable = None if self.layer == UNKNOWN else not self.layer
         return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
 
 
 def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
-    """The license servers with the services of a token."""
+    """The license servers that provide the services of a token, each once."""
     named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in services)
     return list(named)[:_MAX_SERVERS]
 
@@ -77,14 +77,14 @@ def _address(host: str, port: str) -> str:
 
 
 def check_command(server: Server, proxy: str) -> list[str]:
-    """The command; the license client does not use the proxy of the environment."""
+    """The command that checks a server; like the license client, it does not use the proxy of the environment."""
     way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
     options = ["-sSkg", "-o", "/dev/null", "-m", str(_MAX_SECONDS), "-w", _TIMES]
     return ["curl", *options, *way, f"https://{server.address}/"]
 
 
 def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: str, error: str) -> ServiceCheck:
-    """The meaning of the command's output. A server that has completed the TLS handshake counts as reachable, regardless of its response."""
+    """Evaluate the command's output. A server that has completed the TLS handshake counts as reachable, regardless of its response."""
     resolved, connected, encrypted = _times(output)
     text = _text(error) or f"exit code {exit_code}"
     if exit_code == 0 or encrypted:
@@ -117,12 +117,12 @@ def unknown_check(server: Server, text: str) -> ServiceCheck:
 
 
 def are_unreachable(checks: t.Collection[ServiceCheck]) -> bool:
-    """Whether no license server can be reached; one of several is enough for a license."""
+    """Whether no license server can be reached; one reachable server is sufficient for a license."""
     return bool(checks) and all(check.failed for check in checks)
 
 
 def _times(output: str) -> tuple[bool, bool, bool]:
-    """Whether the name was resolved, the connection made, and TLS agreed."""
+    """Whether the name was resolved, the connection was established, and the TLS handshake was completed."""
     try:
         resolved, connected, encrypted = (float(word.replace(",", ".")) > 0 for word in output.split())
     except ValueError:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The license client in the containers of driver pods: reads its state and its files, replaces files, and restarts it.
 
-Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (only SIGTERM ends the client
-so that it returns its license; the guest keeps its performance for 20 minutes).
+Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (the client returns its
+license only if SIGTERM ends it; the guest keeps its performance for 20 minutes).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LicenseContainers:
         clock: t.Callable[[], float] = time.monotonic,
         wall_clock: t.Callable[[], float] = time.time,
     ) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._sleep = sleep
         self._clock = clock
@@ -82,7 +82,9 @@ class LicenseContainers:
         client: bool = False,
         on_done: t.Callable[[int], None] = lambda done: None,
     ) -> dict[str, Reading]:
-        """Read all nodes in parallel; returns their readings by name. A reading contains the error of its node; raises errors that affect every node."""
+        """Read all nodes in parallel; returns their readings by name. The error of a single node is part of its reading; errors that affect every node
+        are raised.
+        """
         calls = [
             (node.name, functools.partial(self.read, pod, files=files, client=client))
             for node in nodes
@@ -91,7 +93,7 @@ class LicenseContainers:
         return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """Read one node, including its clock if it has no license. With `client`, read leftovers, too, and whether the client of a licensed node runs."""
+        """Read one node, including its clock if it has no license. With `client`, also read leftovers, and whether the client of a licensed node runs."""
         status = self.status(pod)
         digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
         leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
@@ -101,7 +103,7 @@ class LicenseContainers:
         return Reading(status, digests, self._clock_skew(pod), leftovers=leftovers)
 
     def remove_leftovers(self, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> None:
-        """Remove the files that an earlier run has left; a node that fails is left to the next run. Raises errors that affect every node."""
+        """Remove the files that an earlier run has left; if this fails on a node, the next run tries again. Raises errors that affect every node."""
         calls = [
             (node.name, functools.partial(self._run, pod, "rm", "-f", *leftovers))
             for node in nodes
@@ -135,7 +137,9 @@ class LicenseContainers:
     def check_all(
         self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], LicenseObject | None]
     ) -> dict[str, tuple[ServiceCheck, ...]]:
-        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose servers are unknown."""
+        """Check the license servers from all nodes in parallel; returns the checks by node. Nodes whose driver does not run or whose servers are unknown
+        are left out.
+        """
         calls = []
         for node in nodes:
             expected, pod = expected_of(node), node.running_pod
@@ -189,7 +193,7 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Replace a file with the one that write_new() has written; a repetition after a lost response is harmless."""
+        """Replace a file with the one that write_new() has written; this may be repeated after a lost response."""
         result = self._run(pod, "mv", f"{path}{_NEW}", path)
         if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
             raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")
@@ -199,7 +203,7 @@ class LicenseContainers:
         pid = self.client_pid(pod)
         if not pid:
             return
-        # Not repeated after a lost response: by then, another process may have the number.
+        # Not repeated after a lost response: by then, another process may have the same process ID.
         signalled = self._client.exec(pod.path, DRIVER_CONTAINER, ("kill", "-TERM", pid), timeout=_READ_TIMEOUT)
         deadline = self._clock() + _STOP_TIMEOUT
         while self._is_client(pod, pid):
@@ -220,7 +224,7 @@ class LicenseContainers:
         return pid if file.ok and pid.isdecimal() and int(pid) > 1 and self._is_client(pod, pid) else ""
 
     def _is_client(self, pod: DriverPod, pid: str) -> bool:
-        """Whether a process is the license client. Driver pods share the process IDs of their node (hostPID), so the number may be that of any process."""
+        """Whether a process is the license client. Driver pods share the process IDs of their node (hostPID), so the ID may belong to any process."""
         name = self._run(pod, "cat", f"/proc/{pid}/comm")
         return name.ok and name.stdout.strip() == _CLIENT
 
@@ -250,7 +254,7 @@ class LicenseContainers:
             return ExecResult(0, "", "")
 
     def current_pod(self, pod: DriverPod) -> DriverPod | None:
-        """The driver pod that the node of a driver pod has now; None without one, or if it is being deleted."""
+        """The current driver pod on the node of the given driver pod; None if there is none, or if it is being deleted."""
         path = collection_path("v1", "Pod", pod.namespace)
         found = self._client.list(
             path, label_selector=DRIVER_POD_SELECTOR, field_selector=f"{LIVE_PODS},spec.nodeName={pod.node}"
@@ -258,7 +262,7 @@ class LicenseContainers:
         return parse_driver_pods(item for item in found if not is_deleting(item)).get(pod.node)
 
     def has_node(self, name: str) -> bool:
-        """Whether the cluster has a node."""
+        """Whether the cluster has a node with this name."""
         return any(True for dummy in self._client.list(NODES, field_selector=f"metadata.name={name}"))
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:

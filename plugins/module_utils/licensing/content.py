@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The content of the Secret (or, for old operators, the ConfigMap) with the licensing files: read, compared and composed (pure).
+"""Reads, compares and composes the content of the Secret (or, for old operators, the ConfigMap) with the licensing files (pure).
 
 Source: NVIDIA's cloud-native-docs, install-gpu-operator-vgpu: the operator mounts exactly these two keys.
 """
@@ -61,7 +61,7 @@ class LicenseFiles:
         return (self.config or b"").decode(errors="replace")
 
     def digests(self) -> dict[str, str]:
-        """The first digits of the fingerprints of the files, by key."""
+        """The shortened fingerprints of the files, by key."""
         files = {LICENSE_TOKEN_KEY: self.token, LICENSE_CONFIG_KEY: self.config}
         return {key: fingerprint(content)[:SHORT] for key, content in files.items() if content is not None}
 
@@ -93,7 +93,7 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 
 
 def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
-    """Why driver pods cannot get a license with the object, and the remedy."""
+    """The reason why driver pods cannot get a license with the object, and the remedy."""
     if not exists:
         return f"{target.label(namespace)} does not exist, and no token was provided. {_SET_TOKEN}."
     return f"{_missing_keys(target, files, namespace)} {_SET_TOKEN}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
@@ -127,11 +127,13 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token, as normalize_token() returns it, or the live one; gridd.conf with the options. Raises InvalidOptions."""
+    """The content for an object: the given token (a result of normalize_token()), or the existing one, and gridd.conf with the options. Raises
+    InvalidOptions.
+    """
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([_unusable_message(target, live, namespace, exists=exists)])
     content = token.encode() if token is not None else t.cast("bytes", live.token)
-    # A given token is valid.
+    # A given token has been checked before, so only an existing one can be invalid.
     info = _require_token(content, target.label(namespace), f"{_SET_TOKEN}.")
     config, warnings = _config(target, live, options, classes, namespace)
     if token is None or (live.token is not None and _same_token(live.token, content)):
@@ -177,12 +179,12 @@ def _require_token(content: bytes, label: str, remedy: str) -> TokenInfo:
 
 
 def managed_remedy(target: LicenseTarget, namespace: str, manager: str) -> str:
-    """Where an object that another tool manages is corrected."""
+    """The remedy for an object that another tool manages."""
     return f"{target.label(namespace)} is managed by {manager}; correct it there."
 
 
 def token_of(files: LicenseFiles) -> TokenInfo | None:
-    """The values of the token; None without a valid one."""
+    """The values of the token; None if there is no valid token."""
     try:
         return parse_token(files.token) if files.token is not None else None
     except InvalidToken:
@@ -192,7 +194,7 @@ def token_of(files: LicenseFiles) -> TokenInfo | None:
 def require_renewal(
     target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str, *, given: bool = True
 ) -> None:
-    """Raise InvalidOptions if the token would replace a newer one or, if it is given, one for another license server."""
+    """Raise InvalidOptions if the token would replace a newer one or, if the user has provided it, one for another license server."""
     current = token_of(live)
     if current is None:
         return
@@ -208,7 +210,7 @@ def require_renewal(
 def other_config_warning(
     target: LicenseTarget, desired: LicenseFiles, origin: LicenseTarget, mounted: LicenseFiles, namespace: str
 ) -> str:
-    """A sentence if drivers get another gridd.conf with the object than with the one that they mount now; empty otherwise."""
+    """A sentence if gridd.conf in the object differs from that in the object that drivers mount now; empty otherwise."""
     if mounted.config is None or gridd_conf.parse(mounted.config_text) == gridd_conf.parse(desired.config_text):
         return ""
     return f"gridd.conf of {target.label(namespace)} differs from that of {origin.label(namespace)}, which the drivers mount until they restart."
@@ -219,7 +221,7 @@ def _config(
 ) -> tuple[bytes, list[str]]:
     """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license.
 
-    Parameters that are not declared stay; only in a managed file, a FeatureType that does not fit the nodes is replaced.
+    Undeclared parameters are kept, except that in a managed file, a FeatureType that does not fit the nodes is replaced.
     """
     # Bytes that are not valid UTF-8 are kept as well.
     before = gridd_conf.HEADER if live.config is None else live.config.decode(errors="surrogateescape")
@@ -247,7 +249,7 @@ def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None
 def object_body(
     target: LicenseTarget, namespace: str, live: Document | None, before: LicenseFiles, after: LicenseFiles
 ) -> Object | None:
-    """The object to create, or the patch for the live one; None if it has the files."""
+    """The object to create, or the patch for the existing one; None if it already contains the files."""
     if live is not None and (before.token, before.config) == (after.token, after.config):
         return None
     metadata: Object = {"name": target.name, "namespace": namespace}
@@ -267,7 +269,7 @@ def object_body(
 
 
 def _same_token(one: bytes, other: bytes) -> bool:
-    """Whether two files have the same token; a line break at its end is no difference."""
+    """Whether two files have the same token; a line break at the end is ignored."""
     return one.strip() == other.strip()
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a node has no license, and the remedy (pure)."""
+"""Determines why a node has no license, and the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
 
-# Seconds by which a clock may differ before a message mentions it.
+# The clock difference in seconds above which a message mentions it.
 _MAX_SKEW = 60.0
 
 
 @dataclass(frozen=True)
 class PredictedFiles:
-    """The files that an object will have, in check mode: the first digits of their fingerprints by path, their license servers and their proxy."""
+    """The files that an object will have, in check mode: their shortened fingerprints by path, their license servers and their proxy."""
 
     fingerprints: t.Mapping[str, str]
     servers: t.Sequence[Server]
@@ -42,7 +42,7 @@ class LicenseObject:
     token: TokenInfo | None = None
     # Whether the files could be read. A user may lack permission to read Secrets.
     readable: bool = True
-    # In check mode, what is known about the files that the object will have.
+    # In check mode, the known values of the files that the object will have.
     predicted: PredictedFiles | None = None
 
     @property
@@ -52,7 +52,7 @@ class LicenseObject:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints (or their first digits) that the files in the container must have, by path; empty if they are not known."""
+        """The fingerprints (or shortened fingerprints) that the files in the container must have, by path; empty if they are not known."""
         if self.predicted is not None:
             return dict(self.predicted.fingerprints)
         digests = {}
@@ -81,7 +81,7 @@ class LicenseObject:
 
 
 def problem(node: LicenseNode, reading: Reading, expected: LicenseObject | None, now: datetime.datetime) -> str:
-    """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
+    """Why the node has no license, or lacks the expected files, as a sentence with the remedy; empty if everything is as expected."""
     if node.pod is None:
         return (
             "No driver pod. If the node has joined since the last run, run the playbook new_nodes. Otherwise, check the driver of the pool, and the taints "

@@ -35,7 +35,8 @@ TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 
 @dataclass(frozen=True)
 class DriverPod:
-    """A driver pod; `started` is when its container started, `failure` why it does not run, or empty, and `ready` whether its driver is loaded.
+    """A driver pod; `started` is the start time of its container, `failure` the reason why it does not run (or empty), and `ready` whether its driver is
+    loaded.
 
     log_container: the container whose log may show the failure; empty if the log does not exist.
     """
@@ -51,7 +52,7 @@ class DriverPod:
 
     @property
     def failure_text(self) -> str:
-        """The failure, or that the driver is not loaded yet, as sentences with a command that shows more details."""
+        """The failure, or the statement that the pod is not ready, as sentences with a command that shows more details."""
         command = f"logs {self.name} -c {self.log_container}" if self.log_container else f"describe pod {self.name}"
         failure = self.failure or f"pod {self.name} is not ready"
         return f"The driver does not run: {failure}. Run kubectl -n {self.namespace} {command}."
@@ -64,7 +65,7 @@ class DriverPod:
 
 @dataclass(frozen=True)
 class LicenseNode:
-    """A node that needs a license, its pool (None without one), its driver pod (None without one), and why it may lack a license now (empty: it may not)."""
+    """A node that needs a license, its pool (None without one), its driver pod (None without one), and why it does not need one now (empty: it does)."""
 
     name: str
     pool: str | None
@@ -83,14 +84,14 @@ class LicenseNode:
         return self.running_pod is not None and not reading.error
 
     def class_with(self, reading: Reading) -> str | None:
-        """The class of its vGPU type, by the driver or by the labels; None if it is not known."""
+        """The class of its vGPU type, from the driver or from the labels; None if it is not known."""
         reported = reading.status.vgpu_type if reading.status is not None else ""
         return profile_class(reported) or profile_class(self.vgpu_type)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The values that were read of a node: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
+    """The values that were read from a node: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
 
     status: LicenseStatus | None = None
     files: t.Mapping[str, str | None] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Reading:
     error: str = ""
     # The license servers, as far as they were checked from the node.
     services: tuple[ServiceCheck, ...] = ()
-    # The files of a rotation that an earlier run has written next to those in use, and not renamed.
+    # The new files that an earlier rotation has written next to the files in use, but not renamed.
     leftovers: tuple[str, ...] = ()
     # Whether the license client runs; None if this was not read.
     client_runs: bool | None = None
@@ -118,7 +119,7 @@ class Reading:
 
 
 def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
-    """The driver pods by node; of several pods on a node, the one that is not being deleted."""
+    """The driver pods by node; if a node has several, the one that is not being deleted."""
     by_node: dict[str, DriverPod] = {}
     for pod in pods:
         node = node_of(pod)
@@ -144,7 +145,7 @@ def _driver_pod(pod: Document, node: str) -> DriverPod:
 def license_nodes(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, pods: t.Mapping[str, DriverPod]
 ) -> list[LicenseNode]:
-    """The nodes that need a license, sorted: those whose GPU is a vGPU by its label, and those of pools with a vGPU driver."""
+    """The nodes that need a license, sorted: those whose label shows that their GPU is a vGPU, and those of pools with a vGPU driver."""
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
     declared = {pool.name for pool in vgpu_pools(plan)}
 
@@ -161,7 +162,7 @@ def license_nodes(
 
 
 def _not_required(node: Node, pool: str | None, pod: DriverPod | None) -> str:
-    """Why a node may lack a license now, as the end of a sentence; empty if it may not."""
+    """Why a node does not need a license now, as the end of a sentence; empty if it does."""
     if not node.ready:
         return f"it {NOT_READY}"
     if pod is None and node.unschedulable:

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restarts the driver of a node that is cordoned and drained first: a driver that starts reads the token of its Secret.
+"""Cordons and drains a node, and restarts its driver, which reads the token of its Secret when it starts.
 
-An annotation names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
+An annotation names the driver pod that is restarted, so the run after a killed one can determine whether it was already deleted. A driver pod is
 deleted only while no pod uses the GPUs, not even one that tolerates the cordon: a driver is not unloaded while a process has a device file open.
 """
 
@@ -48,7 +48,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
     from .driver_pods import DriverPod
 
-# Seconds in which a pod that tolerates the cordon is bound again after its predecessor is gone (the first backoff of the scheduler is 1 second).
+# Seconds within which a pod that tolerates the cordon is scheduled again after its predecessor is gone (the first backoff of the scheduler is 1 second).
 _RETURN_TIME = 5.0
 _RETURNED = "A pod that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down."
 
@@ -61,7 +61,7 @@ class RestartBlocked(ModuleFailure):
 
 @dataclass(frozen=True)
 class NodeDrain:
-    """The drain of one node before its driver is restarted: all pods that use its GPUs lose them."""
+    """The drain of one node before its driver is restarted: all pods that use its GPUs lose access to them."""
 
     displaced: tuple[PodOnNode, ...]
     pods_to_evict: tuple[PodOnNode, ...]
@@ -92,7 +92,7 @@ def restart_problem(node: Node, drain: NodeDrain) -> str:
 
 @dataclass(frozen=True)
 class DriverRestarts:
-    """The restarts of drivers in one cluster. `rollouts` are the settings by which each node is drained."""
+    """The restarts of drivers in one cluster. `rollouts` are the drain settings of each node."""
 
     client: Client
     namespace: str
@@ -101,7 +101,7 @@ class DriverRestarts:
     progress: Progress
 
     def pods_to_evict(self, nodes: t.Sequence[Node]) -> dict[str, list[str]]:
-        """By node, the pods that the drains of these nodes evict now; raises RestartBlocked if a node cannot be drained."""
+        """The pods that a drain of these nodes would evict now, by node; raises RestartBlocked if a node cannot be drained."""
         if not nodes:
             return {}
         pods = pods_by_node(self.client, pods_on(self.client), self.namespace)
@@ -127,7 +127,7 @@ class DriverRestarts:
             raise
 
     def drain_again(self, pod: DriverPod, evicted: list[str]) -> None:
-        """Cordon a node on which a restart is unfinished, if it is not cordoned any longer, and evict the pods that have come since its drain.
+        """Cordon a node with an unfinished restart, if it is no longer cordoned, and evict the pods that were scheduled to it since its drain.
 
         The evicted pods are added to `evicted`, even if an error is raised.
         """
@@ -161,7 +161,7 @@ class DriverRestarts:
             raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
 
     def _drain(self, name: str, evicted: list[str]) -> bool:
-        """Wait until all pods that used the GPUs are gone; returns whether there were any."""
+        """Drain the node, and wait until all pods that used its GPUs are gone; returns whether there were any."""
         node = self._read(name)
         drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
         if problem := restart_problem(node, drain):
@@ -193,7 +193,7 @@ class DriverRestarts:
             time.sleep(1)
 
     def _delete(self, pod: DriverPod) -> None:
-        """Delete this driver pod, and no other one."""
+        """Delete the driver pod only if it is still this one (by its UID)."""
         self.lease.check()
         try:
             self.client.delete(pod.path, body={"preconditions": {"uid": pod.uid}})

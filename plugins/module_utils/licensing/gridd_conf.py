@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file gridd.conf of the license client in a vGPU guest: composed from options, and read (pure).
+"""Composes the file gridd.conf of the license client in a vGPU guest from options, and parses it (pure).
 
 Source: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
 install-gpu-operator-vgpu. An empty file is valid.
@@ -24,7 +24,7 @@ FEATURE_TYPES: dict[int, str] = {
     2: "NVIDIA RTX Virtual Workstation",
     4: "NVIDIA Virtual Compute Server",
 }
-# With this value, the client requests the product that fits its vGPU type. It therefore stays the same, whichever nodes a cluster has.
+# With this value, the client requests the product that fits its vGPU type. The value therefore does not depend on the nodes of the cluster.
 AUTOMATIC = 1
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
@@ -68,7 +68,7 @@ class GriddOptions:
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> GriddOptions:
-        """The options of a module; empty text is not declared. problems() finds what is not valid."""
+        """Create from the options of a module; an empty string counts as not declared. problems() finds invalid values."""
         given = {name: None if is_blank(params[name]) else params[name] for name in cls.__dataclass_fields__}
         return cls(
             _FEATURE_TYPE.coerce(given["feature_type"]), given["proxy_address"], _PORT.coerce(given["proxy_port"])
@@ -95,7 +95,7 @@ def profile_class(product: str) -> str | None:
 
 
 def mismatch(feature_type: int | None, kind: str) -> str:
-    """Why vGPU types of a class get no license with this FeatureType, as the end of a sentence; empty if they do."""
+    """Why vGPU types of a class get no license with this FeatureType, as a sentence without its end; empty if they do."""
     if feature_type is None or feature_type in _FITTING[kind]:
         return ""
     needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
@@ -104,7 +104,7 @@ def mismatch(feature_type: int | None, kind: str) -> str:
 
 
 def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
-    """The file with these parameters; its other lines stay."""
+    """The file with these parameters; its other lines are kept."""
     present = parse(text)
     pending = {name: value for name, value in parameters.items() if present.get(name) != value}
     if not pending:
@@ -148,7 +148,7 @@ def shown(text: str) -> dict[str, str]:
 
 
 def warnings(text: str) -> list[str]:
-    """Parameters that have no effect with the NVIDIA License System, each as a sentence."""
+    """A sentence for each parameter that has no effect with the NVIDIA License System."""
     parameters = parse(text)
     texts = []
     if parameters.get("ServerAddress"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The license state of nodes by the metric of dcgm-exporter, which is read through the API server's proxy to its pods.
+"""Reads the license state of nodes from the metric of dcgm-exporter, through the API server's proxy to its pods.
 
 Source: DCGM dcgmlib/dcgm_fields.h (field 526; 0: not licensed, 1: licensed); NVIDIA/dcgm-exporter etc/default-counters.csv and
 etc/dcp-metrics-included.csv (both export it); gpu-operator assets/state-dcgm-exporter (label and port of the pods).
@@ -30,9 +30,9 @@ if t.TYPE_CHECKING:
 
 METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
 _PORT = 9400
-# The time that Prometheus gives an exporter by default, and many times the size of the metrics of a node.
+# Prometheus's default timeout for an exporter, and a size limit far above the size of a node's metrics.
 _LIMITS = PodLimits(seconds=10, size=4 * 1024 * 1024)
-# The text format of Prometheus, and OpenMetrics, in which an exemplar may follow the value.
+# The text format of Prometheus, and that of OpenMetrics, in which an exemplar may follow the value.
 _SAMPLE = re.compile(rf"^[ \t]*{METRIC}(?![\w:])(.*)$", re.MULTILINE | re.ASCII)
 _LABEL = re.compile(r'[{,][ \t]*(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*', re.ASCII)
 _END_OF_LABELS = re.compile(r"[{,]?[ \t]*\}")
@@ -46,7 +46,7 @@ _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 def parse_metrics(text: str) -> LicenseStatus | None:
     """The state of a node according to its metrics; a node with several vGPUs has the worst of their states. None if the metric is missing.
 
-    If the metric has another value, the state is UNKNOWN, and its text is this value.
+    If the metric has any other value, the state is UNKNOWN, and its text is this value.
     """
     return worst(_status(sample[1]) for sample in _SAMPLE.finditer(text))
 
@@ -84,14 +84,14 @@ class LicenseMetrics:
     """The metrics of one cluster's nodes; reading them requires no permission to run commands."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """`namespace` is that of the operator; sends no request yet."""
+        """Store the arguments; no request is sent yet. `namespace` is that of the operator."""
         self._client = client
         self._namespace = namespace
 
     def read_all(
         self, nodes: t.Sequence[LicenseNode], on_done: t.Callable[[int], None] = lambda done: None
     ) -> dict[str, Reading]:
-        """The readings of all nodes by name, as LicenseContainers.read_all() returns them; without files and clocks."""
+        """The readings of all nodes by name, in the format of LicenseContainers.read_all(), but without files and clocks."""
         pods = self._exporters()
         calls = [
             (node.name, functools.partial(self._read, pods.get(node.name)))
@@ -141,7 +141,7 @@ class LicenseMetrics:
 
 
 def _is_of_pod(error: ApiError) -> bool:
-    """Whether the pod refuses the request, such as a proxy for authentication in it, and not the API server."""
+    """Whether the pod (for example its authentication proxy) refuses the request, and not the API server."""
     return not error.lacks_right if error.status == 403 else error.status == 401 and not error.has_status_object
 
 

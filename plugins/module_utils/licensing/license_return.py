@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Returns the licenses of vGPU nodes before their machines are removed.
 
-A drain leaves the pods of DaemonSets, and clouds turn machines off. A license client that is not ended keeps its license on the license server until it
+A drain does not evict the pods of DaemonSets, and clouds power machines off. A license client that is not stopped first keeps its license until it
 expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
 """
 
@@ -28,12 +28,12 @@ if t.TYPE_CHECKING:
 
 
 class LicenseReturn(NodeRemoval):
-    """Ends the license clients of nodes to remove. Failures are warnings, because the machines can be removed without it."""
+    """Ends the license clients of nodes to remove. Failures are only warnings, because the machines can be removed anyway."""
 
     def __init__(
         self, client: Client, warn: t.Callable[[str], None], containers: LicenseContainers | None = None
     ) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._warn = warn
         self._containers = containers or LicenseContainers(client)
@@ -47,7 +47,7 @@ class LicenseReturn(NodeRemoval):
         self._for_each(nodes, self._start, "The license client was not started again; run the playbook license_rotate")
 
     def _start(self, pod: DriverPod) -> None:
-        # Without a token, the driver has started no client that gets a license.
+        # Without a token, the license client could not get a license.
         if self._containers.fingerprints(pod, TOKEN_PATH)[TOKEN_PATH] and not self._containers.client_pid(pod):
             self._containers.start(pod)
 
@@ -77,7 +77,7 @@ class LicenseReturn(NodeRemoval):
 
 
 def _is_unexpected(error: Exception) -> bool:
-    """Whether the error is not one of a single node, such as a lost lease."""
+    """Whether the error does not concern a single node, for example because the lease was lost."""
     return not isinstance(error, (ServiceError, CommandFailed))
 
 

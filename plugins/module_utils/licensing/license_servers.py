@@ -42,7 +42,7 @@ class LicenseServiceError(ServiceError):
 
 @dataclass(frozen=True)
 class Access:
-    """How the service is reached."""
+    """The settings for connections to the service."""
 
     url: str
     api_key: str
@@ -53,7 +53,7 @@ class Access:
 
 @dataclass
 class Product:
-    """The licenses of one product in the pools: how many exist, and how many are held."""
+    """The licenses of one product in the pools: how many exist, and how many are in use."""
 
     name: str
     total: int = 0
@@ -84,10 +84,10 @@ class LicenseServers:
 
 
 class LicenseServiceClient:
-    """Sends the look-ups to the service."""
+    """Sends the requests to the service."""
 
     def __init__(self, access: Access, user_agent: str, retrier: Retrier | None = None) -> None:
-        """Open no connection yet."""
+        """Store the arguments; no connection is opened yet."""
         if URLLIB3_IMPORT_ERROR is not None:
             raise missing_library("urllib3", "The license service")
         self._access = access
@@ -135,7 +135,7 @@ class LicenseServiceClient:
                 headers={**self._headers, **headers},
                 timeout=urllib3.Timeout(connect=min(_CONNECT_TIMEOUT, self._access.timeout), read=self._access.timeout),
                 retries=False,
-                # The key is only for this host.
+                # The key must not be sent to another host.
                 redirect=False,
             )
         except (HTTPError, OSError) as error:
@@ -156,7 +156,7 @@ class LicenseServiceClient:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            # Another service answers; a repetition does not help.
+            # The response comes from another service, so a retry does not help.
             text = f"The response to GET {path} is not a JSON object. Check {API_URL_OPTION}."
             raise LicenseServiceError(text, status=400, method="GET", path=path)
         return found
@@ -170,7 +170,7 @@ def explain(error: ServiceError) -> str:
 
 
 def _explain(status: int, path: str) -> str:
-    """The service's own text is not shown, because it could quote the key."""
+    """The message for a status; it does not contain the service's own text, which could quote the key."""
     if status in (401, 403):
         return f"The license service does not accept the API key for GET {path}. Create a key with the access type Licensing State for this organization."
     if status == 404:
@@ -192,7 +192,7 @@ def _add_pools(found: LicenseServers, server: Row, pools: t.Iterable[Row]) -> No
 
 
 def _rows(answer: Row, name: str) -> list[Row]:
-    """The objects in a list; everything else is left out."""
+    """The objects in the list with this name; all other entries are left out."""
     value = answer.get(name)
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 

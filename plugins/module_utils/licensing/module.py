@@ -30,7 +30,7 @@ TOKEN: ArgumentSpec = {
 
 
 def tokens_in(value: t.Any) -> list[str]:
-    """The texts in the value of an option that may be tokens."""
+    """The strings in the value of an option that may be tokens."""
     texts = value if isinstance(value, list) else [value]
     return [text for text in texts if isinstance(text, str) and looks_like_token(text)]
 
@@ -39,20 +39,20 @@ class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
     def secrets(self) -> set[str]:
-        """Also the token in the environment, and a token that was set in a different option by mistake."""
+        """The module's secrets, the token in the environment, and tokens that were set in a different option by mistake."""
         return super().secrets() | {
             *filter(None, [os.environ.get(TOKEN_ENV)]),
             *(text for value in self.params.values() for text in tokens_in(value)),
         }
 
     def refuse_tokens_in(self, options: t.Iterable[str]) -> None:
-        """Raise InvalidOptions if one of these options has a token in place of its own value."""
+        """Raise InvalidOptions if one of these options contains a token instead of its own value."""
         if problems := [_misplaced(name) for name in options if tokens_in(self.params[name])]:
             raise InvalidOptions(problems)
 
     @functools.cached_property
     def license_token(self) -> str | None:
-        """The given token, None without one; raises InvalidOptions for a file that cannot be read, and for text that is no token."""
+        """The given token, or None; raises InvalidOptions for a file that cannot be read, and for text that is not a token."""
         if self._content is None:
             return None
         try:
@@ -64,7 +64,7 @@ class LicenseTokenModule(BaseModule):
 
     @functools.cached_property
     def license_token_info(self) -> TokenInfo | None:
-        """The values of the given token, None without one; raises InvalidOptions as `license_token` does."""
+        """The values of the given token, or None; raises InvalidOptions for an invalid token and in the same cases as `license_token`."""
         if self.license_token is None:
             return None
         try:
@@ -74,7 +74,7 @@ class LicenseTokenModule(BaseModule):
 
     @property
     def token_source(self) -> str:
-        """The option or the variable that has the token, for messages."""
+        """The name of the option or variable that contains the token, for messages."""
         if self.params["token"]:
             return TOKEN_OPTION
         return TOKEN_PATH_OPTION if self.params["token_path"] else f"The environment variable {TOKEN_ENV}"
@@ -105,10 +105,10 @@ class LicenseTokenModule(BaseModule):
 
 
 def _read_file(path: str) -> bytes:
-    """The content of a file; raises InvalidOptions for a pipe, whose reader would wait, for a device, and for a file that is too large for a token."""
+    """The content of a file; raises InvalidOptions for a pipe (reading it would block), for a device, and for a file that is too large for a token."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
-        # None: a file of the kernel whose reader would wait, such as /proc/kmsg.
+        # None: a kernel file on which reading would block, such as /proc/kmsg.
         content = file.read(MAX_LENGTH + 1) if stat.S_ISREG(status.st_mode) else None
         if content is None:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])

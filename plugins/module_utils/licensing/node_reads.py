@@ -12,7 +12,7 @@ from ..kube.errors import ApiError
 from ..schema.messages import as_sentence, visible
 from .driver_pods import Reading
 
-# Each command has a connection of its own, and takes most of its time on the node.
+# Each command uses its own connection, and spends most of its time on the node.
 PARALLEL = 32
 _MAX_ERROR = 200
 NODE_LEFT = "The node has left the cluster."
@@ -27,7 +27,7 @@ class CommandFailed(ModuleFailure):
 def read_parallel(
     calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
 ) -> dict[str, Reading]:
-    """The readings of nodes by name; a reading contains the error of its node. Raises errors that affect every node."""
+    """The readings of nodes by name; the error of a single node is part of its reading. Raises errors that affect every node."""
     readings = {}
     for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=concerns_all):
         if outcome.error is not None and concerns_all(outcome.error):
@@ -40,7 +40,7 @@ def read_parallel(
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error affects every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
+    """Whether an error affects every node. A broken connection may be one to a single kubelet, and a deleted pod affects only its node."""
     if isinstance(error, ModuleFailure):
         return not isinstance(error, CommandFailed)
     if isinstance(error, ApiError):

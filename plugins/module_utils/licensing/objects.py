@@ -49,7 +49,7 @@ class LicenseOptions:
 
     token: str | None
     gridd: GriddOptions
-    # Whether the token may replace one that is newer, or for another license server.
+    # Whether the token may replace a newer one, or one for another license server.
     replace: bool = False
     classes: frozenset[str] = frozenset()
 
@@ -72,7 +72,7 @@ class LicenseObjectChange:
 
     @property
     def action(self) -> str:
-        """created, updated or unchanged."""
+        """The action: created, updated or unchanged."""
         if self.body is None:
             return "unchanged"
         return "created" if self.live is None else "updated"
@@ -103,13 +103,13 @@ class LicenseObjects:
     """The objects with the licensing files of one cluster."""
 
     def __init__(self, client: Client, cluster: LicenseCluster, options: LicenseOptions) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._cluster = cluster
         self._options = options
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
-        """The objects to compare: with a token, only the one of this name. Raises InvalidOptions if none has it, or if the token may not be for all."""
+        """The objects to compare; with a token, only the one with this name. Raises InvalidOptions if none has the name, or if the token may not fit all."""
         if self._options.token is None or len(targets) == 1:
             return targets
         labels = join_words([target.label_with_pools(self._cluster.namespace) for target in targets])
@@ -129,7 +129,7 @@ class LicenseObjects:
         return targets
 
     def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
-        """Raise InvalidOptions if the token would be written into a ConfigMap without permission; a token stays in a ConfigMap that is in use."""
+        """Raise InvalidOptions if the token would be written into a ConfigMap without permission; an existing token may stay in a ConfigMap that is in use."""
         cluster = self._cluster
         named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
         for target in targets:
@@ -147,7 +147,7 @@ class LicenseObjects:
                 )
 
     def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
-        """The token in an object that no other tool manages; None without a valid one."""
+        """The token in an object that is not managed by another tool; None if there is no valid token."""
         live = self._cluster.read(target)
         if live is None or manager_of(live, target.kind):
             return None
@@ -188,7 +188,7 @@ class LicenseObjects:
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
 
     def _former(self, target: LicenseTarget, origin: LicenseTarget | None) -> LicenseTarget | None:
-        """The ConfigMap with a token that a Secret replaces: the one that is named instead, or that an earlier run has copied into the same name."""
+        """The ConfigMap with a token that a Secret replaces: the one that is still named instead of it, or one with the same name, copied by an earlier run."""
         former = origin or LicenseTarget(CONFIG_MAP, target.name)
         if target.kind == CONFIG_MAP:
             return None
@@ -201,7 +201,7 @@ class LicenseObjects:
         return former if read_files(former, live, self._cluster.namespace).token is not None else None
 
     def write(self, change: LicenseObjectChange, *, check: bool) -> str | None:
-        """Create or patch the object; after a conflict, it is compared again. Returns why check mode did not check the change."""
+        """Create or patch the object; after a conflict, compare it again. Returns the reason why check mode could not validate the change, if there is one."""
 
         def send(body: Object) -> None:
             metadata = body["metadata"]

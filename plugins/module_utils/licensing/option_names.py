@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options for licensing that messages name: the variable of the role, and the option of the module."""
+"""The licensing options as messages name them: the variable of the role, and the option of the module."""
 
 from __future__ import annotations
 

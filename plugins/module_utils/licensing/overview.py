@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The licensing of a cluster for results and reports (pure)."""
+"""Summarizes the licensing of a cluster for results and reports (pure)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LIMIT_OPTIONS: ArgumentSpec = {item.name: {"type": "int", "default": item.defaul
 
 @dataclass(frozen=True)
 class NodeState:
-    """One node with its reading, and what is wrong with it (empty: nothing)."""
+    """One node with its reading, and its problem (empty: none)."""
 
     node: LicenseNode
     reading: Reading
@@ -127,7 +127,7 @@ def overview(
     mount_problems: t.Sequence[str] = (),
     limit: int,
 ) -> dict[str, t.Any]:
-    """The result of license_info; `mount_problems` are those of the cluster."""
+    """The result of license_info. `mount_problems`: from LicenseCluster.mount_problems(). `limit`: the maximum number of nodes in the result."""
     found = [_object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
@@ -147,7 +147,7 @@ def overview(
 
 
 def _counts(readings: t.Collection[Reading]) -> dict[str, int]:
-    """The number of nodes, and of those in each state."""
+    """The number of all nodes, and the number of nodes in each state."""
     licensed = sum(reading.is_licensed for reading in readings)
     unknown = sum(reading.status is None or reading.status.state == UNKNOWN for reading in readings)
     return {
@@ -159,12 +159,12 @@ def _counts(readings: t.Collection[Reading]) -> dict[str, int]:
 
 
 def missing_text(missing: int, nodes: int) -> str:
-    """How many nodes that need a license now have none, as a sentence."""
+    """A sentence with the number of nodes that need a license now, but have none."""
     return f"{missing} of {nodes} nodes have no verified license."
 
 
 def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
-    """How many nodes have no verified license, and how many another token, as sentences."""
+    """Sentences with the number of nodes without a verified license, and with the number of nodes with another token."""
     if missing:
         yield missing_text(missing, nodes)
     if outdated:
@@ -183,7 +183,7 @@ def _object_problems(
 
 
 def problem_lines(states: t.Iterable[NodeState], limit: int = _MAX_PROBLEMS) -> list[str]:
-    """The problems of nodes, each once with its nodes; the most frequent ones first."""
+    """One line for each different problem, with its nodes; the most frequent problems first."""
     by_text: dict[str, list[str]] = {}
     for state in states:
         if state.problem:

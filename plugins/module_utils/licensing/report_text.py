@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The licensing of several clusters as text for a terminal (pure)."""
+"""Formats the licensing of several clusters as text for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ClusterReport:
 
     @property
     def days_left(self) -> int | None:
-        """Whole days until the first token expires; None without an expiry."""
+        """Whole days until the first token expires; None if no token expires."""
         return (self.info or {}).get("days_left")
 
     @property
     def first_expiry(self) -> str:
-        """The day on which the first token expires; empty without an expiry."""
+        """The day on which the first token expires; empty if no token expires."""
         return min((item["expires"][:10] for item in self.objects if item.get("expires")), default="")
 
     @property
@@ -56,7 +56,7 @@ class ClusterReport:
 
     @property
     def problems(self) -> list[str]:
-        """Why a monitoring system should raise an alarm, as sentences; empty if all is in order."""
+        """The reasons for an alarm in a monitoring system, as sentences; empty if there are none."""
         if self.info is None:
             return [f"The cluster could not be read: {self.result.get('msg') or 'unknown error'}"]
         nodes, licensed, not_required = (self.count(state) or 0 for state in ("nodes", "licensed", "not_required"))
@@ -73,12 +73,12 @@ class ClusterReport:
 
     @property
     def texts(self) -> list[str]:
-        """The problems, and the warnings of license_info, each once."""
+        """The problems and the warnings of license_info, without duplicates."""
         return list(dict.fromkeys([*self.problems, *((self.info or {}).get("warnings") or ())]))
 
 
 def report_problems(result: Document) -> list[str]:
-    """Why a monitoring system should raise an alarm for a cluster, as sentences; empty if all is in order."""
+    """The reasons for an alarm about a cluster in a monitoring system, as sentences; empty if there are none."""
     return ClusterReport("", result).problems
 
 
@@ -100,7 +100,7 @@ def report_lines(results: t.Mapping[str, Document], width: int = WIDTH) -> list[
 def _column(
     head: str, value: t.Callable[[ClusterReport], t.Any], *, number: bool = False, cuts: bool = False
 ) -> Column:
-    """A column with a dash for what could not be read, or does not exist."""
+    """A column that shows a dash for a value that could not be read or does not exist."""
 
     def shown(report: ClusterReport) -> t.Any:
         found = value(report)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loads the files in the Secret into running drivers, node by node; pods are restarted only if this is requested.
 
-The order of the steps makes the state of a node sufficient to continue after an end at any point: the client is ended before the new files get their names.
-A container with the new files therefore never runs a client that has read the old ones.
+The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended: the client is stopped before the new files get
+their names.
+A client that has read the old files therefore never runs in a container with the new files.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if t.TYPE_CHECKING:
     from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
-# The last completed step of a node, or that its drain or the completion of an earlier restart is in progress, with its text for messages.
+# The last completed step of a node, or the step in progress (a drain, or the completion of an earlier restart), with its text for messages.
 _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
 _DRAINING, _DELETED, _UNFINISHED = "draining", "deleted", "unfinished"
 _STEPS = {
@@ -46,7 +47,7 @@ _STEPS = {
     _UNFINISHED: "while an unfinished restart of its driver was completed",
 }
 _RESTART_ADVICE = f"To restart the driver of the node after a drain, set {RESTART_OPTION}."
-# How often a node is tried if the API server or the kubelet fails temporarily, or its driver pod is replaced.
+# The number of attempts for a node if the API server or the kubelet fails temporarily, or if its driver pod is replaced.
 _ATTEMPTS = 3
 
 
@@ -82,13 +83,13 @@ class NodeRotation:
 
     @property
     def restart_advice(self) -> str:
-        """The advice to restart the driver; empty if this run restarts it, or an earlier run has done so."""
+        """The advice to restart the driver; empty if this run restarts it, or an earlier run has restarted it."""
         return "" if self.restarts_driver or self.action == NONE else _RESTART_ADVICE
 
 
 @dataclass
 class FormerLicense:
-    """The license of the client that was ended: whether its end was seen, and its expiry. A driver might show it longer than its client runs."""
+    """The license of the client that was ended: whether its end was observed, and its expiry. A driver might still show it after the client has ended."""
 
     expires: datetime.datetime | None = None
     ended: bool = False
@@ -105,7 +106,7 @@ class FormerLicense:
 
 @dataclass
 class RotationResult:
-    """The nodes that were rotated, in order; those that left the cluster meanwhile, those that were not started, and the node that has failed."""
+    """The nodes that were rotated, in order; also those that left the cluster in the meantime, those that were not started, and the node that has failed."""
 
     rotated: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -115,7 +116,7 @@ class RotationResult:
     restarted: list[str] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     failed: str = ""
-    # The last completed step of the node that is in progress, or has failed; or which of its other steps is in progress.
+    # The last completed step, or the step in progress, of the current node or of the node that has failed.
     reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -148,9 +149,9 @@ def plan_rotation(
     *,
     restart_drivers: bool,
 ) -> list[NodeRotation]:
-    """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run.
+    """The nodes to rotate. Nodes with different files come before nodes without a license, which may fail again, because the first failure ends the run.
 
-    `unfinished` are the nodes that a run has cordoned to restart their drivers, with the names of the pods. They are out of service, and come first.
+    `unfinished` are the nodes that a run has cordoned to restart their drivers, with the names of the pods. They come first, because they are out of service.
     """
     found = [
         rotation
@@ -200,7 +201,7 @@ class Rotator:
         restarts: DriverRestarts,
         restart_timeout: float,
     ) -> None:
-        """Send no request yet. `restart_timeout`: the seconds until a driver that was restarted is ready."""
+        """Store the arguments; no request is sent yet. `restart_timeout`: the seconds until a driver that was restarted is ready."""
         self._containers = containers
         self._waiting = waiting
         self._lease = lease
@@ -267,7 +268,7 @@ class Rotator:
         )
 
     def _rotate_pod(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> None:
-        """Rotate one node; after a temporary error, or if its driver pod was replaced, from its current state."""
+        """Rotate one node; after a temporary error, or if its driver pod was replaced, try again from its current state."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 former = self._apply(rotation, result, replaced=replaced)
@@ -286,7 +287,7 @@ class Rotator:
         return self._containers.current_pod(rotation.pod) != rotation.pod
 
     def _with_next_pod(self, rotation: NodeRotation, waiting: WaitOptions) -> NodeRotation:
-        """The rotation in the driver pod that the node has now, once its driver is loaded."""
+        """Wait until the driver is loaded in the node's current driver pod; returns the rotation with this pod."""
         former = rotation.pod
 
         def text(pod: DriverPod | None) -> str:
@@ -315,7 +316,7 @@ class Rotator:
         return dataclasses.replace(rotation, node=dataclasses.replace(rotation.node, pod=pod))
 
     def _apply(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> FormerLicense:
-        """Replace the files that differ, and restart the client. A container that was started with the new files has a client that uses them."""
+        """Replace the files that differ, and restart the client. In a container that was started with the new files, the client already uses them."""
         pod, containers = rotation.pod, self._containers
         contents = {TOKEN_PATH: rotation.expected.files.token, CONFIG_PATH: rotation.expected.files.config}
         current = containers.fingerprints(pod, *contents)
@@ -348,15 +349,15 @@ class Rotator:
         return former
 
     def _status(self, pod: DriverPod) -> LicenseStatus | None:
-        """The state of the license, None if it cannot be read: the steps between the end and the start of a client must not fail because of it."""
+        """The state of the license; None if it cannot be read, because the steps between the end and the start of a client must not fail for this reason."""
         try:
             return self._containers.status(pod)
         except (CommandFailed, ServiceError):
-            # If the API server fails, so does the next step.
+            # If the API server has failed, the next step raises the error.
             return None
 
     def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:
-        """Wait until the new client runs, and has got a license with the new files."""
+        """Wait until the new client runs, and has a license with the new files."""
         node = rotation.node
 
         def read() -> Reading:

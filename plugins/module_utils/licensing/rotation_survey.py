@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the state before a rotation: which nodes are rotated, which cannot be, and whether nodes would lose their license."""
+"""Reads the state before a rotation: the nodes to rotate, the nodes that cannot be rotated, and whether nodes would lose their license."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 
 
 class UnreachableServers(ModuleFailure):
-    """Nodes reach no license server of the new token."""
+    """Nodes cannot reach any license server of the new token."""
 
     code = "preflight"
 
@@ -59,7 +59,7 @@ class Survey:
         return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
 
     def diff(self) -> dict[str, t.Any]:
-        """The digests of the files of up to 100 nodes, and the pods that are evicted there."""
+        """The digests of the files, and the pods that are evicted, for up to 100 nodes."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for rotation in self.rotations[:MAX_LISTED]:
@@ -114,7 +114,7 @@ def read_survey(
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
-    """Raise InvalidOptions if the nodes would get files with which they lose their license."""
+    """Raise InvalidOptions if the nodes would lose their license with the files that they would get."""
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
     used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
@@ -128,7 +128,7 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
 def _require_services(
     containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
 ) -> list[str]:
-    """Warnings about servers that some nodes do not reach; raises UnreachableServers if a node would lose its license with the new files."""
+    """Warnings about servers that some nodes cannot reach; raises UnreachableServers if a node would lose its license with the new files."""
     nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
     checks = containers.check_all(nodes, cluster.expected_of)
     failed: dict[str, list[str]] = {}

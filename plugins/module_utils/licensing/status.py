@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The license state of the vGPUs of a node, from the output of `nvidia-smi -q` (pure).
 
-Source: NVIDIA Virtual GPU Client Licensing User Guide, "Verifying the License Status of a Licensed Client". Numbers of the expiry have no leading zeros.
+Source: NVIDIA Virtual GPU Client Licensing User Guide, "Verifying the License Status of a Licensed Client". The numbers in the expiry have no leading zeros.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 LICENSED, UNLICENSED, NOT_APPLICABLE, UNKNOWN = "licensed", "unlicensed", "not_applicable", "unknown"
-# The order in which the state of one vGPU decides for its node.
+# The worst state of its vGPUs is the state of a node.
 _WORST_FIRST = (UNLICENSED, UNKNOWN, LICENSED, NOT_APPLICABLE)
 
 _SECTION, _NAME = "vGPU Software Licensed Product", "Product Name"
@@ -23,7 +23,7 @@ _MAX_TEXT = 100
 
 @dataclass(frozen=True)
 class LicenseStatus:
-    """The state of a node: its text, the licensed product, the expiry (None for a permanent license, too), and the vGPU type, such as NVIDIA A100-10C."""
+    """The state of a node: its text, the licensed product, the expiry (None if unknown or permanent), and the vGPU type, such as NVIDIA A100-10C."""
 
     state: str
     text: str = ""
@@ -57,7 +57,7 @@ _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def _sections(output: str) -> t.Iterator[dict[str, str]]:
-    """The fields of each section about the licensed product: the lines below it that have a greater indentation. The GPU is under the section's own name."""
+    """The fields of each section about the licensed product: the lines below its name with greater indentation. The GPU is added under the section's name."""
     lines = output.splitlines()
     gpu = ""
     for number, line in enumerate(lines):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects with the token of each pool: which Secret or ConfigMap the driver pods of a node mount, and how the ClusterPolicy names it (pure).
+"""Determines which Secret or ConfigMap with the token the driver pods of a pool mount, and how the ClusterPolicy names it (pure).
 
 Source: gpu-operator api/nvidia/v1/clusterpolicy_types.go (DriverLicensingConfigSpec) and controllers/object_controls.go (transformDriverContainer) of the
 tags v24.9.2 to v26.7.0: secretName exists since v25.10 and has precedence over configMapName; the token is mounted only with nlsEnabled.
@@ -44,7 +44,7 @@ class LicenseTarget:
         return f"{self.kind} {namespace}/{self.name}"
 
     def is_same_object(self, other: LicenseTarget) -> bool:
-        """Whether both are the same object, whatever their pools."""
+        """Whether both are the same object, regardless of their pools."""
         return (self.kind, self.name) == (other.kind, other.name)
 
     def label_with_pools(self, namespace: str) -> str:
@@ -55,7 +55,7 @@ class LicenseTarget:
 
 @dataclass(frozen=True)
 class LicensingConfigDiff:
-    """The ClusterPolicy's licensingConfig, as it is and as it names the object."""
+    """The ClusterPolicy's licensingConfig as it is, and with the desired object."""
 
     before: Document
     after: Document
@@ -81,7 +81,7 @@ class LicensingConfigDiff:
 
 
 def has_secret_name(version: str) -> bool:
-    """Whether this release of the operator can mount a Secret; an unknown (empty) version can."""
+    """Whether this release of the operator can mount a Secret; true for an unknown (empty) version."""
     return not version or release_of(version) >= LICENSING_SECRET_SINCE
 
 
@@ -103,14 +103,14 @@ def _named_in(config: t.Any, fields: t.Mapping[str, str]) -> LicenseTarget | Non
 
 
 def _policy_describes_driver(plan: Plan, policy: Document) -> bool:
-    """Whether the driver's DaemonSet is that of the ClusterPolicy, and not those of NVIDIADriver objects, or of no operator."""
+    """Whether the ClusterPolicy describes the driver; not if NVIDIADriver objects do, or if the operator does not install the driver."""
     spec = policy.get("spec") or {}
     enabled = get_nested(spec, "driver", "enabled") is not False
     return enabled and not plan.declares_drivers and not uses_driver_objects(spec)
 
 
 def declares_vgpu(plan: Plan, policy: Document | None, drivers: t.Iterable[Document]) -> bool:
-    """Whether a pool, an NVIDIADriver or the ClusterPolicy has the vGPU driver; one that has a token or NVIDIA's image has it."""
+    """Whether a pool, an NVIDIADriver or the ClusterPolicy (by a token or by the name of the driver image) declares the vGPU driver."""
     if vgpu_pools(plan):
         return True
     spec = (policy or {}).get("spec") or plan.operator.values
@@ -129,11 +129,11 @@ def vgpu_pools(plan: Plan) -> list[PoolPlan]:
 def desired_targets(
     plan: Plan, policy: Document | None, version: str, secret_name: str | None, drivers: t.Iterable[Document] = ()
 ) -> list[LicenseTarget]:
-    """The objects that must have the token; raises InvalidOptions if the driver pods of a pool would mount none.
+    """The objects that must contain the token; raises InvalidOptions if the driver pods of a pool would mount none.
 
-    With vGPU pools, the name is `driver.licensing_secret` of the pool, else the one in the ClusterPolicy, which the NVIDIADriver of the pool inherits.
-    Without, it is the one in NVIDIADriver objects if these describe the driver. Otherwise, the name in the ClusterPolicy is `secret_name`, else the one that
-    it has, else the default: another name restarts the driver on every node. `drivers` are the NVIDIADriver objects.
+    With vGPU pools, the name is `driver.licensing_secret` of the pool, otherwise the one in the ClusterPolicy, which the pool's NVIDIADriver inherits.
+    Without vGPU pools, it is the one in NVIDIADriver objects if these describe the driver; otherwise `secret_name`, the one in the ClusterPolicy, or the
+    default, in this order. A new name in the ClusterPolicy restarts the driver on every node. `drivers` are the NVIDIADriver objects.
     """
     # A ClusterPolicy that does not exist yet is created from the values.
     expected = policy if policy is not None else {"spec": plan.operator.values}
@@ -195,25 +195,25 @@ def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ())
         if target is not None:
             pool = get_nested(item, "spec", "nodeSelector", POOL_LABEL)
             by_target.setdefault(target, []).append(str(pool or ""))
-    # An NVIDIADriver that selects no pool may be that of any node.
+    # An NVIDIADriver that does not select a pool may apply to any node.
     named = [replace(target, pools=tuple(pools) if all(pools) else ()) for target, pools in by_target.items()]
     return sorted(named, key=lambda target: target.name)
 
 
 def target_of_driver(driver: Document) -> LicenseTarget | None:
-    """The object that an NVIDIADriver names, without its pools; None if it names none, or is not that of the vGPU driver."""
+    """The object that an NVIDIADriver names, without its pools; None if it names none, or does not describe the vGPU driver."""
     is_vgpu = get_nested(driver, "spec", "driverType") == VGPU_TYPE
     return _named_in(get_nested(driver, "spec", "licensingConfig"), DRIVER_LICENSE_FIELDS) if is_vgpu else None
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:
-    """The object that the driver pods of a pool mount; None if several objects exist and none is that of the pool."""
+    """The object that the driver pods of a pool mount; None if several objects exist and none belongs to the pool."""
     own = next((target for target in targets if pool in target.pools), None)
     return own or (targets[0] if len(targets) == 1 else None)
 
 
 def plan_licensing_config(plan: Plan, policy: Document | None, target: LicenseTarget) -> LicensingConfigDiff | None:
-    """How the ClusterPolicy must name the object; None if it does not describe the driver."""
+    """The change of the ClusterPolicy that makes it name the object; None if it does not describe the driver."""
     if policy is None or not _policy_describes_driver(plan, policy):
         return None
     before = licensing_of(policy)

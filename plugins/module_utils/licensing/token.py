@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Client configuration tokens of the NVIDIA License System, read without a network (pure).
+"""Client configuration tokens of the NVIDIA License System, parsed without network access (pure).
 
 Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
 not document the claims. Independent tools for such tokens agree on the claims below, but every claim may be missing. The text of a token is a credential:
@@ -28,7 +28,7 @@ CLS, DLS = "cls", "dls"
 _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
-# The longest name of a file, of a host and of an object in Kubernetes.
+# The maximum length of the name of a file, of a host, and of an object in Kubernetes.
 _MAX_NAME = 255
 _THREE_PARTS = re.compile(r"[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,}){2}")
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
@@ -52,7 +52,7 @@ class InvalidToken(ValueError):
 
 @dataclass(frozen=True)
 class LicenseService:
-    """One service of the license server that a client connects to; the port is None if the token does not name it."""
+    """One service of the license server that a client connects to; the port is None if the token does not contain it."""
 
     host: str
     port: int | None
@@ -65,7 +65,7 @@ class LicenseService:
 
 @dataclass(frozen=True)
 class TokenProblem:
-    """Why clients do not accept a token, as the end of a sentence, and the remedy as the start of one."""
+    """Why clients do not accept a token, as the end of a sentence, and the remedy as a sentence without its end."""
 
     reason: str
     remedy: str
@@ -78,7 +78,7 @@ class TokenProblem:
 
 @dataclass(frozen=True)
 class TokenInfo:
-    """The values of a token; those that it does not have are None or empty."""
+    """The values of a token; missing values are None or empty."""
 
     fingerprint: str
     algorithm: str
@@ -88,7 +88,7 @@ class TokenInfo:
     server_type: str | None = None
     services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
-    # The service instance of the license system that created the token, and the license servers of that instance that it is for.
+    # The service instance of the license system that created the token, and the license servers of that instance for which the token is valid.
     instance: str | None = None
     license_servers: frozenset[str] = frozenset()
     signature: str = UNKNOWN
@@ -110,7 +110,7 @@ class TokenInfo:
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts that it names, each once."""
+        """The hosts of its services, without duplicates."""
         return list(dict.fromkeys(service.host for service in self.services))
 
     @property
@@ -123,11 +123,11 @@ class TokenInfo:
         return ", ".join(parts)
 
     def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
-        """Why this token may be an older or a foreign one, each as a sentence without its end; unknown values are not compared."""
+        """Reasons why this token may be older than the other, or for different licenses, each as a clause; unknown values are not compared."""
         return [*self.older_than(current), *self.other_licenses_than(current)]
 
     def older_than(self, current: TokenInfo) -> list[str]:
-        """Why this token may be an older one, each as a sentence without its end; unknown values are not compared."""
+        """Reasons why this token may be older than the other, each as a clause; unknown values are not compared."""
         pairs = (
             ("it was issued earlier", self.issued, current.issued),
             ("it expires earlier", self.expires, current.expires),
@@ -135,7 +135,7 @@ class TokenInfo:
         return [text for text, mine, other in pairs if mine and other and mine < other]
 
     def other_licenses_than(self, other: TokenInfo) -> list[str]:
-        """Why a client gets different licenses with this token, each as a sentence without its end; unknown values are not compared."""
+        """Reasons why a client gets different licenses with this token, each as a clause; unknown servers and instances are not compared."""
         reasons = []
         hosts, servers = (self.hosts, other.hosts), (self.license_servers, other.license_servers)
         if any(mine and theirs and set(mine).isdisjoint(theirs) for mine, theirs in (hosts, servers)):
@@ -219,7 +219,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
 
 
 def normalize_token(text: str | bytes) -> str:
-    """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
+    """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be a token."""
     if len(text) > MAX_LENGTH:
         raise InvalidToken(too_long(len(text)))
     if isinstance(text, bytes):
@@ -240,12 +240,12 @@ def normalize_token(text: str | bytes) -> str:
 
 
 def too_long(size: int) -> str:
-    """Why a text of this size is no token, as the end of a sentence."""
+    """Why a text of this size is not a token, as the end of a sentence."""
     return f"has {size} bytes; a token has about 2,700 bytes, and at most {MAX_LENGTH} bytes are read"
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a text may be a token, or a part of one, that was given in place of a name or a path."""
+    """Whether a text that should be a name or a path may be a token or a part of one."""
     parts = text.split("/")
     return any(len(part) > _MAX_NAME or _THREE_PARTS.fullmatch(part) or secrets.shape_of(part) for part in parts)
 
@@ -256,7 +256,7 @@ def fingerprint(content: str | bytes) -> str:
 
 
 def utc_now() -> datetime.datetime:
-    """The time of this machine."""
+    """The current time of this machine, in UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
@@ -339,7 +339,7 @@ def _port(value: t.Any) -> int | None:
 
 
 def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> str:
-    """Whether the signature matches the public key in the token itself, which shows changes, but not who has signed it."""
+    """Whether the signature matches the public key in the token itself; this detects changes, but does not identify the signer."""
     keys = _map(_map(claims.get("service_instance_public_key_configuration")).get("service_instance_public_key_me"))
     modulus, exponent = _integer(keys.get("mod"), 16), _integer(keys.get("exp"), 10)
     if modulus is None or exponent is None or not _KEY_BITS[0] <= modulus.bit_length() <= _KEY_BITS[1]:
@@ -357,7 +357,7 @@ def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> s
 
 
 def _integer(value: t.Any, base: int) -> int | None:
-    """A number, or the text of one; longer text than the largest key is not converted."""
+    """A number, or text that contains one; None if the text is longer than that of the largest key."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str) or len(value) > 4 * _KEY_BITS[1] // 8:
@@ -377,7 +377,7 @@ def _list(value: t.Any) -> list[t.Any]:
 
 
 def _texts(value: t.Any) -> tuple[str, ...]:
-    """The texts in a list, shortened."""
+    """The strings in a list, shortened."""
     return tuple(_short(item, 100) for item in _list(value) if isinstance(item, str) and item)
 
 

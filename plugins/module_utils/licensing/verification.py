@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the license states of the nodes that a cluster has now, as often as a wait needs it."""
+"""Reads the license states of the current nodes of a cluster, repeatedly while a run waits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if t.TYPE_CHECKING:
     from .driver_pods import LicenseNode, Reading
 
     class ReadAll(t.Protocol):
-        """Reads nodes."""
+        """A function that reads nodes."""
 
         def __call__(self, nodes: t.Sequence[LicenseNode], *, on_done: t.Callable[[int], None]) -> dict[str, Reading]:
-            """Return the readings by name; `on_done` gets the number of nodes that were read."""
+            """Return the readings by name; `on_done` is called with the number of nodes that were read."""
 
 
 class LicenseVerification:
@@ -32,7 +32,9 @@ class LicenseVerification:
         read_all: ReadAll,
         progress: Progress,
     ) -> None:
-        """Send no request yet; `cluster` returns a cluster from which nothing has been read yet, and `read_all` the readings of nodes."""
+        """Store the arguments; no request is sent yet. `cluster` returns a cluster from which nothing has been read yet, and `read_all` returns the
+        readings of nodes.
+        """
         self._new_cluster = cluster
         self._read_all = read_all
         self._progress = progress
@@ -41,7 +43,7 @@ class LicenseVerification:
         self.states: list[NodeState] = []
 
     def read(self) -> list[NodeState]:
-        """The present nodes with their states, those with a problem first."""
+        """The current nodes with their states, those with a problem first."""
         cluster = self._new_cluster()
         nodes = cluster.license_nodes()
         known = {state.node.name: state for state in self.states}

@@ -156,7 +156,7 @@ def _change(
     ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
-        # Without immutable fields, the group is replaced for its outdated machines, and may already have the name for its current fields.
+        # Without immutable fields, the group is replaced because of its outdated machines, and may already have the name for its current fields.
         names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
         name = next((name for name in names if all(group.name != name for group in groups)), names[0])
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
@@ -171,7 +171,7 @@ def _change(
 
 
 def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:
-    """The differences of a group; its outdated machines count as one if the spec allows to replace them."""
+    """The differences of a group; its outdated machines count as a difference if the spec allows their replacement."""
     outdated: Differences = {OUTDATED: (list(group.outdated), [])} if spec.recreate and group.outdated else {}
     return {**field_differences(spec, group), **outdated}
 

@@ -27,7 +27,7 @@ class GroupDrain:
     """Chooses and drains nodes. Without a drainer, no nodes are chosen and the cloud decides which nodes it removes."""
 
     def __init__(self, provider: NodeGroupProvider, drainer: NodeDrainer | None, say: t.Callable[[str], None]) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._provider, self._drainer, self._say = provider, drainer, say
 
     @property
@@ -36,7 +36,7 @@ class GroupDrain:
         return self._drainer is not None
 
     def check(self) -> None:
-        """Raise when the lease of the cluster whose nodes are drained was lost."""
+        """Raise an error if the lease of the cluster whose nodes are drained was lost."""
         if self._drainer is not None:
             self._drainer.check()
 
@@ -72,7 +72,7 @@ class GroupDrain:
             yield
         except ServiceError as error:
             if leaving and self._drainer is not None and not error.outcome_unknown:
-                # The cloud's refusal is reported; the next run uncordons what stays cordoned.
+                # The cloud's refusal is reported; the next run uncordons nodes that stay cordoned.
                 with contextlib.suppress(Exception):
                     self._drainer.uncordon([node.name for node in leaving])
             raise

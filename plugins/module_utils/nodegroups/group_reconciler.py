@@ -48,7 +48,7 @@ class GroupReconciler:
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Send nothing yet; the time for the whole change starts now."""
+        """Store the arguments; no request is sent yet. The time for the whole change starts now."""
         self._provider, self._change = cache.provider, change
         self._drain = GroupDrain(cache.provider, drainer, say)
         self._view = GroupView(cache)
@@ -95,7 +95,7 @@ class GroupReconciler:
                     request.send()
 
     def _reconciled(self) -> NodeGroupState:
-        """The group as specified. A group that vanishes during the update, because its deletion was already accepted, is created again."""
+        """Create or update the group. A group that vanishes during the update, because its deletion was already accepted, is created again."""
         try:
             return self._update(self._change.current or self._created())
         except GroupVanished:
@@ -175,7 +175,7 @@ class GroupReconciler:
         return self._await_deletion(found) if found is not None and found.deleting else found
 
     def _appears(self) -> bool:
-        """Whether a creation without a response was carried out, because a second request could create a second group."""
+        """Whether a creation request with a lost response was carried out; if so, a second request could create a second group."""
         until = self._clock() + self._provider.patience
         while self._clock() < until:
             if self._read(lambda: self._view.find(self._name)) is not None:

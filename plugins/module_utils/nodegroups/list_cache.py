@@ -15,7 +15,7 @@ class GroupListCache:
     """The cloud's list. If several callers need it at the same time, one sends the request and all share its result."""
 
     def __init__(self, provider: NodeGroupProvider) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self.provider = provider
         # The number of the latest list that was requested; a caller compares it with its own last change.
         self.requested = 0

@@ -38,11 +38,11 @@ class NodeGroupProvider(t.Protocol):
     immutable_fields: frozenset[str]
     # Fields that a request changes for new machines only. With `recreate`, a group with machines is replaced instead.
     machine_fields: frozenset[str]
-    # The limit of a group's name, in characters.
+    # The maximum length of a group's name, in characters.
     max_name_length: int
     # Seconds after which an accepted request that shows no effect counts as lost.
     patience: float
-    # Whether a group takes a request while an operation is in progress, so that a stuck operation can be corrected.
+    # Whether a group accepts a request while an operation is in progress, so that a stuck operation can be corrected.
     takes_requests_anytime: bool
     # Whether the groups are objects of the cluster, so that every change of a group needs the cluster's Lease.
     in_cluster: bool
@@ -52,7 +52,7 @@ class NodeGroupProvider(t.Protocol):
         """Whether a scale-down can name the nodes to remove."""
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name, in full."""
+        """All groups whose name `wanted` accepts, in full."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a group that does not exist yet."""

@@ -149,7 +149,7 @@ def _validated_changes(
 def _task(change: GroupChange, reconciler: GroupReconciler, wait: bool) -> t.Callable[[], NodeGroupState | None] | None:
     if change.action == NOTHING:
         in_progress = change.deleting or (change.current is not None and not change.current.settled)
-        # An operation that a killed run began is awaited like an operation of this run.
+        # The run also waits for an operation that a killed run began.
         return reconciler.settle if wait and in_progress else None
     return reconciler.reconcile if wait or change.action == REPLACE else reconciler.request
 
@@ -159,7 +159,7 @@ def _is_fatal(error: Exception) -> bool:
 
 
 def _record(result: ReconcileResult, outcomes: t.Sequence[Outcome[NodeGroupState | None]]) -> None:
-    """Add the outcomes to the result; raise the failure, with the result in it."""
+    """Add the outcomes to the result; raise the failure, which contains the result."""
     actions = {change.spec.name: change.action for change in result.changes}
     errors: list[Exception] = []
     for outcome in outcomes:
@@ -169,7 +169,9 @@ def _record(result: ReconcileResult, outcomes: t.Sequence[Outcome[NodeGroupState
             result.failures[outcome.name] = str(outcome.error)
             errors.append(outcome.error)
         elif not outcome.made:
-            result.failures[outcome.name] = "not started, because another group met an error that affects all groups."
+            result.failures[outcome.name] = (
+                "not started, because another group failed with an error that affects all groups."
+            )
         elif outcome.value is not None:
             result.states[outcome.name] = outcome.value
         elif actions[outcome.name] == DELETE:

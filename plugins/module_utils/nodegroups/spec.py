@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The desired spec and the actual state of a node group, in the options' names, so that the two can be compared (pure).
+"""The desired spec and the actual state of a node group, both with the names of the options, so that they can be compared (pure).
 
 `fields` holds the options that only one provider has, with names resolved to the values that the cloud stores. Maps are compared and
 changed key by key: keys that the spec does not contain stay unchanged, and a key with the value None is removed. Taints are such a map, from
@@ -21,7 +21,7 @@ class NodeGroupSpec:
     """The desired node group; attributes that are None, and missing fields, are not declared.
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
-    external_range: another object keeps the range, which is therefore not compared. recreate: the group may be replaced to change an immutable field.
+    external_range: another object contains the range, which is therefore not compared. recreate: the group may be replaced to change an immutable field.
     """
 
     name: str

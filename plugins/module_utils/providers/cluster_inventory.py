@@ -68,7 +68,7 @@ class DiscoveredCluster:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all nodes, as far as it is known."""
+        """The number of GPUs of all nodes; a node group with an unknown number of GPUs counts as 0."""
         return sum(group.count * (group.gpus or 0) for group in self.groups)
 
     def to_cache(self) -> dict[str, t.Any]:
@@ -91,7 +91,7 @@ class KubeconfigLifetime(t.NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterFilter:
-    """The options of the plugin that decide which clusters become hosts; the cache has an entry for each value. names: shell patterns."""
+    """The plugin options that select the clusters that become hosts; each set of values has its own cache entry. names: shell patterns."""
 
     names: t.Sequence[str]
 
@@ -112,7 +112,7 @@ class ClusterSource(t.Protocol):
     status_in_deletion: str
 
     def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name and status; the details of others are not requested."""
+        """The clusters whose name and status `wanted` accepts; the details of other clusters are not requested."""
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The text of a kubeconfig for one of the discovered clusters."""

@@ -42,7 +42,7 @@ class NodeGroupField:
     type: the type of the values, with its rules; None: the type of the setting in a pool's `nodes`.
     since: the first version of the API with this setting, if the module also supports older versions.
     default: the value in a request that creates a group. option: attributes of the option that are not derived from the type.
-    check: yields the mistakes in a value of the option, if the type's rules do not apply.
+    check: yields the mistakes in a value of the option; it replaces the rules of the type.
     normalize: converts the option's value for comparison. decode: converts the API's value for comparison. encode: converts a compared value for the API.
     """
 
@@ -63,7 +63,7 @@ class NodeGroupField:
 def node_labels_field(
     api: str, request: tuple[str, str], *key_rules: Rule, since: tuple[int, int] | None = None
 ) -> NodeGroupField:
-    """The labels of the nodes, which a pool declares as its own labels. key_rules: additional rules for keys."""
+    """The setting for node labels, which a pool declares as its own labels. key_rules: additional rules for keys."""
     return NodeGroupField(
         NODE_LABELS,
         api,
@@ -82,7 +82,7 @@ def node_taints_field(
     encode: t.Callable[[t.Any], t.Any] = taint_list,
     since: tuple[int, int] | None = None,
 ) -> NodeGroupField:
-    """The taints of the nodes, compared as a map, which a pool declares as its own taints."""
+    """The setting for node taints, which a pool declares as its own taints; they are compared as a map."""
     return NodeGroupField(
         NODE_TAINTS,
         api,
@@ -122,5 +122,5 @@ def node_taint_problems(taints: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator
         if problem := validators.label_value(value):
             yield f"{path}.value: {value!r} {problem.replace('label value', 'taint value')}"
         if (key, taint["effect"]) in seen:
-            yield f"{path}: repeats key {key} and effect {taint['effect']}; a node has one taint for both, so keep one"
+            yield f"{path}: repeats key {key} and effect {taint['effect']}; a node can have only one such taint, so keep one"
         seen.add((key, taint["effect"]))

@@ -138,7 +138,7 @@ def current_context(config: Object) -> tuple[str, Object | None, Object | None]:
 
 
 def client_certificate(user: Object) -> x509.Certificate | None:
-    """The client certificate of a user."""
+    """The client certificate of a user; None if it is missing or invalid."""
     text = decoded(user.get("client-certificate-data"))
     try:
         return x509.load_pem_x509_certificate(text.encode()) if text else None
@@ -157,7 +157,7 @@ def expiry(certificate: x509.Certificate) -> datetime.datetime:
 
 
 def decoded(text: t.Any) -> str | None:
-    """The decoded text of a base64 field."""
+    """The decoded text of a base64 field; None if it is empty or invalid."""
     try:
         return base64.b64decode(str(text), validate=True).decode() if text else None
     except ValueError:

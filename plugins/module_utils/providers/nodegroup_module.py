@@ -52,7 +52,7 @@ class NodeGroupFields:
     ) -> None:
         """creation_options: booleans with defaults that only affect the request that creates a group. aliases: additional names of options.
 
-        other_options: options of a group that are not settings of it. location_options: the options that identify the location of the groups; by
+        other_options: options of a group that are not settings. location_options: the options that identify the location of the groups; by
         default, the required name of a cluster.
         """
         self._definition = definition
@@ -196,13 +196,13 @@ def _option(kind: Field) -> dict[str, t.Any]:
 
 
 def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator[str]:
-    """The mistakes in the node count of a group and its limits. Those of a pool are checked in schema/nodegroup_checks.py, by the keys of the pool."""
+    """The mistakes in the node count of a group and its limits. The corresponding keys of a pool are checked in schema/nodegroup_checks.py."""
     low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
     for option in (NODE_COUNT, MIN_NODE_COUNT):
         if (group.get(option) or 0) < 0:
             yield f"{option} is {group[option]}; it must not be negative"
     if definition.autoscaling_option:
-        # A missing limit is that of the existing group, with which the reconciler compares the other numbers.
+        # For a missing limit, the reconciler uses the limit of the existing group.
         if high is not None and high < 1:
             yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} interprets as no limit; set 1 or more, or omit it"
         if group.get("autoscaling") and (low is None or high is None):
@@ -228,7 +228,7 @@ def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Opti
 def reconcile_nodegroups(
     module: NodeDrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
 ) -> dict[str, t.Any]:
-    """The module's result; `nodegroup` is the group of the option `name`. Raises what reconcile() raises."""
+    """The module's result; `nodegroup` is the group of the option `name`. Raises the same errors as reconcile()."""
     params = module.params
     options = ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
     try:

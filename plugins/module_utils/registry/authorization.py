@@ -43,7 +43,7 @@ class Authorization:
     """The Authorization header for the repositories of one registry; safe for use by many threads."""
 
     def __init__(self, registry: str, find_login: t.Callable[[str], Login | None], *, plain_http: bool) -> None:
-        """find_login: the login for an image (registry and repository)."""
+        """find_login: returns the login for an image (registry and repository)."""
         self._registry, self._find_login, self._plain_http = registry, find_login, plain_http
         self._headers: dict[tuple[str, str], str] = {}
         self._challenge: Challenge | None = None
@@ -51,7 +51,7 @@ class Authorization:
         self._locks: dict[str, threading.Lock] = {}
 
     def header(self, repository: str, actions: str, send: Send, ping: t.Callable[[], str]) -> str | None:
-        """The header for a repository; None if the registry asks for none. ping: the challenge of the registry, empty without one.
+        """The header for a repository; None if the registry asks for none. ping: returns the challenge of the registry, empty without one.
 
         The challenge is read once, so that no request for a manifest fails for lack of credentials.
         """
@@ -89,7 +89,7 @@ class Authorization:
             return found
 
     def _lock_of(self, repository: str) -> threading.Lock:
-        """Tokens of different repositories are fetched at the same time."""
+        """The lock of a repository. Each repository has its own lock, so that tokens of different repositories are fetched in parallel."""
         with self._lock:
             return self._locks.setdefault(repository, threading.Lock())
 

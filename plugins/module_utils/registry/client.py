@@ -19,7 +19,7 @@ class RegistryClient:
     """Manifests by reference, in any registry; safe for use by many threads."""
 
     def __init__(self, transport_of: t.Callable[[str], RegistryTransport]) -> None:
-        """transport_of: the transport for a registry, the same for each call."""
+        """transport_of: returns the transport for a registry, the same in each call."""
         self._transport_of = transport_of
 
     def digest(self, image: ImageReference) -> str | None:
@@ -35,7 +35,7 @@ class RegistryClient:
             found = answer.headers.get(_DIGEST_HEADER) or ""
             if DIGEST.fullmatch(found) and image.digest in (None, found):
                 return found
-        # The registry leaves out the header, or does not know HEAD.
+        # The registry leaves out the header, or does not support HEAD.
         manifest = self.manifest(image)
         return manifest.digest if manifest else None
 

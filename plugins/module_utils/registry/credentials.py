@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The credentials of registries: from options, from an auth file as docker and podman write it, and from NGC_API_KEY (pure).
+"""The credentials of registries: from options, from an auth file of docker or podman, and from NGC_API_KEY (pure).
 
 Sources: containers/image docs/containers-auth.json.5.md; NVIDIA NGC: the user is $oauthtoken, the password an API key.
 """
@@ -27,7 +27,7 @@ _HUB_HOSTS = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 
 @dataclass(frozen=True)
 class Login:
-    """A user with a password, or with an identity token; `source` says where it comes from, for messages."""
+    """A user with a password, or with an identity token; `source` is its origin, for messages."""
 
     username: str
     password: str = field(repr=False)
@@ -46,7 +46,7 @@ class Login:
 
     @property
     def secrets(self) -> set[str]:
-        """The texts that must not be printed."""
+        """The secret strings, which must not be printed."""
         return {text for text in (self.password, self.encoded if self.password else "", self.identity_token) if text}
 
 
@@ -55,15 +55,15 @@ class InvalidAuthFile(ValueError):
 
 
 class Credentials:
-    """The logins by registry, or by registry and path; the longest match counts. A credential helper is only asked for a login that is needed."""
+    """The logins by registry, or by registry and path; the longest match counts. A credential helper is called only when its login is needed."""
 
     def __init__(
         self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, t.Callable[[], Login | None]] | None = None
     ) -> None:
-        """logins, helpers: by a name as options and auth files have it. The login of a helper has precedence."""
+        """logins, helpers: by the name of the registry in options and auth files. The login of a helper has precedence."""
         self._logins = {_key(name): login for name, login in logins.items()}
         self._helpers = {_key(name): ask for name, ask in (helpers or {}).items()}
-        # Several threads need logins.
+        # Several threads read logins.
         self._lock = threading.Lock()
 
     def find(self, name: str) -> Login | None:
@@ -85,9 +85,9 @@ class Credentials:
             return self._logins.get(key)
 
     def document(self, text: str, *, only_named: bool = False) -> str:
-        """The logins as the text of an auth file; the helpers of the registries whose host is in `text` are asked.
+        """The logins as the text of an auth file; the helpers of the registries whose host is in `text` are called.
 
-        only_named: without other logins, except those of Docker Hub, from which base images without a registry are pulled.
+        only_named: leave out the logins of other registries, except those of Docker Hub, from which base images without a registry are pulled.
         """
         auths: Object = {}
         with self._lock:
@@ -104,7 +104,7 @@ class Credentials:
 
     @property
     def secrets(self) -> set[str]:
-        """The texts that must not be printed."""
+        """The secret strings, which must not be printed."""
         return {text for login in [*self._logins.values()] for text in login.secrets}
 
 
@@ -142,7 +142,7 @@ def read_credentials(
 
 
 def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
-    """The logins by key, and the credential helpers by the name in the file, by which they know their logins."""
+    """The logins by key, and the credential helpers by the name in the file, which is the name that a helper expects."""
     try:
         document = json.loads(text)
         auths = document.get("auths") or {}
@@ -174,12 +174,12 @@ def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
 
 
 def _names_host(text: str, host: str) -> bool:
-    """Whether a text has this host with its port, and not only a longer name or the same name with another port."""
+    """Whether a text contains this host with its port, and not only a longer name or the same name with another port."""
     return bool(re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w|:\d)", text))
 
 
 def _key(name: str) -> str:
-    """The name of a registry as references have it: docker writes https://host/v1/, where only the host counts."""
+    """The name of a registry as in references; of an address that docker writes, such as https://host/v1/, only the host is used."""
     dummy, separator, address = name.partition("://")
     plain = address.partition("/")[0] if separator else name.rstrip("/")
     host, dummy, folder = plain.partition("/")

@@ -13,7 +13,7 @@ import typing as t
 
 from ..common.errors import ServiceError
 
-# Requests that may be repeated: the content of a PUT is named by its digest or replaces the tag with the same content.
+# Requests that may be repeated: a PUT writes content under its digest, or writes the same content to the tag again.
 REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 # Harbor, Quay, GitLab and Artifactory use different statuses and codes for a full quota.
 _QUOTA = re.compile(
@@ -26,7 +26,7 @@ _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 # The text of servers in Go.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
-# No role has a variable for it.
+# No role has a variable for this option.
 REQUEST_TIMEOUT_OPTION = (
     "request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play)"
 )
@@ -43,7 +43,7 @@ class RegistryError(ServiceError):
     proxy_setting = "HTTPS_PROXY and NO_PROXY"
 
     def __init__(self, detail: str, *, registry: str = "", login: str = "", **fields: t.Any) -> None:
-        """detail: the registry's own text. login: where the credentials come from; empty for an anonymous request."""
+        """detail: the registry's own text. login: the origin of the credentials; empty for an anonymous request."""
         super().__init__("", **fields)
         self.detail = detail.rstrip(". ")
         self.registry, self.login = registry, login
@@ -60,7 +60,7 @@ class RegistryError(ServiceError):
 
     @property
     def declined(self) -> bool:
-        """Whether the request may be sent again later; a full quota does not become free by waiting."""
+        """Whether the request may be sent again later; waiting does not free a full quota."""
         return super().declined and not self.over_quota
 
 

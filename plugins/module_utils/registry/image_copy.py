@@ -20,7 +20,7 @@ from .image_tools import ImageTools, ToolFailed
 from .manifest import Manifest, digest_of, is_among, without_other_platforms
 from .reference import LAYOUT, FileReference, ImageReference, Location
 
-# Requests of comparisons, and copies, at the same time.
+# The maximum number of parallel comparisons, and of parallel copies.
 _COMPARISONS, _COPIES = 16, 4
 
 
@@ -49,7 +49,7 @@ class CopySpec:
 
 @dataclass
 class CopyState:
-    """The comparison of one entry. `desired` is the digest that each target is to have, `actual` the digest of each (None: no image)."""
+    """The comparison of one entry. `desired` is the digest that every target must have, `actual` the digest of each target (None: no image)."""
 
     spec: CopySpec
     source_digest: str = ""
@@ -86,13 +86,13 @@ class ImageCopier:
     def __init__(
         self, client: RegistryClient, tools: ImageTools, on_done: t.Callable[[str, int, int], None] | None = None
     ) -> None:
-        """on_done: gets the name of each finished entry, the number of finished ones and of all."""
+        """on_done: is called with the name of each finished entry, the number of finished entries, and the number of all entries."""
         self._client, self._tools, self._on_done = client, tools, on_done
         self._lock = threading.Lock()
         self._layouts: dict[str, threading.Lock] = {}
 
     def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
-        """The state of each entry: one request for the source, and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
+        """The state of each entry, from one request for the source and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
         outcomes = run_bounded(
             [(spec.name, functools.partial(self._compare, spec)) for spec in specs],
             _COMPARISONS,
@@ -108,7 +108,7 @@ class ImageCopier:
         return [t.cast("CopyState", one.value) for one in outcomes]
 
     def require(self, states: t.Sequence[CopyState]) -> None:
-        """Raise InvalidOptions or ConnectionProblem for foreseeable reasons that prevent a copy, including in check mode."""
+        """Raise InvalidOptions or ConnectionProblem for foreseeable problems that prevent a copy; this also applies to check mode."""
         _check_caches([state for state in states if state.different])
         if any(state.desired not in state.actual.values() for state in states):
             self._tools.require("skopeo")
@@ -146,7 +146,7 @@ class ImageCopier:
         return state
 
     def _require_source(self, source: Location) -> None:
-        """Raise InvalidOptions if there is no such image. A source by digest is only read if it must be copied."""
+        """Raise InvalidOptions if there is no such image. A source that is specified by digest is read only if it must be copied."""
         if isinstance(source, ImageReference) and source.digest and self._client.digest(source) is None:
             raise _no_such_image(source)
 
@@ -197,7 +197,7 @@ class ImageCopier:
         except ToolFailed:
             if required:
                 raise
-            # skopeo has no exit status of its own for an archive that does not exist.
+            # skopeo has no separate exit status for an archive that does not exist.
             return None
 
     def _copy(self, state: CopyState) -> CopyState:
@@ -212,7 +212,7 @@ class ImageCopier:
         """Copy the image to the first target; returns the number of targets that have it afterwards."""
         source, chosen = state.spec.source, bool(state.spec.platforms)
         if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
-            # Only the manifests of the chosen platforms, which no tag names yet; _tag() writes their index.
+            # Copies only the manifests of the chosen platforms, without a tag; _tag() writes their index.
             for digest in state.index.digests:
                 self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
             return 0
@@ -223,7 +223,7 @@ class ImageCopier:
         return 1
 
     def _exclusive(self, target: Location) -> contextlib.AbstractContextManager[t.Any]:
-        """One copy to a layout at a time: skopeo does not lock its index, so one of two images would be lost."""
+        """A lock that allows one copy to a layout at a time: skopeo does not lock the index of a layout, so one of two images would be lost."""
         if isinstance(target, ImageReference) or target.kind != LAYOUT:
             return contextlib.nullcontext()
         with self._lock:
@@ -245,7 +245,7 @@ def _no_such_image(location: Location) -> InvalidOptions:
 
 
 def _check_caches(different: t.Iterable[CopyState]) -> None:
-    """A pull-through cache fetches images itself, and does not accept pushed ones."""
+    """Raise InvalidOptions if a pull-through cache returns a wrong image or none: it fetches images itself, and does not accept pushed ones."""
     problems = [
         f"{state.spec.destination}: the pull-through cache returns {next(iter(state.actual.values())) or 'no image'} instead of {state.desired}. Check "
         "the address of the registry that it reads from, its credentials there, and for how long it keeps tags"
@@ -257,7 +257,7 @@ def _check_caches(different: t.Iterable[CopyState]) -> None:
 
 
 def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[str, Exception]]]:
-    """The failures in groups: a registry that does not respond, or rejects a login, fails for all images in the same way."""
+    """The failures grouped by cause: if a registry does not respond or rejects a login, all its images fail in the same way."""
     groups: dict[t.Any, list[tuple[str, Exception]]] = {}
     for name, error in failed:
         key: t.Any = name
@@ -268,7 +268,7 @@ def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[st
 
 
 def _raise_failures(outcomes: t.Sequence[tuple[str, Exception | None]], done: t.Sequence[CopyState], verb: str) -> None:
-    """Raise one error for all failures; a bug is raised as it is."""
+    """Raise one error for all failures; an unexpected exception is raised unchanged."""
     failed = [(name, error) for name, error in outcomes if error is not None]
     if not failed:
         return

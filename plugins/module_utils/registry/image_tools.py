@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs skopeo and buildah: credentials and certificates for their registries, and the explanation of their errors.
+"""Runs skopeo and buildah with the credentials and certificates of their registries, and explains their errors.
 
 Only references, paths and file descriptors are on their command lines. Source of the options: skopeo 1.9 docs/skopeo-copy.1.md, buildah 1.28
 docs/buildah-push.1.md.
@@ -59,7 +59,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 class ToolFailed(ModuleFailure):
-    """skopeo or buildah has failed; the message has its reason and the remedy."""
+    """skopeo or buildah has failed; the message contains the reason and the remedy."""
 
     code = "tool"
 
@@ -86,7 +86,8 @@ class ImageTools:
         authorities: t.Sequence[str] = (),
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Do not look for the tools yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
+        """Store the arguments; the tools are not looked up yet. authorities: the CA certificates of all registries, for builds, whose base images may
+        come from any of them.
 
         timeout: the seconds after which a tool is stopped.
         """
@@ -135,7 +136,9 @@ class ImageTools:
         operands: t.Sequence[str],
         credentials: str | None = None,
     ) -> str:
-        """The output of a tool that accesses registries; `ends` are the images with the prefix of their options. credentials: else of the operands."""
+        """The output of a tool that accesses registries; `ends` are the images with the prefix of their options. credentials: by default, those of the
+        operands.
+        """
         with contextlib.ExitStack() as stack:
             try:
                 document = credentials or self._credentials.document(" ".join(operands))
@@ -162,7 +165,8 @@ class ImageTools:
                 self._timeout,
                 environ_update={"LC_ALL": "C"},
                 pass_fds=descriptors,
-                # Arguments of a build may contain $ and ~. Without these two, run_command replaces them, and ends only its thread if the tool cannot start.
+                # Arguments of a build may contain $ and ~. Without these two options, run_command expands them, and a tool that cannot be started ends
+                # only the thread.
                 expand_user_and_vars=False,
                 handle_exceptions=False,
             )
@@ -201,7 +205,7 @@ def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
 def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
     """The path of a file with this text for another program, and the descriptors that it must inherit.
 
-    On Linux, the file exists only in memory, so a killed run leaves nothing. Elsewhere, the next run deletes what a killed run has left.
+    On Linux, the file exists only in memory, so a killed run leaves nothing. On other systems, the next run deletes the files of a killed run.
     """
     descriptor = _memory_file()
     if descriptor is not None:

@@ -19,7 +19,7 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-# Every request names all of them: a registry returns 404 for an existing manifest of a type that was not named.
+# Every request accepts all of these types: a registry returns 404 for an existing manifest of a type that the request does not accept.
 ACCEPTED = (OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST)
 INDEXES = frozenset({OCI_INDEX, DOCKER_LIST})
 
@@ -32,7 +32,7 @@ class InvalidManifest(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest or an index: the bytes as they were read, because the digest depends on each of them."""
+    """A manifest or an index. data: the bytes as they were read, because the digest depends on every byte."""
 
     data: bytes
     media_type: str
@@ -55,14 +55,14 @@ class Manifest:
 
     @property
     def is_index(self) -> bool:
-        """Whether it lists the manifests of several platforms."""
+        """Whether this is an index, which lists the manifests of several platforms."""
         return self.media_type in INDEXES
 
     @property
     def children(self) -> dict[str, str]:
         """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out. Raises InvalidManifest.
 
-        Of several manifests for a platform, container runtimes use the first one.
+        If a platform has several manifests, the first one is returned, because container runtimes use it.
         """
         found: dict[str, str] = {}
         for entry in entries_of(self.document, "manifests"):
@@ -138,7 +138,7 @@ def image_platform(found: t.Any) -> str:
 
 
 def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Manifest:
-    """The index with only the manifests of these platforms. Each run creates the same bytes, and therefore the same digest."""
+    """The index with the manifests of these platforms only. Every run creates the same bytes, and therefore the same digest."""
     document = index.document
     kept = [
         entry

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of the modules that access registries: options, credentials and clients."""
+"""Base classes of the modules that access registries: options, credentials and clients."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ REGISTRY: ArgumentSpec = {
 }
 # For modules that call skopeo or buildah.
 IMAGE_TOOLS: ArgumentSpec = {"tool_timeout": {"type": "int", "default": DEFAULT_TIMEOUT}}
-# The options of all modules for images that have names of images, registries or folders in them.
+# The options of modules for images that contain names of images, registries or folders.
 _NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Where docker and podman keep their logins, the first file that exists (containers-auth.json.5.md).
+# The files in which docker and podman store logins; the first one that exists is read (containers-auth.json.5.md).
 _AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/auth.json", "~/.docker/config.json")
 
 
 class RegistryAccessMixin(BaseModule):
-    """The clients of a module that has the options REGISTRY."""
+    """Provides the clients to a module that has the options REGISTRY."""
 
     def _load_params(self) -> None:
-        """Convert registries that are JSON text, as from a survey: Ansible would split the text at commas, and quote a part of it."""
+        """Convert registries given as JSON text, for example by a survey: Ansible would split the text at commas, and print a part of it in its error."""
         super()._load_params()
         given = self.params.get("registries")
         if not isinstance(given, str):
@@ -71,7 +71,7 @@ class RegistryAccessMixin(BaseModule):
         self.params["registries"] = found
 
     def secrets(self) -> set[str]:
-        """The passwords of the options, of the auth file and of the environment, and those in names of images, which are rejected."""
+        """The passwords in the options, the auth file and the environment, and passwords in the names of images, which are rejected."""
         known = self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set()
         misplaced = {
             password for name in _NAMES for text in _texts(self.params.get(name)) if (password := password_in(text))
@@ -176,8 +176,8 @@ class RegistryAccessMixin(BaseModule):
         return "", None
 
     def _ask_helper(self, registry: str, helper: str) -> Login | None:
-        """The login that a credential helper of docker returns; None without the program, or if it knows none."""
-        # A name, never a path to another program.
+        """The login that a credential helper of docker returns; None if the program is missing, or has no login for the registry."""
+        # Only the name of a helper is accepted, never a path to another program.
         program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
             return None
@@ -186,7 +186,7 @@ class RegistryAccessMixin(BaseModule):
             self.run_command,
             [program, "get"],
             data=registry,
-            # Without its handling, a program that ends before it has read its input fails the module.
+            # With exception handling in run_command, a program that ends before it has read its input would fail the module.
             handle_exceptions=False,
             expand_user_and_vars=False,
             before_communicate_callback=started.append,
@@ -218,7 +218,7 @@ class RegistryAccessMixin(BaseModule):
 
 
 class RegistryModule(RegistryAccessMixin):
-    """A module that accesses registries only."""
+    """A module that accesses only registries."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; a module's own options override the shared ones of the same name."""
@@ -226,7 +226,7 @@ class RegistryModule(RegistryAccessMixin):
 
 
 def _texts(value: t.Any) -> t.Iterator[str]:
-    """All texts in an option."""
+    """All strings in the value of an option."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

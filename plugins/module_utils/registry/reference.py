@@ -19,7 +19,7 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# A user, with or without a password, before the host, and the rest; a digest also follows an @.
+# A user, with or without a password, before the host. An @ before a digest does not match.
 _USER_INFO = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<user>[^/:@]*)(?::(?P<password>.*))?@(?!sha256:)", re.DOTALL
 )
@@ -27,12 +27,12 @@ _MAX_REPOSITORY = 255
 
 
 class InvalidReference(ValueError):
-    """A text that is not the reference of an image; the message is the end of the sentence "<path>: <text> ..."."""
+    """The text is not an image reference; the message is the end of the sentence "<path>: <text> ..."."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageReference:
-    """An image in a registry, by tag, by digest, or by both; a repository has neither."""
+    """An image in a registry, by tag, by digest, or by both; a repository alone has neither."""
 
     registry: str
     repository: str
@@ -46,7 +46,7 @@ class ImageReference:
 
     @property
     def selector(self) -> str:
-        """The last part of an address in the API of the registry: the digest, or else the tag."""
+        """The last part of a URL in the registry's API: the digest if there is one, otherwise the tag."""
         return self.digest or self.tag or ""
 
     @property
@@ -143,12 +143,12 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
 
 
 def password_in(text: str) -> str:
-    """The password before the host in the name of an image or a registry, where it does not belong; empty without one."""
+    """The password that was wrongly put before the host in the name of an image or a registry; empty if there is none."""
     kind, dummy, rest = text.partition(":")
     found = None if kind in FILE_TRANSPORTS and rest.startswith("/") else _USER_INFO.match(text)
     return (found["password"] or "") if found else ""
 
 
 def tag_problem(tag: str) -> str | None:
-    """Why a text is not a tag; None if it is."""
+    """The reason why a text is not a valid tag; None if it is valid."""
     return None if _TAG.fullmatch(tag) else "is not a tag; use letters, digits, '.', '_' and '-', at most 128"

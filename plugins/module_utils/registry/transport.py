@@ -31,13 +31,13 @@ _CHUNK = 1 << 16
 _CHALLENGE = "WWW-Authenticate"
 # The host of Docker Hub's API differs from the host in the names of its images.
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# A repository of Docker Hub without a folder is in this one.
+# A repository of Docker Hub without a folder is in this folder.
 _HUB_FOLDER = "library"
 
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """How a registry is reached. `plain_http`: without TLS."""
+    """The settings for connections to a registry. `plain_http`: without TLS."""
 
     registry: str
     ca_cert: str | None = None
@@ -57,7 +57,9 @@ class RegistryTransport:
         timeout: float = 30.0,
         retrier: Retrier | None = None,
     ) -> None:
-        """Open no connection yet; `timeout`: seconds to wait for a response; a request with all repetitions takes at most three times as long."""
+        """Store the arguments; no connection is opened yet. `timeout`: seconds to wait for a response; a request with all its retries takes at most
+        three times as long.
+        """
         if URLLIB3_IMPORT_ERROR is not None:
             raise missing_library("urllib3", "The access to registries")
         self.access = access
@@ -94,7 +96,7 @@ class RegistryTransport:
             repeatable=method in REPEATABLE,
             is_connected=lambda dummy: self._connected_before,
         )
-        # The time limit of urllib3 is for each part of a response. The last repetition starts within the limit, so it is not cut off.
+        # urllib3 applies its timeout to each part of a response. The last retry starts within the limit of the retrier, so it has enough time.
         limit = 3 * self._timeout
         try:
             return call_within(send, limit)
@@ -155,7 +157,7 @@ class RegistryTransport:
     def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
         data = answer.data
         for secret in self._authorization.secrets:
-            # Some registries repeat the header of the request.
+            # Some registries repeat the header of the request in the error.
             data = data.replace(secret.encode(), NOT_SHOWN.encode())
         code, text = error_text(data)
         return RegistryError(
@@ -170,7 +172,7 @@ class RegistryTransport:
         )
 
     def _followed(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
-        """The response after redirects, which registries use for blobs; another host does not get the credentials."""
+        """The response after redirects, which registries use for blobs; the credentials are not sent to another host."""
         answer = self._attempt(method, url, headers, data)
         for dummy in range(_MAX_REDIRECTS):
             target = (answer.headers.get("Location") or "") if answer.status in _REDIRECTS else ""
@@ -212,7 +214,7 @@ class RegistryTransport:
         return HttpResponse(response.status, body, response.headers)
 
     def _body(self, response: t.Any, method: str, url: str) -> bytes:
-        """The whole body; a registry must not fill the memory."""
+        """The whole body; raises RegistryError if it is larger than MAX_BODY, so that a registry cannot exhaust the memory."""
         parts, size = [], 0
         try:
             for part in response.stream(_CHUNK):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The meaning of a failed program's output, and the remedy (pure)."""
+"""Explains the output of a failed program, with the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REPAIR = (
 
 @dataclass(frozen=True)
 class _Finding:
-    """A pattern in a log or message, and its explanation, in which the values of _values() are inserted.
+    """A pattern in a log or message, and its explanation, into which the values of _values() are inserted.
 
     `if_supported`: the explanation if the driver of the node supports the required CUDA version.
     """
@@ -46,8 +46,8 @@ def _finding(pattern: str, meaning: str, if_supported: str = "") -> _Finding:
     return _Finding(re.compile(pattern, re.IGNORECASE), meaning, if_supported)
 
 
-# The failures that any program can have; `failures` of a program has those of its own messages. The texts of CUDA's errors are those of
-# cudaGetErrorString; "requirement error" is nvidia-container-cli's.
+# The failures that any program can have; for the program's own messages, see Program.failures. The texts of CUDA's errors are those of
+# cudaGetErrorString; "requirement error" is a text of nvidia-container-cli.
 _FINDINGS = (
     _finding(
         r"exceeded quota",
@@ -99,13 +99,13 @@ _FINDINGS = (
 
 
 def required_cuda(text: str, image: str) -> cuda.Version | None:
-    """The CUDA version that a message names as required, or that of the image's tag; None if neither is known."""
+    """The CUDA version that a message requires, or otherwise the version in the image's tag; None if neither is known."""
     match = _REQUIREMENT.search(text) or _TAG.search(image.rpartition(":")[2])
     return cuda.parse_version(match[1]) if match else None
 
 
 def diagnose(text: str, node: Node, program: Program, image: str, exit_code: int | None = None) -> str:
-    """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown."""
+    """The cause of a program's failure on a node, with the remedy, as a sentence; empty if it is unknown."""
     own = (_finding(pattern, meaning) for pattern, meaning in program.failures.items())
     for finding in (*own, *_FINDINGS):
         if finding.pattern.search(text):

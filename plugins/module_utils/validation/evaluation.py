@@ -40,7 +40,7 @@ Status = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class PodFailure:
-    """The reason why a pod has failed or cannot start; `container` and `exit_code` are those of the container that ended with an error."""
+    """The reason why a pod has failed or cannot start; `container` and `exit_code` identify the container that ended with an error."""
 
     pod: str
     reason: str
@@ -67,7 +67,7 @@ class PodObservation:
 
 @dataclass(frozen=True)
 class DeviceCheck:
-    """The devices in the logs of a pool's pods, and the results of `programs`; without problems the mode is verified.
+    """The devices in the logs of a pool's pods, and the results of `programs`; if there are no problems, the mode is verified.
 
     `summary`: the problems grouped by their cause, if that is shorter.
     """
@@ -79,13 +79,13 @@ class DeviceCheck:
 
     @property
     def messages(self) -> list[str]:
-        """The problems for a message: at most MAX_NAMED, and how many more there are."""
+        """The problems for a message: at most MAX_NAMED, and the number of further problems."""
         texts = list(self.summary or self.problems)
         more = len(texts) - MAX_NAMED
         return [*texts[:MAX_NAMED], *([f"and {more} more problems"] if more > 0 else [])]
 
     def with_problem(self, problem: str) -> DeviceCheck:
-        """The same result with one more problem, which is the first one in messages."""
+        """The same result with one more problem, which comes first in messages."""
         return replace(self, problems=(*self.problems, problem), summary=(problem, *(self.summary or self.problems)))
 
 
@@ -99,7 +99,7 @@ class NegativeResult:
 
 @dataclass
 class PoolTest:
-    """The test of one pool: its pods on one node, and what they have shown so far."""
+    """The test of one pool: its pods on one node, and the results so far."""
 
     pool: PoolPlan
     site: ValidationSite
@@ -143,7 +143,7 @@ class PoolTest:
 
     @property
     def finished(self) -> bool:
-        """Whether no further result is possible. After a failure, pods that run the kernel are waited for, as they may also fail."""
+        """Whether no further result is possible. After a failure, the test waits for pods that still run the kernel, because they may also fail."""
         answered = len(self._answers) == len(self.site.negative_checks)
         failed = bool(self.failures) and not self.observation.running
         return failed or (self.observation.ended and answered)
@@ -177,7 +177,7 @@ def rejections(rejected: t.Mapping[str, str]) -> tuple[PodFailure, ...]:
 
 
 def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
-    """The state of a pool's pods; `together` if all of them have been running at the same time."""
+    """The state of a pool's pods; `together` is true if all of them have been running at the same time."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
     phases = Counter(str(status.get("phase") or "Pending") for dummy, status in statuses)
     failures = tuple(pod_failure(name, status) for name, status in statuses if status.get("phase") == "Failed")
@@ -200,7 +200,7 @@ def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
 def one_more_result(
     pod: Pod, holders: t.Sequence[Pod], resource: str, *, ran_together: bool, ended: bool
 ) -> NegativeResult | None:
-    """Whether one more pod had to wait while the `holders` held all units of the resource; None if not known yet.
+    """Whether an additional pod had to wait while the `holders` held all units of the resource; None if this is not known yet.
 
     `ran_together`: all holders have been running at the same time; `ended`: all have terminated. The pod has waited if it was
     unschedulable while all holders ran, or started no sooner than the first of them ended (whole seconds, the node's clock).
@@ -228,7 +228,7 @@ def one_more_result(
 
 
 def two_shares_result(pod: Pod, resource: str) -> NegativeResult | None:
-    """Whether a request for two shares was refused; None if not known yet."""
+    """Whether a request for two shares was refused; None if this is not known yet."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         reason = pod_failure("", status).reason
@@ -245,7 +245,7 @@ def two_shares_result(pod: Pod, resource: str) -> NegativeResult | None:
 
 
 def devices(log: str) -> list[tuple[str, str]]:
-    """The (name, UUID) of each device that nvidia-smi -L lists; MIG devices replace the GPU that they are on."""
+    """The (name, UUID) of each device that nvidia-smi -L lists; MIG devices are listed instead of their GPU."""
     matches = list(_DEVICE.finditer(log))
     slices = [(match["name"].split()[0], match["uuid"]) for match in matches if match["kind"] == "MIG"]
     return slices or [(match["name"].split(":", 1)[-1].strip(), match["uuid"]) for match in matches]
@@ -284,7 +284,7 @@ def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Ite
 
 
 def _ran_together(statuses: t.Sequence[Status]) -> bool:
-    """Whether all run now, or the last one started before the first one ended (whole seconds: strictly before)."""
+    """Whether all pods run now, or the last one started before the first one ended (times are whole seconds, so strictly before)."""
     if statuses and all(status.get("phase") == "Running" for status in statuses):
         return True
     times = [time for status in statuses for time in run_times(status)]
@@ -295,7 +295,7 @@ def _ran_together(statuses: t.Sequence[Status]) -> bool:
 
 
 def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
-    """The start and the end (empty while it runs) of each container, as the API's texts, which sort by time."""
+    """The start and the end (empty while it runs) of each container, as text in the API's format, which sorts by time."""
     for dummy, state in _container_states(status, ("containerStatuses",)):
         running, ended = state.get("running") or {}, state.get("terminated") or {}
         if running.get("startedAt"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of validations, with a hash: while the hash stays the same, a verified pool is not validated again."""
+"""The stored results of validations, with a hash of their inputs: while the hash is unchanged, a verified pool is not validated again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHAR
 def fingerprint_inputs(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
     """The data that the result of a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    If a setting that affects the result is missing here, changing it does not validate a verified pool again.
+    If a setting that affects the result is missing here, a verified pool is not validated again after it changes.
     `images`: the kernel's images by CUDA version. The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
@@ -60,7 +60,7 @@ def fingerprint_inputs(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mappin
 
 
 def inputs_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
-    """fingerprint_inputs() of each pool by its name; `nodes` are by name."""
+    """The result of fingerprint_inputs() for each pool, by pool name; `nodes` are given by name."""
     images = plan.validation.images[KERNEL.image]
     return {
         pool.name: fingerprint_inputs(pool, [nodes[name] for name in membership.by_pool[pool.name]], images)
@@ -69,7 +69,7 @@ def inputs_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membersh
 
 
 def fingerprint(inputs: t.Mapping[str, t.Any]) -> str:
-    """The hash of such inputs."""
+    """The hash of the inputs that fingerprint_inputs() returns."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=dict).encode()).hexdigest()[:16]
 
 
@@ -83,7 +83,7 @@ def verified_entry(
 def failed_entry(
     inputs: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], problems: t.Sequence[str], seconds: float
 ) -> dict[str, t.Any]:
-    """The record of a failed validation at a time in seconds since 1970, which is shown until the pool is verified."""
+    """The record of a failed validation, which is shown until the pool is verified; `seconds` is its time in seconds since 1970."""
     failure = {"status": FAILED, "problems": [" ".join(problem.split()) for problem in problems]}
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     return verified_entry(inputs, node, devices, {**failure, "time": when})
@@ -130,5 +130,5 @@ def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def covers(entry: t.Mapping[str, t.Any], options: Options) -> bool:
-    """Whether an entry has the results of the programs that are requested now."""
+    """Whether an entry contains the results of all programs that are requested now."""
     return all(program.covers(entry.get(program.name), options) for program in PROGRAMS if program.requested(options))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Failures of pods with their devices, logs and remedies, one by one and grouped by their cause (pure)."""
+"""Describes failures of pods with their devices, logs and remedies, one by one or grouped by cause (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..validation_programs.program import excerpt
 
 @dataclass(frozen=True)
 class ExplainedFailure:
-    """The reason why a pod has failed, with the UUID of its device, its log (None: it has none) and the remedy, as far as they are known."""
+    """The reason why a pod has failed, with the UUID of its device, its log (None: no log) and the remedy, as far as they are known."""
 
     pod: str
     reason: str
@@ -26,7 +26,7 @@ class ExplainedFailure:
         return self._with_remedy(f"{self.pod}{f' on {self.device}' if self.device else ''}: {self.reason}{log}")
 
     def describe_group(self, others: t.Sequence[ExplainedFailure], total: int) -> str:
-        """This failure as the example of all failures with the same cause, out of `total` pods."""
+        """The text for this failure and the `others` with the same cause, out of `total` pods."""
         group = [self, *others]
         devices = list(dict.fromkeys(each.device for each in group if each.device))
         kind = "GPU" if all(device.startswith("GPU-") for device in devices) else "device"

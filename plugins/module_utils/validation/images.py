@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The image of a program that fits a node's driver and GPUs (pure)."""
+"""Chooses the image of a program that fits a node's driver and GPUs (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
 def choose_image(images: t.Mapping[str, str], node: Node) -> str:
     """The image with the newest CUDA version that driver and GPUs of the node support.
 
-    If none fits, or the driver's version is unknown: that of the oldest version, which needs least of a driver.
+    If none fits, or if the driver's version is unknown, it is the image with the oldest version, which has the lowest requirements for the driver.
     """
     driver, compute = cuda.parse_version(node.cuda), cuda.parse_version(node.compute)
     by_version = {cuda.parse_version(text) or (0, 0): image for text, image in images.items()}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the programs that use all free GPUs of nodes, for several pools in parallel: rank 0 of each, then the ranks that connect to it."""
+"""Runs the programs that use all free GPUs of nodes, for several pools in parallel: first rank 0 of each pool, then the ranks that connect to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeProgramResult:
-    """The result of one pool's measurement, and what is wrong with it."""
+    """The result of one pool's measurement, and its problems."""
 
     values: t.Mapping[str, t.Any]
     problems: tuple[str, ...] = ()
@@ -36,17 +36,17 @@ class NodeProgramResult:
 
 
 class NodeProgramRunner:
-    """The requested programs of one run, one after another, since each uses all GPUs of a node."""
+    """Runs the requested programs one after another, because each uses all GPUs of a node."""
 
     def __init__(self, pods: PodClient, workload: Workload) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._pods = pods
         self._workload = workload
 
     def run(
         self, pools: t.Mapping[str, tuple[PoolPlan, t.Sequence[Node]]], used: UsedGpus, lease: Lease
     ) -> dict[str, dict[str, NodeProgramResult]]:
-        """The results by pool and program; a program that does not apply to a pool has the reason as `skipped`."""
+        """The results by pool and program; for a program that does not apply to a pool, `skipped` contains the reason."""
         results: dict[str, dict[str, NodeProgramResult]] = {name: {} for name in pools}
         for program in NODE_PROGRAMS:
             sites = []

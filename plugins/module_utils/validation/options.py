@@ -15,10 +15,10 @@ from ..validation_programs.programs import PROGRAMS
 
 # A user ID without permissions in most images.
 UNPRIVILEGED_UID = 65534
-# The largest one that Kubernetes accepts (validation of securityContext.runAsUser).
+# The largest user ID that Kubernetes accepts (validation of securityContext.runAsUser).
 _MAX_UID = 2**31 - 1
 
-# A truth value is the default of a switch, and a tuple that of a list of names. For the options of a program, see validation_programs.
+# A boolean is the default of a switch, and a tuple is the default of a list of names. For the options of a program, see validation_programs.
 OPTIONS: t.Mapping[str, Number | bool | tuple[str, ...]] = {
     "force": False,
     "image_pull_secrets": (),
@@ -37,7 +37,7 @@ def option_spec() -> dict[str, dict[str, t.Any]]:
 
 
 def read_options(params: t.Mapping[str, t.Any], pools: t.Collection[str]) -> dict[str, t.Any]:
-    """The values of all options; raise InvalidOptions with every wrong value. `pools`: the names of the pools."""
+    """The values of all options; raises InvalidOptions with all invalid values. `pools`: the names of the pools."""
     values: dict[str, t.Any] = {}
     problems: list[str] = []
     for name, option in OPTIONS.items():
@@ -69,7 +69,7 @@ def _spec_of(option: Number | bool | tuple[str, ...]) -> dict[str, t.Any]:
         return {"type": "raw" if option.per_pool else "int", "default": option.default}
     if isinstance(option, bool):
         return {"type": "bool", "default": option}
-    # Names, which may look like passwords to Ansible.
+    # Without no_log: False, Ansible may take the name of the option for that of a password.
     return {"type": "list", "elements": "str", "default": list(option), "no_log": False}
 
 

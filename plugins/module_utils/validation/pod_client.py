@@ -26,7 +26,7 @@ class PodClient:
     """The validation pods of one run."""
 
     def __init__(self, client: Client, namespace: str, run_id: str, progress: Progress, interval: float) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._run = f"{RUN_LABEL}={run_label(run_id)}"
@@ -34,7 +34,7 @@ class PodClient:
         self._interval = interval
 
     def create(self, bodies: t.Iterable[Pod], lease: Lease) -> dict[str, str]:
-        """Create pods in parallel while the lease is held; returns the reasons by pod if the API server has rejected some."""
+        """Create pods in parallel while the lease is held; returns, by pod, the reasons why the API server has rejected some of them."""
 
         def create(body: Pod) -> Pod:
             lease.check()
@@ -63,7 +63,7 @@ class PodClient:
         timeout: float,
         text: t.Callable[[], str],
     ) -> None:
-        """Read the pods until they are `done`, or the time is over: then the evaluation reports what is missing."""
+        """Read the pods until they are `done` or the timeout has expired; the evaluation reports missing results."""
         try:
             wait_until(
                 lambda: update(self.read()),
@@ -129,7 +129,7 @@ class PodClient:
                 progress_text=lambda names: f"deleting {len(names)} validation pods",
             )
         except WaitTimeout:
-            # The kubelet cannot kill a process that waits for its GPU. The pods of the other pools are gone.
+            # The kubelet cannot kill a process that waits for its GPU. All other pods are deleted.
             return left
         return []
 
@@ -138,7 +138,7 @@ class PodClient:
 
 
 def rejection_reason(message: str, pod: str) -> str:
-    """The message of a rejection without the name of the pod, so that it is the same for all pods of a pool."""
+    """The message of a rejection without the pod's name, so that all pods of a pool have the same message."""
     return message.removeprefix(f'pods "{pod}" is forbidden: ').removeprefix(f'Pod "{pod}" is invalid: ')
 
 

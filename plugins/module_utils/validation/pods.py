@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that validate a pool (pure)."""
+"""Composes the pods that validate a pool (pure)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIST_DEVICES = "nvidia-smi -L"
 
 @dataclass(frozen=True)
 class Workload:
-    """The settings that the pods of all pools share: those of the cluster (gpu_cluster.validation) and the options of the run."""
+    """The settings for the pods of all pools: those of the cluster (gpu_cluster.validation) and the options of the run."""
 
     settings: ValidationPlan
     run_id: str
@@ -69,7 +69,7 @@ def pod_name(pool: PoolPlan, workload: Workload, suffix: str) -> str:
 
 
 def device_pod(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload: Workload) -> dict[str, t.Any]:
-    """A pod that lists its device, runs the kernel on it, holds it for a few seconds and ends.
+    """A pod that lists its device, runs the kernel on it, keeps it for a few seconds, and ends.
 
     The other programs are init containers, which end before the kernel starts. All use the same device (kubelet, device
     manager: devices of init containers are reused), so that a quota counts it once.
@@ -90,7 +90,7 @@ def device_pod(pool: PoolPlan, site: ValidationSite, request: PodRequest, worklo
 
 
 def node_program_pod(site: NodeProgramSite, rank: int, address: str, workload: Workload) -> dict[str, t.Any]:
-    """The pod of one rank; `address`: that of rank 0, which the pod of rank 0 knows itself."""
+    """The pod of one rank; `address`: the address of rank 0, empty for rank 0 itself, whose pod reads its own address."""
     program, node, options = site.program, site.nodes[rank], workload.options_of(site.pool)
     script = f"{_LIST_DEVICES} && {program.command(rank, site.gpus, options)}"
     request = PodRequest(program.name, site.pool.resource, count=site.gpus)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes on which a pool is validated, and which of their resources the pods request (pure)."""
+"""Chooses the nodes on which a pool is validated, and the resources that the pods request there (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from ..validation_programs.program import NodeProgram, Options
 
-# The negative checks, as they are called in the results: one pod more than there are units, and a request for two shares.
+# The names of the negative checks in the results: one pod more than there are units, and a request for two shares.
 ONE_MORE, TWO_SHARES = "one_more", "two_shares"
 
 UsedGpus = t.Mapping[str, t.Sequence[GpuRequest]]
@@ -88,9 +88,9 @@ class NotTestable:
 
 
 def schedulable_nodes(pool: PoolPlan, nodes: t.Iterable[Node]) -> list[Node] | NotTestable:
-    """The nodes that take the pool's validation pods, or the reason why there is none.
+    """The nodes to which the pool's validation pods can be scheduled, or the reason why there are none.
 
-    The startup taint keeps workloads away until a node is verified; other taints may be those of a maintenance.
+    The startup taint keeps workloads away until a node is verified; other taints may indicate maintenance.
     """
     ready = [node for node in nodes if node.ready and not node.unschedulable and not node.has_taint(STARTUP_TAINT_KEY)]
     if not ready:
@@ -106,7 +106,7 @@ def schedulable_nodes(pool: PoolPlan, nodes: t.Iterable[Node]) -> list[Node] | N
 
 
 def free_resources(pool: PoolPlan, node: Node, used: UsedGpus) -> dict[str, int]:
-    """The units of each of the pool's resources that no pod on the node holds."""
+    """For each of the pool's resources, the number of units on the node that no pod holds."""
     return {
         name: node.allocatable.get(name, 0)
         - sum(request.count for request in used.get(node.name, ()) if request.resource == name)
@@ -125,9 +125,9 @@ def choose_node(pool: PoolPlan, nodes: t.Sequence[Node], used: UsedGpus, limit: 
         return NotTestable(f"no node of the pool has allocatable {' or '.join(pool.resources)}")
     free = {node.name: free_resources(pool, node, used) for node in candidates}
     best = min(candidates, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
-    # Fewer pods than devices and one more cannot verify sharing.
+    # Sharing can only be verified with at least one pod more than there are devices.
     pods = max(limit, expected_state.device_count(best, pool) + 1) if pool.sharing.shared else limit
-    # All resources in turn while one is free.
+    # Takes one free unit of each resource in turn.
     turns = range(max(free[best.name].values()))
     resources = tuple(name for turn in turns for name, count in free[best.name].items() if count > turn)[:pods]
     if not resources:

@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationState:
-    """The data that is known before any pod runs."""
+    """The data that is read before any pod runs."""
 
     nodes: dict[str, Node]
     membership: Membership
@@ -57,7 +57,7 @@ class Validator:
     """Validates the pools of one plan on one cluster."""
 
     def __init__(self, client: Client, plan: Plan, workload: Workload, progress: Progress) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._plan = plan
         self.workload = workload
@@ -75,7 +75,7 @@ class Validator:
         return ValidationState(nodes, membership, entries, inputs, leftovers)
 
     def used_gpus(self) -> UsedGpus:
-        """The requests of all pods that have not terminated, by node; one list."""
+        """The GPU requests of all pods that have not terminated, by node; sends one list request."""
         return gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
 
     def choose_sites(
@@ -164,7 +164,7 @@ class Validator:
         return replace(result, programs=programs, problems=tuple(wrong))
 
     def _evaluate_failed(self, test: PoolTest) -> DeviceCheck:
-        """The failures of the pods, or what is known of pods that did not complete in time."""
+        """The failures of the pods, or the known state of pods that did not complete in time."""
         observation, node = test.observation, test.site.node
         logs = self.pods.logs_if_any(observation.started, KERNEL.container)
         used = Counter(uuid for log in logs.values() for dummy, uuid in devices(log))
@@ -201,7 +201,7 @@ def explain(
 
 
 def undeleted(names: t.Sequence[str]) -> str:
-    """The problem that pods are not deleted in time, and the remedy."""
+    """The message that pods were not deleted in time, with the remedy."""
     return (
         f"{abbreviate(names)} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
         "process that waits for its GPU, or does not respond. Cordon the node, and reboot it"

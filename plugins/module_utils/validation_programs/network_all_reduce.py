@@ -7,7 +7,7 @@ nccl-tests runs on several nodes only under mpirun, which needs ssh between the 
 
 from __future__ import annotations
 
-# The bus bandwidth is that of nccl-tests: size / time * 2 * (n - 1) / n (doc/PERFORMANCE.md), and so are the last two lines.
+# The bus bandwidth is computed as in nccl-tests: size / time * 2 * (n - 1) / n (doc/PERFORMANCE.md). The last two lines have the format of nccl-tests.
 SOURCE = """\
 import os
 import time

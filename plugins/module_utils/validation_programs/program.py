@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-# By name, the values of the module's options and of the keys of the pool (fields of PoolPlan) and of gpu_cluster.validation (fields of ValidationPlan).
+# The values of the module's options, of the keys of the pool (fields of PoolPlan), and of gpu_cluster.validation (fields of ValidationPlan), by name.
 Options = t.Mapping[str, t.Any]
 
 
@@ -15,7 +15,7 @@ Options = t.Mapping[str, t.Any]
 class Number:
     """An option of gpu_validation: its default, and its lowest and highest value; with `or_zero`, 0 is allowed as well.
 
-    `per_pool`: it can also be a map of numbers by the name of the pool; pools that are not in it have the default.
+    `per_pool`: it can also be a map of numbers by pool name; for pools that are not in the map, the default applies.
     """
 
     default: int
@@ -42,7 +42,7 @@ class Program:
     name: t.ClassVar[str]
     """The key of its result."""
     commands: t.ClassVar[tuple[str, ...]]
-    """The commands that the shell does not find if the image lacks the program."""
+    """The commands that the shell cannot find if the image lacks the program."""
     image: t.ClassVar[str]
     """The key of its image in gpu_cluster.validation."""
     images: t.ClassVar[str] = ""
@@ -50,17 +50,17 @@ class Program:
     public_images: t.ClassVar[t.Mapping[str, str]]
     """NVIDIA's images by CUDA version, which are used by default."""
     options: t.ClassVar[t.Mapping[str, Number | bool]]
-    """Its options in gpu_validation; a truth value is the default of a switch."""
+    """Its options in gpu_validation; a boolean is the default of a switch."""
     requested_by: t.ClassVar[str] = ""
     """The option that requests the program; if empty, it always runs."""
     failures: t.ClassVar[t.Mapping[str, str]] = {}
-    """The meaning and remedy of its own error messages, without a full stop, by a regular expression that ignores case.
+    """The meaning and remedy of its own error messages, without a full stop, by a case-insensitive regular expression.
 
     {driver}, {cuda}, {image}, {variable}, {model}, {compute} and {repair} (of a GPU) are replaced. Errors that any program can have, such as
     those of CUDA, are in validation/diagnosis.py.
     """
     timeout_remedy: t.ClassVar[str] = ""
-    """The remedy if it does not end; if empty, the GPU counts as hung."""
+    """The remedy if the program does not end; if empty, the GPU is considered hung."""
 
     @property
     def container(self) -> str:
@@ -76,7 +76,7 @@ class Program:
         return result is not None
 
     def describe(self, result: t.Any) -> str:
-        """A result as a part of a sentence; empty if it has nothing to report."""
+        """A result as a part of a sentence; empty if there is nothing to report."""
         raise NotImplementedError
 
 
@@ -88,7 +88,7 @@ class DeviceProgram(Program):
         raise NotImplementedError
 
     def seconds(self, options: Options) -> int:
-        """The time for which it runs because the options request it."""
+        """The additional seconds for which it runs because the options request them."""
         return 0
 
     def evaluate(self, logs: t.Mapping[str, str], options: Options) -> tuple[t.Any, tuple[str, ...]]:
@@ -109,7 +109,7 @@ class NodeProgram(Program):
     timeout: t.ClassVar[str]
     """The option with the seconds within which its pods must end."""
     env: t.ClassVar[t.Mapping[str, str]] = {}
-    """Further environment variables of its pods."""
+    """Additional environment variables of its pods."""
 
     def node_count(self, options: Options) -> int:
         """The number of its nodes."""
@@ -120,5 +120,5 @@ class NodeProgram(Program):
         raise NotImplementedError
 
     def evaluate(self, log: str, options: Options) -> tuple[dict[str, t.Any], str]:
-        """The measured values, and what is wrong with them; an empty text if nothing is."""
+        """The measured values, and the problem with them; the problem is empty if there is none."""
         raise NotImplementedError

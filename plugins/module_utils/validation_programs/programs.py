@@ -14,10 +14,10 @@ from ..catalog.cuda import ANY_VERSION
 from .network_all_reduce import SOURCE
 from .program import DeviceProgram, NodeProgram, Number, Options, Program, excerpt
 
-# NVIDIA's CUDA samples as /cuda-samples/NAME, with sh and coreutils (NVIDIA/k8s-samples, deployments/container). The tags are those of
-# NVIDIA's and other projects' manifests. A driver runs the programs of its own CUDA version and of older ones.
+# NVIDIA's CUDA samples as /cuda-samples/NAME, with sh and coreutils (NVIDIA/k8s-samples, deployments/container). The tags are used in
+# manifests of NVIDIA and of other projects. A driver runs the programs of its own CUDA version and of older ones.
 _SAMPLES = "nvcr.io/nvidia/k8s/cuda-sample"
-# Other images may have the programs in their PATH.
+# Other images may contain the programs in their PATH.
 _WITH_SAMPLES = "PATH=$PATH:/cuda-samples"
 # torchrun's default port.
 _PORT = 29500
@@ -131,7 +131,7 @@ class _AllReduce(NodeProgram):
         return {"bus_bandwidth": bandwidth}, problem if bandwidth < minimum else ""
 
     def covers(self, result: t.Any, options: Options) -> bool:
-        """A result for a pool to which the measurement does not apply is sufficient."""
+        """Whether the result meets the minimum; the result for a pool to which the measurement does not apply is sufficient."""
         minimum = options[self.minimum]
         return bool(result) and result.get("bus_bandwidth", minimum) >= minimum
 
@@ -160,7 +160,7 @@ class _NodeAllReduce(_AllReduce):
     timeout_remedy = f"{checks}."
 
     def command(self, rank: int, gpus: int, options: Options) -> str:
-        """Sizes at which the bandwidth counts and not the latency; 2 GiB fits every GPU of the catalog three times."""
+        """Use sizes at which bandwidth dominates, not latency; 2 GiB fits three times into every GPU of the catalog."""
         program = f"mpirun -np {gpus} --bind-to none all_reduce_perf_mpi -b 8M -e 2G -f 2 -g 1"
         return _timed(self._seconds(options), program)
 
@@ -194,7 +194,7 @@ class _NetworkAllReduce(_AllReduce):
 
 
 KERNEL = _Kernel()
-# In the order in which they run and are reported. The pods of the kernel hold the devices; the load runs in them before it.
+# In the order in which they run and are reported. The pods of the kernel hold the devices; the load runs in the same pods before the kernel.
 DEVICE_PROGRAMS: tuple[DeviceProgram, ...] = (KERNEL, _Load())
 NODE_PROGRAMS: tuple[NodeProgram, ...] = (_NodeAllReduce(), _NetworkAllReduce())
 PROGRAMS: tuple[Program, ...] = (*DEVICE_PROGRAMS, *NODE_PROGRAMS)

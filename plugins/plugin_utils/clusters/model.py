@@ -44,7 +44,7 @@ def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
 def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name: str) -> dict[str, t.Any]:
     """The variables of a host: gpu_cluster, and gpu_discovered with the cloud's data about the cluster.
 
-    host: the host's name, which distinguishes clusters of one name, so that each records another one. kube_name: the cluster's name in
+    host: the host's name, which is unique even if clusters share a name, so that each cluster records a different name. kube_name: the cluster's name in
     the kubeconfig.
     """
     variable: dict[str, t.Any] = {

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries the clouds of an inventory in parallel, and keeps the kubeconfigs of its hosts in a folder."""
+"""Queries the clouds of an inventory in parallel, and stores the kubeconfigs of its hosts in a folder."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class KubeconfigFolder:
     """The folder of the hosts' kubeconfigs, which only their owner can read."""
 
     def __init__(self, path: str, lifetime: KubeconfigLifetime) -> None:
-        """Write nothing yet."""
+        """Store the arguments; nothing is written yet."""
         kubeconfig_file.require_libraries()
         self._path = path
         self._lifetime = lifetime
@@ -88,7 +88,7 @@ class KubeconfigFolder:
         return current.server if current and cluster.server and current.server != cluster.server else ""
 
     def is_usable(self, host: str, cluster: DiscoveredCluster) -> bool:
-        """Whether a host's kubeconfig belongs to the cluster and stays valid."""
+        """Whether a host's kubeconfig belongs to the cluster and does not expire soon."""
         current = self.existing(host)
         if current is None or self.foreign_server(host, cluster):
             return False
@@ -112,14 +112,14 @@ class CloudQuery:
     """All clouds of an inventory."""
 
     def __init__(self, sources: t.Sequence[ClusterSource], warn: t.Callable[[str], None], *, fail: bool) -> None:
-        """Send nothing yet. fail: whether a failing cloud is an error; otherwise it is left out with a warning."""
+        """Store the arguments; no request is sent yet. fail: whether a failing cloud is an error; otherwise it is left out with a warning."""
         self._sources = sources
         self._warn = warn
         self._fail = fail
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
-        """The provider, the cloud and the region of each source. Clusters in a cache belong to the sources of this list."""
+        """The provider, the cloud and the region of each source. Clusters in a cache refer to sources by their position in this list."""
         return [(source.provider, source.cloud, source.region) for source in self._sources]
 
     def discover(self, wanted: ClusterFilter) -> list[DiscoveredCluster]:
@@ -155,7 +155,7 @@ class CloudQuery:
                 self._report(self._sources[cluster.source], outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
-        """The hosts whose kubeconfigs belong to no other cluster; raises ConnectionProblem for the first kubeconfig of another cluster, or warns."""
+        """The hosts without those whose kubeconfig belongs to another cluster; for these, raises ConnectionProblem or shows a warning."""
         kept = {}
         for host, cluster in hosts.items():
             server = folder.foreign_server(host, cluster)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rectangles of a drawing, for its template."""
+"""Divides the rectangles of a drawing, for its template."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Place(t.NamedTuple):
             start += each + gap
 
     def cells(self, sizes: t.Sequence[float], *, upright: bool = False) -> t.Iterator[Place]:
-        """Parts with a gap that is small in comparison with the parts."""
+        """Parts with gaps that are small compared to the parts."""
         length = self.height if upright else self.width
         return self.divide(sizes, gap=min(1.0, length / len(sizes) / 5), upright=upright)
 

@@ -42,8 +42,9 @@ def render(info: t.Mapping[str, t.Any]) -> str:
 
 
 def sanitize(value: object) -> str:
-    """A value for autoescape, which does not replace control characters and braces: no text becomes a Jinja expression if
-    the page is read as a template."""
+    """The text with control characters and braces replaced, which autoescape does not do: no text becomes a Jinja expression if the page is used as a
+    template.
+    """
     if isinstance(value, Markup):
         return value
     text = str(value)

@@ -90,7 +90,7 @@ def test_a_machine_that_does_not_become_a_node_is_named_with_its_remedy(cloud: F
     assert [text for text in MESSAGES[fault] if text not in result["msg"]] == [], result["msg"]
     assert took < WAIT + MORE
 
-    # The next run continues with the same MachineSet. A failed Machine stays so until it is deleted.
+    # The next run continues with the same MachineSet. A failed Machine stays failed until it is deleted.
     cloud.repair()
     if fault == "quota":
         cloud.api.request("DELETE", f"{MACHINES}/{machine}")

@@ -41,7 +41,7 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"flavor": "flav-00000000"}, "flavor: flav-00000000 is not in zone HCM03-1A. Available: "),
         ({"flavor": None}, "flavor: required for a new group. Available: "),
         ({"disk_type": "NVMe"}, "disk_type: there is no 'NVMe' in zone HCM03-1A."),
-        ({"disk_type": "NVME"}, "disk_type: 'NVME' is the name of 2 in zone HCM03-1A: "),
+        ({"disk_type": "NVME"}, "disk_type: 'NVME' is the name of 2 resources in zone HCM03-1A: "),
         (
             {"disk_type": None},
             "disk_type: required for a new group. Available: nvme-iops3000, nvme-iops5000, ssd-iops3000.",
@@ -50,7 +50,7 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
         ({"ssh_key": None}, "ssh_key: required for a new group. Available: "),
         (
             {"security_groups": ["gpu-nodes", "twin"]},
-            f"security_groups: 'twin' is the name of 2 in project {seed.PROJECT}: secg-",
+            f"security_groups: 'twin' is the name of 2 resources in project {seed.PROJECT}: secg-",
         ),
         ({"security_groups": ["going"]}, "security_groups: 'going' in project "),
         ({"subnet": "d"}, "subnet: there is no 'd' in VPC "),

@@ -21,7 +21,7 @@ _GROUP = "machine.openshift.io"
 def replaces_templates(
     machine_configuration: t.Mapping[str, t.Any] | None, release: Release, labels: t.Mapping[str, str]
 ) -> bool:
-    """Whether the templates of MachineSets of vSphere with these labels are managed in this release."""
+    """Whether OpenShift manages the templates of vSphere MachineSets with these labels in this release."""
     if release < BOOT_IMAGES_SINCE:
         return False
     managers = get_nested(machine_configuration, "spec", "managedBootImages", "machineManagers") or []
@@ -34,7 +34,7 @@ def replaces_templates(
 
 
 def warning(name: str, template: str) -> str:
-    """The warning about such a MachineSet."""
+    """The warning that OpenShift would replace the template of this node group's MachineSet."""
     return (
         f"Node group {name}: OpenShift manages the boot images of its MachineSet and would replace template {template} with its own image, "
         "which has no GPU. In MachineConfiguration cluster, set spec.managedBootImages for machinesets to the mode None, or to Partial with a "

@@ -35,7 +35,7 @@ Object = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class MachineObjects:
-    """All MachineSets and Machines of the namespace at one time."""
+    """All MachineSets and Machines of the namespace at one point in time."""
 
     machinesets: tuple[Object, ...]
     machines: tuple[Object, ...]
@@ -49,7 +49,7 @@ class MachineApi:
     """The MachineSets of one namespace, and the objects that determine what happens to them."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self.client, self.namespace = client, namespace
         self._machinesets = machine_sets_path(namespace)
         self._machines = machines_path(namespace)
@@ -110,7 +110,7 @@ class MachineApi:
         self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
 
     def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
-        """Patch exactly the version of the MachineSet from which the patch was made; make it again if it was changed in between."""
+        """Patch only the version of the MachineSet from which the patch was made; if the MachineSet was changed in between, make the patch again."""
         path = f"{self._machinesets}/{name}"
         patched = patch_object(
             self.client, path, self.get(name), lambda live: make_patch(live) or None, dry_run=dry_run
@@ -119,7 +119,7 @@ class MachineApi:
             raise ApiError(f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name)
 
     def mark_for_deletion(self, machines: t.Iterable[str], value: str) -> None:
-        """Have these Machines removed first when their MachineSet is scaled down."""
+        """Mark these Machines, so that they are removed first when their MachineSet is scaled down."""
         patch = {"metadata": {"annotations": dict.fromkeys(DELETE_MACHINE_ANNOTATIONS, value)}}
         for name in machines:
             try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a node group from its MachineSet and Machines (pure)."""
+"""Derives the state of a node group from its MachineSet and Machines (pure)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def state_of(
     awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
 ) -> NodeGroupState:
-    """The state. `machines` are its Machines, `paths` those of the declared part of the providerSpec, `declared` the declared fields.
+    """The state of the group. `machines` are its Machines, `paths` the paths of the declared values in the providerSpec, `declared` the declared fields.
 
-    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so they do not count. awaits_capacity: the
-    platform's controller is still expected to set the annotations with their size. ignored: Machines that had failed before.
+    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so their number and phases are ignored. awaits_capacity: the
+    platform's controller is still expected to set the annotations with the size of the Machines. ignored: Machines that had failed before.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
@@ -72,13 +72,13 @@ def _status(deleting: bool, failed: bool, settled: bool, machines: int, count: i
 
 
 def _is_observed(machineset: t.Mapping[str, t.Any]) -> bool:
-    """Whether the MachineSet's controller has seen its last change."""
+    """Whether the MachineSet's controller has observed the latest change."""
     generation = machineset["metadata"].get("generation") or 0
     return int(get_nested(machineset, "status", "observedGeneration") or 0) >= int(generation)
 
 
 def controller_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]:
-    """The size of its Machines as the platform's controller has set it; empty if the platform's controller does not."""
+    """The size of the Machines, from the annotations that the platform's controller sets; empty if it sets none."""
     platform = platform_of_object(machineset)
     keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.controller_annotations]
     return tuple(annotations_of(machineset).get(key) for key in keys)

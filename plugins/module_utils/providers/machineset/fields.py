@@ -15,8 +15,8 @@ from ..nodegroup_module import NodeGroupFields
 NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
-# The settings of machines whose fields are in Platform.settings (catalog/machine_api.py), with the remedy on a platform that does not have it; `having` are
-# those that have it.
+# The settings of machines whose fields are in Platform.settings (catalog/machine_api.py), with the remedy for a platform that does not have the setting;
+# `having` stands for the platforms that have it.
 MACHINE_SETTINGS = {
     "flavor": "{platform} machines are clones of a virtual machine; set template instead",
     "template": "{platform} machines have a machine type; set flavor instead",
@@ -47,7 +47,7 @@ FIELDS = NodeGroupFields(
         },
         "adopt": {"type": "bool"},
     },
-    # The word of the MachineSet itself.
+    # The name of the field in a MachineSet.
     aliases={"node_count": "replicas"},
     location_options={},
 )

@@ -14,7 +14,7 @@ from ...schema.messages import abbreviate
 
 Machine = t.Mapping[str, t.Any]
 
-# Phases of a Machine (openshift/api machine/v1beta1/types_machine.go). A failed Machine stays so until it is deleted.
+# Phases of a Machine (openshift/api machine/v1beta1/types_machine.go). A failed Machine stays failed until it is deleted.
 RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "Deleting"
 _CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose a different flavor or zone"
 # AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
@@ -29,19 +29,19 @@ _SHOWN = 3
 
 
 def phase_of(machine: Machine) -> str:
-    """The phase of a Machine; empty before its controller has seen it."""
+    """The phase of a Machine; empty before its controller has processed it."""
     if is_deleting(machine):
         return DELETING
     return str(get_nested(machine, "status", "phase") or "")
 
 
 def node_of(machine: Machine) -> str | None:
-    """The name of its node; None if there is none yet."""
+    """The name of the Machine's node; None if there is none yet."""
     return t.cast("str | None", get_nested(machine, "status", "nodeRef", "name"))
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
-    """A text for each of the first Machines that are not running, with its phase, its age, the reason, and the remedy."""
+    """A message for each of the first Machines that are not running: its phase, its age, the reason, and the remedy."""
     stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
     stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))
     texts = [_problem(machine, now) for machine in stuck[:_SHOWN]]

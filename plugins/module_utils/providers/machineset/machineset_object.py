@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A MachineSet object: a copy of another one under a new name, and the settings of a node group in it (pure)."""
+"""Creates a MachineSet object as a copy of another one, and reads and writes the settings of a node group in it (pure)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def provider_spec_of(machineset: t.Mapping[str, t.Any]) -> Object:
 
 
 def platform_of_object(machineset: t.Mapping[str, t.Any]) -> Platform | None:
-    """The platform of its Machines; None if it is not a supported one."""
+    """The platform of its Machines; None if it is not supported."""
     return platform_of(provider_spec_of(machineset))
 
 
@@ -67,7 +67,7 @@ def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
 
 
 def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
-    """A new MachineSet without Machines that creates the same Machines as the source, without anything that identifies the source or its owner.
+    """A new MachineSet with 0 replicas that creates the same Machines as the source. It contains nothing that identifies the source or its owner.
 
     Labels and annotations of the source are left out, except the label with the cluster's name: they belong to the tools that manage the source
     (Hive, GitOps), to its autoscaler, or to the size of its Machines. The collection's own labels and taints are also left out.
@@ -126,7 +126,7 @@ def _is_own(label: str) -> bool:
 
 
 def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Path]:
-    """The paths of the values in a declared part of a providerSpec, by their text; lists are values."""
+    """The paths of all values in a declared part of a providerSpec, by the path as text; a list is one value."""
     found: dict[str, Path] = {}
     for key, value in declared.items():
         path = (*prefix, str(key))
@@ -138,7 +138,7 @@ def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Pa
 
 
 def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
-    """The settings of a MachineSet for comparison; of its providerSpec, the values at these paths."""
+    """The settings of a MachineSet for comparison, with the values at these paths of its providerSpec."""
     provider_spec = provider_spec_of(machineset)
     return {
         **machine_settings(provider_spec, paths),
@@ -154,7 +154,7 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
 
 
 def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
-    """The settings that a Machine keeps for its life: those in its providerSpec."""
+    """The settings in a providerSpec, which a Machine keeps until it is deleted."""
     platform = platform_of(provider_spec)
     settings = platform.settings if platform else {}
     return {
@@ -205,7 +205,7 @@ def _set_or_remove(document: Object, path: Path, value: t.Any) -> None:
 
 
 def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.Any]) -> list[Object]:
-    """The list with the desired taints; those that stay keep their place and their other fields."""
+    """The list with the desired taints; existing taints keep their position and their other fields."""
     wanted = {f"{taint['key']}:{taint['effect']}": taint for taint in taint_list(desired)}
     kept: list[Object] = []
     for taint in live:
@@ -216,5 +216,5 @@ def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.A
 
 
 def format_record(record: t.Mapping[str, t.Iterable[str]]) -> str:
-    """The text of the annotation with the recorded entries."""
+    """The recorded entries as the text of the annotation."""
     return json.dumps({kind: sorted(entries) for kind, entries in sorted(record.items())}, separators=(",", ":"))

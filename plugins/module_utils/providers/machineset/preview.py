@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MachineSets after a run of the module machineset, for previews of what reads them (pure)."""
+"""Computes the MachineSets after a run of the module machineset, for previews of changes that depend on them (pure)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .specs import Cluster, MachineSetSpec, Options, find_machineset, spec_of
 def machine_sets_after(
     groups: t.Iterable[Options], machinesets: t.Sequence[Object], rules: AutoscalerRules
 ) -> list[Object]:
-    """The MachineSets that exist after a run with these node groups; one that the run refuses to change is unchanged.
+    """The MachineSets that exist after a run with these node groups; a MachineSet that the run refuses to change is unchanged.
 
-    The Infrastructure is not needed: if it has the failure domains, the declared zone is trusted.
+    The Infrastructure object is not read: if it contains the failure domains, the declared zone is assumed to be correct.
     """
     cluster = Cluster(machinesets, rules, None)
     after = {name_of(item): item for item in machinesets}
@@ -40,7 +40,7 @@ def machine_sets_after(
 
 
 def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSetSpec | None:
-    """The spec; None if the run refuses it."""
+    """The spec of a group; None if the run rejects it."""
     zone = options.get("zone")
     has_domains = any(
         (platform := platform_of_object(item)) and platform.failure_domains for item in cluster.machinesets
@@ -53,7 +53,7 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
         return None
     if live is None:
         return dataclasses.replace(spec, zone_labels={ZONE_LABEL: zone} if zone else {})
-    # The labels of a zone that is not known here stay; spec_of() would remove recorded ones.
+    # The zone is not known here, so its labels are kept; spec_of() would remove recorded ones.
     platform = platform_of_object(live)
     keys = {*platform.zone_label_keys, *platform.region_label_keys} if platform else set()
     zone_labels = {key: value for key, value in (get_nested(live, *LABELS) or {}).items() if key in keys}

@@ -34,20 +34,20 @@ from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, find_machineset, option_problems, spec_of
 from .undeclared import undeclared_problems
 
-# Within this time, the platform's controller sets its annotations after a change; for an unknown machine type, and for one of the same size, it changes none.
+# Time for the platform's controller to update its annotations after a change; for an unknown machine type or one of the same size, it changes nothing.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
 
 
 class MachineSetProvider:
-    """The MachineSets of one namespace; safe for use by many threads. `warnings` collects what the user must know about the groups."""
+    """The MachineSets of one namespace; safe for use by many threads. `warnings` collects the warnings about the groups."""
 
     immutable_fields = FIELDS.immutable_fields
     machine_fields = MACHINE_FIELDS
     max_name_length = DEFINITION.max_name_length
-    # The MachineSet's controller removes the Machines first that are marked.
+    # The MachineSet's controller removes marked Machines first.
     can_choose_nodes = True
-    # A request is carried out when the API server has answered it.
+    # A request has been carried out once the API server has answered it.
     patience = 30.0
     takes_requests_anytime = True
     in_cluster = True
@@ -55,12 +55,12 @@ class MachineSetProvider:
     def __init__(
         self, api: MachineApi, *, change_foreign: bool = True, now: t.Callable[[], datetime.datetime] | None = None
     ) -> None:
-        """Send nothing yet. change_foreign: whether fields that another manager has set may be changed."""
+        """Store the arguments; no request is sent yet. change_foreign: whether fields that another manager has set may be changed."""
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._specs: dict[str, MachineSetSpec] = {}
-        # By MachineSet: the size of its Machines before a change of this run, and until when another one is expected.
+        # By MachineSet: the size of its Machines before a change of this run, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
         self._changed: set[str] = set()
         self.warnings: list[str] = []
@@ -115,7 +115,7 @@ class MachineSetProvider:
         return specs
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """The managed groups with a wanted name, and those that the specs adopt."""
+        """The groups of the specs whose name `wanted` accepts, including MachineSets that the specs adopt."""
         return [
             self._state(each, self._first)
             for each in self._first.machinesets
@@ -123,7 +123,7 @@ class MachineSetProvider:
         ]
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The server's objections to the changes, as a dry run, and fields of other managers that may not be changed."""
+        """The reasons why the API server rejects the changes in a dry run, and fields of other managers that must not be changed."""
         problems: list[str] = []
         for spec, state in specs:
             spec = t.cast("MachineSetSpec", spec)
@@ -149,7 +149,7 @@ class MachineSetProvider:
         return [ListedGroup(state.id, state.name, state.status, state.settled) for state in states]
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group's state in the latest list; if it is not there, the cluster is asked again."""
+        """The group's state in the latest list; a group that is not in the list is read from the cluster."""
         objects = self._objects
         found = objects.machineset(group)
         if found is None:
@@ -189,7 +189,7 @@ class MachineSetProvider:
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Delete the MachineAutoscalers that the collection manages, since the autoscaler would add a node for each pod that is evicted."""
+        """Delete the MachineAutoscalers that the collection manages, because the autoscaler would add nodes for evicted pods."""
         for scaler in self._autoscalers.get(state.name, ()):
             name = name_of(scaler)
             if nodegroup_of(scaler) is not None:
@@ -200,16 +200,16 @@ class MachineSetProvider:
                 )
 
     def delete(self, state: NodeGroupState) -> None:
-        """Delete the MachineSet; its Machines and their nodes are removed before it is gone."""
+        """Delete the MachineSet; it exists until its Machines and their nodes are removed."""
         self._changed.add(state.name)
         self._api.delete(state.name)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """The nodes that the group's Machines name."""
+        """The nodes that the group's Machines refer to."""
         return [node for node in nodes if node.name in state.machines]
 
     def is_busy(self, error: ServiceError) -> bool:
-        """The API server is never busy with another operation."""
+        """False, because the API server is never busy with another operation."""
         return False
 
     def events(self, state: NodeGroupState) -> list[str]:
@@ -219,14 +219,14 @@ class MachineSetProvider:
         return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if the declared template will not last; a group that is created has no labels of the user."""
+        """Warn if OpenShift would replace the declared template; a new group has no labels of the user yet."""
         template = spec.fields.get("template")
         labels = get_nested(live, "metadata", "labels") or {}
         if template and replaces_templates(self._machine_configuration, self._release, labels):
             self.warnings.append(warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
-        """The spec without a number of nodes if a MachineAutoscaler chooses it although the group declares no range."""
+        """The spec; without the number of nodes if a MachineAutoscaler chooses this number although the group declares no range."""
         autoscaler = next((name_of(each) for each in self._autoscalers.get(name_of(live), ())), None) if live else None
         if live is None or autoscaler is None or spec.autoscaled or spec.count is None:
             return spec
@@ -267,7 +267,7 @@ class MachineSetProvider:
         return t.cast("Object", merge_patch(live, desired))
 
     def _free_name(self, name: str) -> str:
-        """The name, or for the dry run of a replacement one that no MachineSet has."""
+        """The name; for the dry run of a replacement, a name that no MachineSet has."""
         return name if self._first.machineset(name) is None else replacement_name(name, {}, self.max_name_length)
 
     def _leaving_machines(self, state: NodeGroupState, leaving: t.Sequence[Node]) -> list[str]:
@@ -278,7 +278,7 @@ class MachineSetProvider:
         return [name_of(machine) for machine in machines if node_of(machine) is None or node_of(machine) in names]
 
     def _conflicts(self, spec: MachineSetSpec, state: NodeGroupState) -> list[str]:
-        """The fields that another manager has set and that this run changes; they are errors unless they may be changed."""
+        """Error messages for the fields of other managers that this run changes; if it may change them, it warns instead."""
         live = self._first.machineset(state.name)
         if live is None:
             return []

@@ -33,7 +33,7 @@ def complete_registration(
 ) -> Object:
     """The declared labels and taints, completed for this MachineSet, and its annotations.
 
-    Labels of the zone are added. An entry that the record of the MachineSet contains and that is no longer declared is removed (None); all others stay.
+    Labels of the zone are added. A recorded entry of the MachineSet that is no longer declared is removed (None); all other entries stay.
     """
     record = record_of(machineset)
     found: Object = {}
@@ -58,7 +58,7 @@ def complete_registration(
         node_labels = {**{key: str(value) for key, value in labels.items() if value is not None}, **capacity.labels}
         computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)
-        # Values that the platform's controller sets repeatedly are left to it.
+        # Existing values that the platform's controller sets repeatedly are not overwritten.
         from_controller = {key for key in computed if platform and key in platform.controller_annotations}
         computed = {key: value for key, value in computed.items() if key not in from_controller or key not in existing}
         annotations = {**_dropped(record, "annotations", computed), **computed}

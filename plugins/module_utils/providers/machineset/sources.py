@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MachineSet that a new one is copied from, and the zone of a MachineSet (pure)."""
+"""Selects the MachineSet that a new one is copied from, and determines the zone of a MachineSet (pure)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class Source:
-    """The MachineSet to copy, and why it was chosen if no option names it; empty otherwise."""
+    """The MachineSet to copy. reason: why it was chosen; empty if the option `like` names it."""
 
     machineset: Object
     reason: str = ""
@@ -71,7 +71,7 @@ def select_source(
 ) -> Source:
     """The MachineSet to copy: the one with the name `like`, else one of the worker MachineSets that this collection does not manage.
 
-    With a zone, it is in this zone: if `like` is in another zone, the MachineSet with the same name but this zone, otherwise the only one there.
+    If a zone is given, it is in this zone: if `like` is in another zone, the MachineSet with the same name except for the zone, otherwise the only one.
     Raises NoSource.
     """
     named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)

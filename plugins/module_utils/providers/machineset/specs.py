@@ -31,8 +31,9 @@ LIKE = "like"
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSetSpec(NodeGroupSpec):
-    """A spec with what is needed to create its MachineSet: the MachineSet to copy, the paths of the declared part of the providerSpec, and zone and
-    future node, which determine labels and annotations."""
+    """A spec with the data that is needed to create its MachineSet: the MachineSet to copy, the paths of the declared part of the providerSpec, and the
+    zone and the future node, which determine labels and annotations.
+    """
 
     source: t.Mapping[str, t.Any] | None = None
     paths: t.Mapping[str, Path] = dataclasses.field(default_factory=dict)
@@ -50,7 +51,7 @@ class MachineSetSpec(NodeGroupSpec):
         return field_differences(self.completed(machineset, rules), _plain_state(machineset, self.paths))
 
     def created(self, name: str, count: int, rules: AutoscalerRules) -> Object:
-        """The new MachineSet with this name, a copy of the source; ValueError if the spec has none."""
+        """The new MachineSet with this name, a copy of the source; raises ValueError if the spec has no source."""
         if self.source is None:
             raise ValueError(f"the spec of node group {self.name} has no MachineSet to copy")
         new = copy_of(self.source, name, self.name)
@@ -61,7 +62,7 @@ class MachineSetSpec(NodeGroupSpec):
 
 
 def _plain_state(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> NodeGroupState:
-    """The comparable part of the state."""
+    """The part of the state that is compared with a spec."""
     count = int(get_nested(machineset, "spec", "replicas") or 0)
     name = name_of(machineset)
     return NodeGroupState(name, name, "", settled=True, failed=False, count=count, fields=decode(machineset, paths))
@@ -95,7 +96,7 @@ class Cluster:
 def find_machineset(
     options: Options, machinesets: t.Sequence[Object], namespace: str
 ) -> tuple[Object | None, list[str]]:
-    """The MachineSet of a group, and why it must not be changed."""
+    """The MachineSet of a group, and the reasons why it must not be changed."""
     name = options["name"]
     exact = next((item for item in machinesets if name_of(item) == name), None)
     owner = nodegroup_of(exact) if exact else None
@@ -167,7 +168,7 @@ def _capacity(option: Options | None) -> FutureNodeOption | None:
 
 
 def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator[str]:
-    """Settings that the platform does not have."""
+    """A message for each declared setting that the platform does not have."""
     if platform is None:
         return
     for name, remedy in MACHINE_SETTINGS.items():

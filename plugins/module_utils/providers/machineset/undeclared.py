@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Managed MachineSets of a pool that the pool no longer declares, such as those of a removed zone (pure).
+"""Finds managed MachineSets of a pool that the pool no longer declares, for example those of a removed zone (pure).
 
-Their machines cost money, and the run that no longer declares them would create other machines in their place. An empty variable is enough for this.
+Their machines cost money, and the run that no longer declares them would create other machines in their place. An empty variable is enough to cause this.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class MagnumChecks:
     """Checks the specs of one cluster; each resource that they refer to is looked up at most once, and only if it is needed."""
 
     def __init__(self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._magnum = magnum
         self._nova = nova
         self._glance = glance
@@ -56,7 +56,7 @@ class MagnumChecks:
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
     def problems(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """An error message with a remedy for each impossible part; the state is None for a group that does not exist yet."""
+        """An error message with a remedy for each problem of these specs; the state is None for a group that does not exist yet."""
         if self._cluster.get("status") in _UNCHANGEABLE:
             reason = f": {self._cluster['status_reason']}" if self._cluster.get("status_reason") else ""
             return [
@@ -98,7 +98,7 @@ class MagnumChecks:
     def _count_problems(self, spec: NodeGroupSpec, state: NodeGroupState | None) -> t.Iterator[str]:
         count = spec.desired_count(state.count if state else None)
         if count == 0 and (state is None or state.count) and not self._magnum.resizes_to_zero:
-            yield "node_count is 0, and this Magnum has no groups without nodes (microversion 1.10 is the first); declare 1 or more"
+            yield "node_count is 0, and this Magnum does not support groups without nodes (they require microversion 1.10); declare 1 or more"
         driver = str((self.template or {}).get("driver") or "") if spec.autoscaled and spec.min_count == 0 else ""
         if _NO_SCALE_FROM_ZERO in driver:
             yield (

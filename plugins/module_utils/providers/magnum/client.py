@@ -27,7 +27,7 @@ _NEWEST: Version = (1, 14)
 # The status of a cluster that is being deleted.
 IN_DELETION = "DELETE_IN_PROGRESS"
 
-# Parallel requests: the number of connections that the library keeps.
+# The number of parallel requests; the library keeps this number of connections open.
 PARALLEL = 10
 
 # Timeout in seconds for a new object to appear in lists (this takes 0.1 s or more), and seconds between two reads.
@@ -40,7 +40,7 @@ class Magnum:
     """A client of Magnum; safe for use by many threads after the first response."""
 
     def __init__(self, session: Session) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self.session = session
         self._service = Service(session, "container-infrastructure-management", "Magnum", "/v1")
         self._spoken: Version | None = None
@@ -83,7 +83,7 @@ class Magnum:
         return found
 
     def find_cluster(self, name: str) -> Object | None:
-        """Like cluster(), but None if there is none. A cluster at the end of its deletion has only id, name and status."""
+        """Like cluster(), but None if there is none. At the end of its deletion, only id, name and status of a cluster are returned."""
         try:
             return self._lookup(name)
         except OpenStackError as error:
@@ -117,7 +117,8 @@ class Magnum:
         """Create a cluster; returns its id.
 
         Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that it
-        created nothing. It also answers before it has stored the cluster, so the cluster is awaited: otherwise, the next run would create another one.
+        created nothing. It also answers before it has stored the cluster, so this method waits for the cluster: otherwise, the next run would create
+        another one.
         """
         name, before = str(body["name"]), {cluster["uuid"] for cluster in self.clusters()}
         while True:
@@ -268,7 +269,7 @@ class Magnum:
         _appearing(stored)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
-        """The cluster created by a request without a response, if it appears within seconds."""
+        """The cluster that a request with a lost response created; None if it does not appear within seconds."""
         return _appearing(
             lambda: next((one for one in self.clusters() if one["name"] == name and one["uuid"] not in before), None)
         )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A declared Magnum cluster and the actual one: the differences, and the request that creates it (pure)."""
+"""Compares a declared Magnum cluster with the actual one, and composes the request that creates it (pure)."""
 
 from __future__ import annotations
 

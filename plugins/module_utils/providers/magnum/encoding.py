@@ -46,7 +46,7 @@ def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) ->
 def patch_value(value: t.Any) -> str:
     """A map or a list in a patch, as text, because Magnum only accepts text and parses it as a Python literal.
 
-    The JSON of maps, lists and texts is such a literal, except for escapes of characters beyond Unicode's first plane.
+    JSON maps, lists and strings are such literals, except for escapes of characters above U+FFFF.
     """
     return json.dumps(value, ensure_ascii=False)
 

@@ -43,7 +43,7 @@ class OpenStackError(ServiceError):
 
     @property
     def without_groups(self) -> bool:
-        """Whether a cluster has no groups, at the start of its creation or the end of its deletion; Magnum's own check of master_count fails."""
+        """Whether a cluster has no groups yet, or no longer, near the end of its deletion; in both cases, Magnum's own check of master_count fails."""
         return self.status == 400 and "master_count" in self.message
 
     @property

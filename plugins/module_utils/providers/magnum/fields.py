@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a Magnum node group, and how its API spells their values (pure)."""
+"""The settings of a Magnum node group, and the format of their values in its API (pure)."""
 
 from __future__ import annotations
 

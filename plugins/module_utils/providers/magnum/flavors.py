@@ -51,7 +51,7 @@ class MagnumFlavorGpus:
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
     """The GPUs of a flavor with these extra specs; None if the specs name no GPUs or cannot be read.
 
-    aliases: the catalog's models by the operator's names for cards (PCI aliases, custom resource classes and traits).
+    aliases: maps the cloud operator's names for GPUs (PCI aliases, custom resource classes and traits) to models of the catalog.
     """
     known = {name.casefold(): model for name, model in (aliases or {}).items()}
     specs = specs or {}
@@ -65,7 +65,7 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
 
 
 def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The possible models (keys of the catalog) for an operator's name for a card, such as T4 for "nvidia_t4" and all A100 models for "a100"."""
+    """The possible models (keys of the catalog) for a cloud operator's name for a GPU, such as T4 for "nvidia_t4" and all A100 models for "a100"."""
     given = (known or {}).get(name.casefold())
     if given is not None:
         found = models.find(given)
@@ -94,7 +94,7 @@ def _models_beginning_with(name_part: str) -> tuple[str, ...]:
 
 
 def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
-    """The GPUs in `t4:1,other:2`; network cards use the same key."""
+    """The GPUs in a PCI alias such as `t4:1,other:2`; network cards use the same key."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
         found = models_of(name, known)

@@ -27,7 +27,7 @@ class MagnumSource:
     status_in_deletion = IN_DELETION
 
     def __init__(self, cloud: str, region: str | None, aliases: t.Mapping[str, str], user_agent: str) -> None:
-        """Send nothing yet. aliases: the catalog's models by the operator's names for cards."""
+        """Store the arguments; no request is sent yet. aliases: maps the cloud operator's names for GPUs to models of the catalog."""
         self.cloud, self.region = cloud, region or ""
         self._aliases = aliases
         self._user_agent = user_agent
@@ -42,7 +42,7 @@ class MagnumSource:
         return Magnum(self._session)
 
     def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name and status, from one list request and two parallel requests for each cluster."""
+        """The clusters whose name and status `wanted` accepts, from one list request and two requests per cluster; clusters are queried in parallel."""
         rows = [
             cluster
             for cluster in self._magnum.clusters()

@@ -43,14 +43,14 @@ WAIT: ArgumentSpec = {
 
 
 class MagnumModule(BaseModule):
-    """A module that talks to a cloud with Magnum; it has the connection options."""
+    """A module that sends requests to a cloud with Magnum; it has the connection options."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Compose the argument spec; send nothing yet."""
+        """Compose the argument spec; no request is sent yet."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     def shown_params(self) -> dict[str, t.Any]:
-        """Hide a cloud that is given as a map, because it contains credentials."""
+        """The options to print; a cloud that is given as a map is hidden, because it contains credentials."""
         shown = super().shown_params()
         if isinstance(shown.get("cloud"), dict):
             shown["cloud"] = NOT_SHOWN

@@ -18,7 +18,7 @@ class Nova:
     """Flavors, keypairs and limits."""
 
     def __init__(self, session: Session) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._service = Service(session, "compute", "Nova")
 
     @functools.cached_property
@@ -64,7 +64,7 @@ class Glance:
     """Images."""
 
     def __init__(self, session: Session) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._service = Service(session, "image", "Glance", "/v2")
 
     @functools.cached_property

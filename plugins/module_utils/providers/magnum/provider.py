@@ -41,7 +41,7 @@ class MagnumProvider:
     immutable_fields = FIELDS.immutable_fields
     machine_fields: frozenset[str] = frozenset()
     max_name_length = MAGNUM.max_name_length
-    # A driver stores a request only after it has passed it on to Heat or Helm, which takes a few seconds.
+    # A driver stores a request only after it has forwarded the request to Heat or Helm, which takes a few seconds.
     patience = 20.0
     takes_requests_anytime = False
     in_cluster = False
@@ -49,7 +49,7 @@ class MagnumProvider:
     def __init__(
         self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, specs: t.Sequence[MagnumSpec]
     ) -> None:
-        """Send nothing; `cluster` is Magnum's response."""
+        """Store the arguments; no request is sent yet. `cluster` is Magnum's response."""
         self._magnum = magnum
         self._nova = nova
         self._glance = glance
@@ -67,7 +67,7 @@ class MagnumProvider:
 
     @property
     def defaults(self) -> frozenset[str]:
-        """Names of those read groups that the cluster was created with."""
+        """The names of the groups that the cluster was created with, among those that have been read."""
         return self._checks.defaults
 
     @functools.cached_property
@@ -77,7 +77,7 @@ class MagnumProvider:
         return not any(name in driver for name in _CLUSTER_API_DRIVERS)
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name. Each group is read on its own, because the list has wrong bounds and labels."""
+        """All groups whose name `wanted` accepts. Each group is read separately, because the list has wrong bounds and labels."""
         ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if wanted(group["name"])]
         groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
@@ -94,7 +94,7 @@ class MagnumProvider:
         return self._checks.problems([(spec if state else self._complete(spec), state) for spec, state in specs])
 
     def list_groups(self) -> list[ListedGroup]:
-        """Magnum's list, whose statuses are correct."""
+        """The groups in Magnum's list, whose statuses are correct."""
         rows = self._magnum.nodegroups(self.cluster_id)
         return [ListedGroup(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
 
@@ -133,7 +133,7 @@ class MagnumProvider:
         return []
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """The cloud's autoscaler leaves a group alone once its deletion is requested."""
+        """Do nothing: the cloud's autoscaler ignores a group once its deletion is requested."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group."""
@@ -226,7 +226,7 @@ class MagnumProvider:
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
-        """The flavor or image by its declared name or id if both refer to the same object, because Magnum stores the text that it was given."""
+        """The flavor or image by its declared name or id if both refer to the same object, because Magnum stores the text of the request."""
         specs = (
             spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
         )

@@ -58,8 +58,8 @@ else:
     # The exceptions that reading a configuration may raise.
     UNUSABLE = (exceptions.SDKException, keystone.ClientException, TypeError, ValueError)
 
-# Plugins that first discover the versions of Keystone, and the plugins that do not, which saves one request in each
-# module.
+# Plugins that first discover the versions of Keystone, and the corresponding plugins that do not; the latter save one request
+# in each module.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
 _UNVERSIONED_OPTIONS = {"default_domain_id", "default_domain_name"}
 # The names of options in openstacksdk.
@@ -117,7 +117,7 @@ class Session:
     """One cloud, region and project, with a token for all services."""
 
     def __init__(self, options: CloudOptions, user_agent: str) -> None:
-        """Read the configuration, or raise ConnectionProblem; sends nothing yet."""
+        """Read the configuration, or raise ConnectionProblem; no request is sent yet."""
         require_sdk()
         self._config = OpenStackConfig(app_name="accel.gpu", app_version=VERSION)
         self._region = self._configured(options)

@@ -32,7 +32,7 @@ def option_problems(group: Options) -> t.Iterator[str]:
 
 
 def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tuple[int, int]) -> MagnumSpec:
-    """The spec of one group's options.
+    """The spec for the options of one group.
 
     cluster_labels: the labels of the cluster, which show whether its autoscaler is enabled. version: the microversion; newer settings are left out.
     """

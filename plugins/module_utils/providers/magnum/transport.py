@@ -31,7 +31,7 @@ class Service:
         name: str,
         base: str = "",
     ) -> None:
-        """Send nothing yet; `base` (`/v1`) is prepended to each path unless the catalog's URL ends with it."""
+        """Store the arguments; no request is sent yet. `base` (`/v1`) is prepended to each path unless the catalog's URL ends with it."""
         self.name = name
         self._session = session
         self._adapter = session.adapter(service_type)

@@ -50,7 +50,9 @@ def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str
         return usable[0].id
     if len(usable) > 1:
         ids = ", ".join(f"{item.id}{f' ({item.note})' if item.note else ''}" for item in usable)
-        raise UnresolvedName(f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Use the id.")
+        raise UnresolvedName(
+            f"{option}: {wanted!r} is the name of {len(usable)} resources in {place}: {ids}. Use the id."
+        )
     if matches:
         raise UnresolvedName(f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'}).")
     names = [item.name for item in items if item.usable]
@@ -72,7 +74,7 @@ def available(wanted: str, names: t.Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name contains the model. remaining: None if unknown."""
+    """A flavor in one zone. gpus: the API's field `gpu`; only the name contains the GPU model. remaining: None if unknown."""
 
     id: str
     name: str

@@ -19,7 +19,7 @@ Quota = t.Mapping[str, t.Any]
 
 
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
-    """An error message with a remedy for each impossible part; `groups` is the cluster's number of groups, and the state is None for a new group."""
+    """An error message with a remedy for each problem of these specs; `groups` is the cluster's number of groups, and the state is None for a new group."""
     found = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", IN_DELETION):
         found.append(

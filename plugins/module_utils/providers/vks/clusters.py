@@ -23,10 +23,10 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 @dataclass(frozen=True)
 class VksCluster:
-    """The data of a cluster that node groups and kubeconfigs need; the ids are VNG Cloud's.
+    """The data of a cluster that node groups and kubeconfigs need; the ids are those of VNG Cloud.
 
     subnets: the cluster's own subnets; a single subnet is the default of new groups. server: the address of its API server, None if VKS does
-    not return it. private: whether this address is only private. row: the response.
+    not return it. private: whether the API server only has a private address. row: the response.
     """
 
     id: str
@@ -73,7 +73,7 @@ def cluster_of(row: Row) -> VksCluster:
 
 
 def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
-    """The wanted clusters of the account in the region, with their details, sorted by name and id."""
+    """The clusters of the account in the region that `wanted` accepts, with their details, sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(_PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
     return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))

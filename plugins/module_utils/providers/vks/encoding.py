@@ -50,7 +50,7 @@ def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None 
 
 
 def listed_of(row: Row) -> ListedGroup:
-    """A row of the list."""
+    """The group in a row of the list."""
     status = text(row.get("status"))
     return ListedGroup(text(row.get("id")), text(row.get("name")), status, status in (*_SETTLED, *_FAILED))
 

@@ -38,7 +38,7 @@ class VksError(ServiceError):
 
     @property
     def busy(self) -> bool:
-        """Whether the service is processing the object and rejects further changes until it is done (409, or 400 with such a text)."""
+        """Whether the service is processing the object and rejects further changes until it is done (409, or 400 or 423 with a text that says so)."""
         return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.detail)))
 
     @property

@@ -54,7 +54,7 @@ class Tokens:
     """The token of one login; safe for use by many threads, only one of which logs in."""
 
     def __init__(self, login: Login) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._login = login
         self._lock = threading.Lock()
         self._token = ""

@@ -35,7 +35,7 @@ class VksSource:
     status_in_deletion = IN_DELETION
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
-        """Send nothing yet. environ: contains the account's secrets."""
+        """Store the arguments; no request is sent yet. environ: contains the account's secrets."""
         self._settings = settings
         self._user_agent = user_agent
         self._params = _params(settings, environ)
@@ -50,7 +50,7 @@ class VksSource:
         return VServer(self._transport, self._params.get("project_id"))
 
     def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name and status; flavors are read once, and only if a cluster has a group."""
+        """The clusters whose name and status `wanted` accepts; flavors are read once, and only if a cluster has a group."""
         clusters = detailed_clusters(self._transport, lambda cluster: wanted(cluster.name, cluster.status))
         names = [cluster.name for cluster in clusters]
         groups = call_all([(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters])

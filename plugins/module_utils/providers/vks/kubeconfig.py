@@ -20,7 +20,7 @@ _FIRST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class VksKubeconfig:
-    """The service's kubeconfig; `status` is the API's, and `expires_at` is in the service's own format, or None if unknown."""
+    """The service's kubeconfig; `status` is as in the API, and `expires_at` is in the service's own format, or None if unknown."""
 
     status: str
     text: str = field(default="", repr=False)

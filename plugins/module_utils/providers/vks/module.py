@@ -42,7 +42,7 @@ WAIT: ArgumentSpec = {
 
 
 class VksModule(BaseModule):
-    """A module that talks to VNG Cloud's Kubernetes service."""
+    """A module that sends requests to VNG Cloud's Kubernetes service."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; a module's own options override the shared ones of the same name."""

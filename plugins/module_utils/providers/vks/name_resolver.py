@@ -23,7 +23,7 @@ class NameResolver:
     """Resolves names for groups of one cluster; each list is read once, and only if a name needs it."""
 
     def __init__(self, vserver: VServer, read_cluster: t.Callable[[], VksCluster]) -> None:
-        """Send nothing yet; `read_cluster` returns the cluster with its details."""
+        """Store the arguments; no request is sent yet. `read_cluster` returns the cluster with its details."""
         self._vserver = vserver
         self._read_cluster = read_cluster
 

@@ -36,13 +36,13 @@ class VksProvider:
     immutable_fields = FIELDS.immutable_fields
     machine_fields: frozenset[str] = frozenset()
     max_name_length = DEFINITION.max_name_length
-    # PUT takes a number of nodes, and the service chooses them.
+    # PUT contains only a number of nodes, and the service chooses the nodes to remove.
     can_choose_nodes = False
     takes_requests_anytime = False
     in_cluster = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
-        """Send nothing yet; `patience` as in NodeGroupProvider, in seconds."""
+        """Store the arguments; no request is sent yet. `patience` as in NodeGroupProvider, in seconds."""
         self.patience = patience
         self._transport = transport
         self._cluster = cluster
@@ -67,7 +67,7 @@ class VksProvider:
         return specs
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name, with their details; each group is read once. Two groups with the same name are rejected."""
+        """All groups whose name `wanted` accepts, with details; each group is read once. Raises InvalidOptions if two groups have the same name."""
         rows = [row for row in self._rows if wanted(str(row.get("name")))]
         _refuse_duplicates(rows)
         return self._details(rows)
@@ -82,7 +82,7 @@ class VksProvider:
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
     def list_groups(self) -> list[ListedGroup]:
-        """The service's list; two groups with the same name are rejected."""
+        """The groups in the service's list; raises InvalidOptions if two groups have the same name."""
         rows = self._transport.items(self._groups)
         _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]
@@ -105,7 +105,7 @@ class VksProvider:
                 raise
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """The requests in this order: metadata first, so that new nodes register with it, and an upgrade last."""
+        """The requests in order: metadata first, so that new nodes register with it, and an upgrade last."""
         differences = dict(field_differences(self._with_system_groups(spec, state), state))
         steps = [(request, encoding.REQUEST_FIELDS[request]) for request in (METADATA, UPDATE, UPGRADE)]
         if encoding.disables_autoscaling(differences):
@@ -121,7 +121,7 @@ class VksProvider:
         return requests
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """The cloud's autoscaler leaves a group alone once its deletion is requested."""
+        """Do nothing: the cloud's autoscaler ignores a group once its deletion is requested."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion; a failed group can only be deleted by force."""

@@ -66,5 +66,5 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
             subnet = fields[option]
     ranged = common["max_count"] is not None
     spec = NodeGroupSpec(**common, autoscaled=ranged, no_range=not ranged and common["count"] is not None)
-    # Several names may have the same problem, namely the subnet.
+    # Several names may yield the same problem, about the subnet.
     return spec, [f"Node group {spec.name}: {problem}" for problem in dict.fromkeys(problems)]

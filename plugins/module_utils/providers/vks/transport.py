@@ -36,7 +36,7 @@ class HttpClient:
     def __init__(
         self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
     ) -> None:
-        """Open no connection yet; `timeout` is the time limit for a response in seconds."""
+        """Create the pools; no connection is opened yet. `timeout` is the time limit for a response in seconds."""
         self._user_agent = user_agent
         self._pools = http.ConnectionPools(validate_certs=validate_certs, ca_cert=ca_cert)
         self._timeout = timeout
@@ -89,7 +89,7 @@ class VksTransport:
     """Sends requests to VKS and vServer with the token of one account; safe for use by many threads."""
 
     def __init__(self, endpoints: Endpoints, client: HttpClient, tokens: Tokens, *, limit: float) -> None:
-        """Send nothing yet; `limit` is the time in seconds for the repetitions of one request."""
+        """Store the arguments; no request is sent yet. `limit` is the time in seconds for the repetitions of one request."""
         self._bases = {VKS: endpoints.vks, VSERVER: endpoints.vserver}
         self._client = client
         self._tokens = tokens
@@ -171,14 +171,14 @@ def _parse(answer: HttpResponse, service: str, url: str) -> t.Any:
 
 
 def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
-    """The transport; sends nothing yet. Raises InvalidOptions, and ConnectionProblem without credentials or urllib3."""
+    """The transport; no request is sent yet. Raises InvalidOptions, and ConnectionProblem without credentials or urllib3."""
     if URLLIB3_IMPORT_ERROR is not None:
         raise missing_library("urllib3", "VKS")
     missing = [option for option in ("client_id", "client_secret") if not params.get(option)]
     if missing:
         raise ConnectionProblem(
-            f"{' and '.join(missing)}: missing. Set them as options or in the environment (GRN_CLIENT_ID, GRN_CLIENT_SECRET): "
-            "those of a service account in VNG Cloud's IAM."
+            f"{' and '.join(missing)}: missing. Set the credentials of a service account in VNG Cloud's IAM, as options or in the environment "
+            "(GRN_CLIENT_ID, GRN_CLIENT_SECRET)."
         )
     services = endpoints(params)
     login = Login(services.iam, services.iam_version, params["client_id"], params["client_secret"])

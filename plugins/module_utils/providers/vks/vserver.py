@@ -24,7 +24,7 @@ class VServer:
     """The resources of one project."""
 
     def __init__(self, transport: VksTransport, project_id: str | None) -> None:
-        """Send nothing yet; without a project id, the account's project in the region is looked up."""
+        """Store the arguments; no request is sent yet. Without a project id, the account's project in the region is looked up."""
         self._transport = transport
         self._given = project_id
         self._known: dict[tuple[t.Any, ...], t.Any] = {}

@@ -95,8 +95,8 @@ def test_drivers_that_cannot_scale_from_zero() -> None:
 
 def test_releases_without_empty_groups() -> None:
     old = Cloud(resizes_to_zero=False)
-    assert "microversion 1.10 is the first" in problems(old, NodeGroupSpec("g", count=0))[0]
-    assert "microversion 1.10 is the first" in problems(old, NodeGroupSpec("g", count=0), group())[0]
+    assert "they require microversion 1.10" in problems(old, NodeGroupSpec("g", count=0))[0]
+    assert "they require microversion 1.10" in problems(old, NodeGroupSpec("g", count=0), group())[0]
     assert not problems(old, NodeGroupSpec("g", min_count=0), group(0))
 
 

@@ -57,7 +57,7 @@ def test_a_name_or_id_means_one_item(wanted: str, found: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("twin", "'twin' is the name of 2 in project p: ssh-2 (older), ssh-3. Use the id."),
+        ("twin", "'twin' is the name of 2 resources in project p: ssh-2 (older), ssh-3. Use the id."),
         ("gone", "'gone' in project p is not usable now"),
         ("opps", "there is no 'opps' in project p. Available: ops, twin."),
     ],
