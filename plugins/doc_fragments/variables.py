@@ -186,7 +186,7 @@ options:
                 type: str
               iam_url:
                 description:
-                  - URL of the IAM API, if it differs from the region's default.
+                  - URL of the IAM API, if it differs from the default for the version of the API.
                 type: str
               vks_url:
                 description:

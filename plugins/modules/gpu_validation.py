@@ -200,9 +200,9 @@ gpu_validation:
             load: {description: The result of the load., type: dict, returned: if it has run, sample: {seconds: 30, min_gflops: 7900,
               max_gflops: 8010}}
             all_reduce: {description: The result of NCCL on one node., type: dict, returned: if it was requested, sample: {
-              nodes: 1, gpus: 8, bus_bandwidth: 360.5}}
+              nodes: [a100-1], gpus: 8, bus_bandwidth: 360.5}}
             network_all_reduce: {description: The result of NCCL on several nodes., type: dict, returned: if it was requested,
-              sample: {nodes: 2, gpus: 16, bus_bandwidth: 180.2}}
+              sample: {nodes: [a100-1, a100-2], gpus: 16, bus_bandwidth: 180.2}}
     leftovers:
       description: Number of deleted pods that killed runs had left.
       type: int

@@ -177,7 +177,7 @@ details:
     - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["operating_systems[0]: 'rhel' is not an operating system; write ID and VERSION_ID, such as rhel9.6"]}
+  sample: {problems: ["operating_systems[0]: 'rhel' is not an operating system; specify ID and VERSION_ID from /etc/os-release, such as rhel9.6"]}
 """
 
 import tempfile

@@ -131,7 +131,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["The cluster has no MachineSets (machine.openshift.io/v1beta1)."]}
+  sample: {problems: ["The cluster does not have the API of MachineSets (machine.openshift.io/v1beta1), and this run does not create it."]}
 """
 
 import typing as t

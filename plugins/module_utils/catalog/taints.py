@@ -106,9 +106,7 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
     ]
 
 
-def needed_tolerations(
-    obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]
-) -> list[_T]:
+def needed_tolerations(obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[_T]:
     """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed."""
     remaining = untolerated_taints(others, taints)
     return [item for item in obsolete if any(_tolerates(item, taint) for taint in remaining)]

@@ -67,7 +67,7 @@ def text_of(path: str) -> str | None:
 
 
 def holds(path: str, text: str) -> bool:
-    """Whether a file has this text and mode 0600; raises ConnectionProblem if write() would not replace it."""
+    """Whether a file has this text and mode 0600; raises ConnectionProblem for a symbolic link or a special file, which write() does not replace."""
     try:
         existing = _existing(path)
         if existing is None or stat.S_IMODE(existing.st_mode) != 0o600:

@@ -123,7 +123,7 @@ class TokenInfo:
         return ", ".join(parts)
 
     def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
-        """Reasons why this token may be older than the other, or for different licenses, each as a clause; unknown values are not compared."""
+        """Reasons why this token may be older than the other, or for different licenses, each as a clause."""
         return [*self.older_than(current), *self.other_licenses_than(current)]
 
     def older_than(self, current: TokenInfo) -> list[str]:
