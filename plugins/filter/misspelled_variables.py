@@ -66,6 +66,8 @@ _OF_NO_ROLE = (
 )
 # The similarity of two names of eight characters that differ in one character.
 _SIMILARITY = 0.85
+# The same for a name without that of the role, such as gpu_pool_name for gpu_sharing_pool_names. Names of this form are often the user's own.
+_SIMILARITY_OF_ENDS = 0.9
 # If one of these is misspelled, it is not set, so an unset one is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
 # The minimum similarity of a suggestion for a reserved name.
@@ -95,6 +97,8 @@ def _meant(name: str, unset: list[str]) -> str:
     if prefix := next((role for role in _role_prefixes() if name.startswith(role)), ""):
         similar = difflib.get_close_matches(name, known, 1, _SUGGESTED)
         return _question(similar) if similar else f"names with {prefix} belong to a role."
+    if ends := difflib.get_close_matches(name[4:], _ends(), 1, _SIMILARITY_OF_ENDS):
+        return _question([other for other in known if other.endswith(f"_{ends[0]}")])
     if any(name.startswith(f"{other}_") for other in known):
         return ""
     similar = difflib.get_close_matches(name, unset, 1, _SIMILARITY) or difflib.get_close_matches(
@@ -115,6 +119,14 @@ def known_variables() -> tuple[str, ...]:
         with path.open(encoding="utf-8") as file:
             found.update(yaml_documents.load(file)["argument_specs"]["main"]["options"])
     return tuple(sorted(found))
+
+
+@functools.cache
+def _ends() -> tuple[str, ...]:
+    """The names of the variables without the prefix of their role, if several words are left."""
+    prefixes = _role_prefixes()
+    ends = {name.removeprefix(prefix) for name in known_variables() for prefix in prefixes if name.startswith(prefix)}
+    return tuple(sorted(end for end in ends if "_" in end))
 
 
 @functools.cache

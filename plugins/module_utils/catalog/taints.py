@@ -97,6 +97,25 @@ def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
     )
 
 
+def is_covered(toleration: Toleration, others: t.Iterable[Toleration]) -> bool:
+    """Whether one of the other tolerations tolerates all taints that this one tolerates, without a limit in time."""
+    return any(_covers(other, toleration) for other in others)
+
+
+def _covers(wider: Toleration, toleration: Toleration) -> bool:
+    if wider.get("tolerationSeconds") is not None and toleration_identity(wider) != toleration_identity(toleration):
+        return False
+    if wider.get("effect") and wider["effect"] != toleration.get("effect"):
+        return False
+    exists = wider.get("operator") == "Exists"
+    if not wider.get("key"):
+        return exists
+    if wider["key"] != toleration.get("key"):
+        return False
+    same_value = (wider.get("value") or "") == (toleration.get("value") or "")
+    return exists or (toleration.get("operator") != "Exists" and same_value)
+
+
 def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[Taint]:
     """The taints that keep a pod with these tolerations away (kubernetes v1.36 component-helpers scheduling/corev1)."""
     return [

@@ -20,7 +20,7 @@ from ..catalog.names import (
     OWNED_TOLERATIONS_ANNOTATION,
 )
 from ..catalog.olm import OPERATOR
-from ..catalog.taints import toleration_identity
+from ..catalog.taints import is_covered, toleration_identity
 from ..cluster_state.cluster_policy import (
     policy_tolerations,
     recorded_previous_spec,
@@ -192,13 +192,16 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
 def merge_tolerations(
     current: t.Sequence[Object], recorded: t.Sequence[Object], desired: t.Sequence[Object]
 ) -> tuple[list[Object], list[Object]]:
-    """The list to write, and the collection's entries in it; foreign entries keep their order."""
-    foreign = _identities(current) - _identities(recorded)
-    kept = foreign | _identities(desired)
-    merged = [item for item in current if toleration_identity(item) in kept]
+    """The list to write, and the collection's entries in it; foreign entries keep their order, and an entry that they cover is not added."""
+    own, needed = _identities(recorded), _identities(desired)
+    foreign = [item for item in current if toleration_identity(item) not in own]
+    merged = [item for item in current if toleration_identity(item) in _identities(foreign) | needed]
     present = _identities(merged)
-    merged += [dict(item) for item in desired if toleration_identity(item) not in present]
-    return merged, [dict(item) for item in desired if toleration_identity(item) not in foreign]
+    merged += [
+        dict(item) for item in desired if toleration_identity(item) not in present and not is_covered(item, foreign)
+    ]
+    owned = _identities(merged) - _identities(foreign)
+    return merged, [dict(item) for item in desired if toleration_identity(item) in owned]
 
 
 def _with_mig_configmap(live: Document, spec: Object) -> Object:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
 from ..catalog.operands import MIG_MANAGER, PLUGIN
-from ..catalog.taints import toleration_identity
+from ..catalog.taints import is_covered
 from ..cluster_state import nvidia_driver
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
@@ -346,8 +346,8 @@ def _missing_effect(daemonset: Document, effect: RequiredEffect) -> list[str]:
         return []
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]
-    present = {toleration_identity(item) for item in spec.get("tolerations") or []}
-    if any(toleration_identity(item) not in present for item in effect.tolerations):
+    present = spec.get("tolerations") or []
+    if any(not is_covered(item, present) for item in effect.tolerations):
         return [f"DaemonSet {name} does not have the policy's tolerations yet"]
     configmap = effect.configmaps.get(name)
     mounted = [(volume.get("configMap") or {}).get("name") for volume in spec.get("volumes") or []]

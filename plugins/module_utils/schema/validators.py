@@ -169,7 +169,7 @@ def stays_text_in_helm(value: str) -> str | None:
 def not_the_pool_label(value: str) -> str | None:
     """A label without the prefix accel.gpu/, because a node with accel.gpu/pool already belongs to that pool, regardless of matches."""
     if value.startswith(names.OWN_PREFIX):
-        return "cannot be matched: labels with the prefix accel.gpu/ are set by this collection, and a node with accel.gpu/pool belongs to that pool anyway; omit it"
+        return "cannot be matched: this collection sets the labels that begin with accel.gpu/; omit it"
     return None
 
 

@@ -26,6 +26,8 @@ from tests.programs import REPO
         ("gpu_sharing_pools", "gpu_sharing_pool_names"),
         ("gpu_sharing_pool", "gpu_sharing_pool_names"),
         ("gpu_nodegroups_pools", "gpu_nodegroups_pool_names"),
+        ("gpu_pool_name", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_pools_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
         ("gpu_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
     ],
 )
@@ -46,7 +48,16 @@ def test_a_required_variable_that_is_not_set_is_preferred(others: tuple[str, ...
 
 @pytest.mark.parametrize(
     "name",
-    ["gpu_pools_of_team_a", "gpu_cluster_name", "gpu_nodes", "gpu_pods", "gpu_sharing", "gpu_team", "gpu_pools_b"],
+    [
+        "gpu_pools_of_team_a",
+        "gpu_cluster_name",
+        "gpu_nodes",
+        "gpu_pods",
+        "gpu_sharing",
+        "gpu_team",
+        "gpu_pools_b",
+        "gpu_pool_labels",
+    ],
 )
 def test_variables_of_users_are_accepted(name: str) -> None:
     assert misspelled_variables([name]) == []

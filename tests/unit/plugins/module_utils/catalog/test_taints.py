@@ -7,8 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import (
+    is_covered,
     merge_taints,
     toleration_identity,
     toleration_of,
@@ -82,3 +85,42 @@ def test_merge(
 
 def test_a_recorded_taint_stays_unless_it_is_to_be_removed() -> None:
     assert merge_taints([OWNED], ["owned:NoSchedule"], [], lambda dummy: False) == (None, ["owned:NoSchedule"])
+
+
+@pytest.mark.parametrize(
+    ("wider", "covered"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "team", "operator": "Exists"}, True),
+        ({"key": "team", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "team", "value": "x"}, True),
+        ({"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}, True),
+        ({"key": "team", "value": "y"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"operator": "Exists", "tolerationSeconds": 300}, False),
+        ({}, False),
+    ],
+)
+def test_a_toleration_covers_another(wider: dict[str, Any], covered: bool) -> None:
+    narrow = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
+    assert is_covered(narrow, [wider]) is covered
+    assert not is_covered({"key": "team", "operator": "Exists", "effect": "NoSchedule"}, [narrow])
+
+
+@given(st.dictionaries(st.sampled_from(["key", "value", "effect"]), st.sampled_from(["", "NoSchedule", "a"])))
+def test_a_covered_toleration_tolerates_nothing_more(other: dict[str, str]) -> None:
+    for narrow in (
+        {"operator": "Exists", "effect": "NoSchedule"},
+        {"key": "a", "value": "a"},
+        {"key": "a", "operator": "Exists"},
+    ):
+        taints = [
+            {"key": "a", "value": value, "effect": effect}
+            for value in ("", "a")
+            for effect in ("NoSchedule", "NoExecute")
+        ]
+        if is_covered(narrow, [other]):
+            left = untolerated_taints([other], taints)
+            assert all(taint in untolerated_taints([narrow], taints) for taint in left)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import is_covered
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
     initial_change,
@@ -56,6 +57,11 @@ MERGES = [
     ([GPU, TEAM], [], [GPU, TEAM], [GPU, TEAM], []),
     # Operator Equal is what no operator means.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [], [TEAM], None, []),
+    # A foreign entry tolerates the taint already; another entry would restart every driver for nothing.
+    ([{"operator": "Exists"}], [], [GPU, TEAM], [{"operator": "Exists"}], []),
+    ([{"key": "team", "operator": "Exists"}], [], [GPU, TEAM], [{"key": "team", "operator": "Exists"}, GPU], [GPU]),
+    # A managed entry that is there already stays.
+    ([{"operator": "Exists"}, TEAM], [TEAM], [TEAM], None, [TEAM]),
     # Removed manually: it is restored.
     ([GPU], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM]),
 ]
@@ -81,7 +87,8 @@ def test_what_others_put_there_survives_any_number_of_pools(
 ) -> None:
     held, managed = merge_tolerations(theirs, [], first)
     held, managed = merge_tolerations(held, managed, second)
-    assert all(entry in held for entry in theirs + second)
+    assert all(entry in held for entry in theirs)
+    assert all(entry in held or is_covered(entry, theirs) for entry in second)
     held, managed = merge_tolerations(held, managed, [])
     assert held == theirs
     assert managed == []
