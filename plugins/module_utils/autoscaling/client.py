@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes the objects of OpenShift's cluster autoscaler, and waits until its operator has set the bounds."""
+"""Reads and writes the objects of OpenShift's cluster autoscaler, and waits until its operator has written the bounds into the MachineSets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MIN, _MAX, _OWNER = AUTOSCALER_ANNOTATIONS
 
 
 class AutoscalingClient:
-    """The objects of the autoscaler in one cluster."""
+    """Accesses the autoscaler's objects in one cluster."""
 
     def __init__(self, client: Client, plan: Plan) -> None:
         """Send no request yet."""
@@ -61,7 +61,7 @@ class AutoscalingClient:
         self._version: str | None = None
 
     def read(self) -> ClusterObjects:
-        """All objects; raises InvalidOptions if the cluster does not have them."""
+        """Read all objects; raises InvalidOptions if the cluster does not have the API."""
         machine_sets = self._list(self._machine_sets, "MachineSets", MACHINE_API_VERSION)
         scalers = self._list(self._machine_autoscalers, "MachineAutoscalers", MACHINE_AUTOSCALER_API_VERSION)
         cluster = self._client.get(CLUSTER_AUTOSCALER_PATH)
@@ -79,7 +79,7 @@ class AutoscalingClient:
         )
 
     def send(self, change: AutoscalerChange, *, check: bool) -> str | None:
-        """Create, change or delete an object, in check mode as a dry run. Returns why the server has not checked a change."""
+        """Create, change or delete an object, in check mode as a dry run. Returns the reason if the server did not check the change."""
         return write_or_dry_run(lambda: self._send(change, check), check=check)
 
     def _send(self, change: AutoscalerChange, check: bool) -> None:
@@ -96,7 +96,7 @@ class AutoscalingClient:
     def await_bounds(
         self, planned: ScalingChanges, waiting: WaitOptions, first: t.Sequence[Object] | None = None
     ) -> None:
-        """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet. `first`: the MachineSets if they were just read."""
+        """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet. `first` are the MachineSets if they were just read."""
         if not planned.scaled:
             return
         timer, unread = StateTimer(), list(first or ())
@@ -155,7 +155,7 @@ class AutoscalingClient:
 
 
 def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
-    """Describe how the range of a MachineSet differs from that of its MachineAutoscaler, as the end of a sentence; empty if it does not."""
+    """The end of a sentence that describes how a MachineSet's range differs from the range of its MachineAutoscaler; empty if it does not."""
     if machine_set is None:
         return "has not existed"
     annotations = machine_set["metadata"].get("annotations") or {}

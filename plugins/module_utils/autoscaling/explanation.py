@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what OpenShift's cluster autoscaler reads, and explains for a report whether it scales the pools from zero."""
+"""Reads the objects that OpenShift's cluster autoscaler uses, and explains for a report whether it scales the pools up from zero nodes."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _VERSION = "ClusterVersion"
 def add_scaling(
     client: Client, plan: Plan, nodes: t.Sequence[Node], info: Object, preview: MachineSetPreview
 ) -> AutoscalerRules | None:
-    """Add the explanations of all pools to the result of gpu_info; returns the autoscaler's rules, None if they are not known.
+    """Add the explanations of all pools to the result of gpu_info; returns the autoscaler's rules, or None if they are not known.
 
-    Sends no request for clusters that are not OpenShift, and for clouds that scale node groups themselves; otherwise four, and one for the ConfigMap of
-    the Priority expander if the autoscaler uses it, or will use it. `preview` returns the MachineSets after a run with node groups.
+    Sends no request if the cluster is not OpenShift, or if the cloud scales node groups itself; otherwise four requests, and another one for the ConfigMap
+    of the Priority expander if the autoscaler uses it or will use it. `preview` returns the MachineSets after a run of the module machineset.
     """
     cloud = plan.cluster.cloud
     if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].scaled_by_openshift):
@@ -70,7 +70,7 @@ def add_scaling(
 def read_objects(
     client: Client, plan: Plan, nodes: t.Sequence[Node], namespace: str
 ) -> tuple[ClusterObjects, dict[str, str]]:
-    """The objects that the autoscaler reads, and for each kind that could not be read a sentence (for MachineSets by MACHINE_API_PATH)."""
+    """The objects that the autoscaler reads, and a sentence for each kind that could not be read, by kind (MachineSets: by MACHINE_API_PATH)."""
     problems: dict[str, str] = {}
     none: tuple[Object, ...] = ()
 
@@ -126,7 +126,7 @@ def read_objects(
 
 
 def _is_relevant(pool: PoolPlan, state: AutoscalerState, members: t.Collection[str]) -> bool:
-    """Whether MachineSets create, or could create, nodes of the pool. Nodes without a Machine belong to no MachineSet."""
+    """Whether MachineSets create, or could create, nodes of the pool. If none of the pool's nodes has a Machine, they cannot."""
     if pool.nodegroup is not None or machine_sets_of(pool, state):
         return True
     if state.cluster_autoscaler is None and not state.machine_autoscalers:

@@ -31,20 +31,20 @@ class ForeignField:
     managers: str
 
     def __str__(self) -> str:
-        """The field for messages."""
+        """Describe the field for messages."""
         return f"{self.path} is {_text(self.value)} (set by {self.managers}), and {_text(self.declared)} is declared"
 
 
 @dataclass(frozen=True)
 class FieldChanges:
-    """The object with the declared fields, and the foreign fields, which are changed only with `change_foreign`."""
+    """The object with the declared fields, and the foreign fields, which are only changed with `change_foreign`."""
 
     desired: Object
     foreign: tuple[ForeignField, ...] = ()
 
 
 def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, change_foreign: bool) -> FieldChanges:
-    """Set fields of an object by their paths."""
+    """Set fields of an object, given by their paths."""
     desired = copy.deepcopy(dict(live))
     foreign: list[ForeignField] = []
     for path, declared in fields.items():
@@ -60,7 +60,7 @@ def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, change_foreign
 
 
 def other_managers(live: Document, path: Path) -> str:
-    """The other managers that own a field; empty if only this collection or the server has written it."""
+    """The names of other managers that own a field; empty if only this collection or the server has written it."""
     if not managed_fields.has_records(live):
         return UNKNOWN_MANAGER
     names = [name for name in managed_fields.writers(live, path) if name != FIELD_MANAGER]
@@ -68,7 +68,7 @@ def other_managers(live: Document, path: Path) -> str:
 
 
 def leaves(document: Document, prefix: Path = ()) -> dict[Path, t.Any]:
-    """The values of a document by their paths; a list or an empty map is one value."""
+    """The values of a document by their paths; lists and empty maps count as single values."""
     found: dict[Path, t.Any] = {}
     for key, value in document.items():
         if isinstance(value, dict) and value:
@@ -79,7 +79,7 @@ def leaves(document: Document, prefix: Path = ()) -> dict[Path, t.Any]:
 
 
 def _is_same(value: t.Any, declared: t.Any) -> bool:
-    """Whether two values are equal, also as durations."""
+    """Whether two values are equal, or are equal durations in different notations."""
     if value == declared:
         return type(value) is type(declared) or not isinstance(value, bool)
     if isinstance(value, str) and isinstance(declared, str):

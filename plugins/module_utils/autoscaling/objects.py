@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the Priority expander (pure)."""
+"""Plans the changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the Priority expander (pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
-# What a ClusterAutoscaler gets when it is created. Booting a node and installing its driver takes up to 20 minutes. Until then, the autoscaler
+# The spec of a new ClusterAutoscaler. Booting a node and installing its driver takes up to 20 minutes; during this time, the autoscaler
 # must neither replace nor remove the node.
 NEW_SPEC: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
 SCALE_DOWN_ENABLED: Path = ("spec", "scaleDown", "enabled")
@@ -43,7 +43,7 @@ BOUNDS: tuple[Path, Path] = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 
 @dataclass(frozen=True)
 class AutoscalerChange:
-    """One request at most: `live` is None for an object that is created, `desired` for one that is deleted. `foreign`: see FieldChanges."""
+    """The change of one object. `live` is None if it is created, `desired` is None if it is deleted. `foreign`: see FieldChanges."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class AutoscalerChange:
 
     @property
     def action(self) -> Action:
-        """The kind of the request; "unchanged" if there is none."""
+        """The action on the object; "unchanged" if no request is needed."""
         if self.live is None:
             return "created"
         if self.desired is None:
@@ -63,7 +63,7 @@ class AutoscalerChange:
 
     @property
     def changed(self) -> bool:
-        """Whether there is a request."""
+        """Whether a request is needed."""
         return self.action != "unchanged"
 
     @property
@@ -83,7 +83,7 @@ class AutoscalerChange:
 
     @property
     def patch(self) -> Object:
-        """The merge patch of exactly the version that was read."""
+        """The merge patch, which only applies to the version of the object that was read."""
         patch: Object = merge_patch(self.live, self.desired)
         version = {"resourceVersion": (self.live or {})["metadata"]["resourceVersion"]}
         return {**patch, "metadata": {**(patch.get("metadata") or {}), **version}}
@@ -97,7 +97,7 @@ def cluster_autoscaler_change(
     *,
     change_foreign: bool,
 ) -> AutoscalerChange:
-    """The change of the ClusterAutoscaler: the declared fields, and the limits by type of GPU; see merge_limits() for `used_types`."""
+    """Set the declared fields and the limits (by GPU type) of the ClusterAutoscaler; see merge_limits() for `used_types`."""
     if live is None:
         body: Object = {
             "apiVersion": API_VERSION,
@@ -109,13 +109,13 @@ def cluster_autoscaler_change(
         return AutoscalerChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
     fields = {("spec", *path): value for path, value in leaves(declared).items()}
     if declared.get("scaleDown") and get_nested(live, *SCALE_DOWN_ENABLED) is None:
-        # The CRD requires it. Undeclared fields do not enable anything.
+        # The CRD requires this field. It is set to false, because a scale-down must be enabled explicitly.
         fields.setdefault(SCALE_DOWN_ENABLED, False)
     set_declared = set_fields(live, fields, change_foreign=change_foreign)
     entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)
     changes = gpu_limits.merge_limits(entries, record, limits, used_types, change_foreign=change_foreign)
     foreign = list(set_declared.foreign)
-    # With `change_foreign`, the warning also names the foreign entries that are changed.
+    # Foreign entries are also collected if `change_foreign` is set, so that the warning names them.
     for kind, value, high in gpu_limits.merge_limits(entries, record, limits, used_types).foreign:
         managers = other_managers(live, gpu_limits.PATH)
         foreign.append(ForeignField(f"{'.'.join(gpu_limits.PATH)}[{kind}].max", value, high, managers or "hand"))
@@ -127,7 +127,7 @@ def cluster_autoscaler_change(
 def machine_autoscaler_change(
     target: Target, live: Object | None, namespace: str, *, change_foreign: bool
 ) -> AutoscalerChange:
-    """The change of the MachineAutoscaler of a MachineSet; a live one without the mark is adopted."""
+    """Create or change the MachineAutoscaler of a MachineSet; an existing one without the collection's label is adopted."""
     if live is None:
         reference = {"apiVersion": MACHINE_API_VERSION, "kind": MACHINE_SET_KIND, "name": target.name}
         metadata = {
@@ -145,7 +145,7 @@ def machine_autoscaler_change(
         return AutoscalerChange(MACHINE_AUTOSCALER_KIND, target.name, namespace, None, body)
     labels = live["metadata"].get("labels") or {}
     fields: dict[Path, t.Any] = dict(zip(BOUNDS, (target.low, target.high), strict=True))
-    # The user has asked for the adoption, so that its bounds are those of the pool from now on.
+    # When a MachineAutoscaler is adopted, its bounds are always replaced with those of the pool.
     changes: FieldChanges = set_fields(live, fields, change_foreign=change_foreign or NODEGROUP_LABEL not in labels)
     desired = changes.desired
     desired["metadata"]["labels"] = {**labels, NODEGROUP_LABEL: target.group}
@@ -163,7 +163,7 @@ def deletion(live: Object) -> AutoscalerChange:
 def priorities_change(
     live: Object | None, desired: t.Mapping[str, int], kept: t.Collection[str], namespace: str
 ) -> tuple[AutoscalerChange | None, str]:
-    """The change of the ConfigMap of the Priority expander, and why its text cannot be merged; None if there is nothing to write."""
+    """The change of the Priority expander's ConfigMap (None if nothing is to be written), and the reason if its text cannot be merged."""
     text = expander_priorities.text_of(live)
     merged = expander_priorities.merge_priorities(text, expander_priorities.record_of(live), desired, kept)
     if merged.problem:
@@ -186,6 +186,6 @@ def priorities_change(
 
 
 def bounds_of(machine_autoscaler: Document) -> tuple[int, int]:
-    """The bounds of a MachineAutoscaler."""
+    """The minimum and maximum number of replicas in a MachineAutoscaler."""
     low, high = (int(get_nested(dict(machine_autoscaler), *path) or 0) for path in BOUNDS)
     return low, high

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts what the autoscaler reads after a run of the playbook site, so that a plan only reports what the run does not correct (pure).
+"""Predicts the autoscaler's objects after a run of the playbook site, so that a plan can show which findings will remain (pure).
 
-The MachineSets are those that the module machineset computes. The other objects are those that the module autoscaling computes with plan_scaling_changes().
+The MachineSets are computed by the module machineset, the other objects by plan_scaling_changes(), which the module autoscaling also uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
-# For a MachineSet that does not exist: the controller of the platform sets CPU and memory of its machine type.
+# Placeholders for a MachineSet that does not exist yet: the platform's controller will set CPU and memory from the machine type.
 _MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMORY: str(1024**3)}
 
 
@@ -39,14 +39,14 @@ def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Do
         after = {item.machine_set: item for item in explain_scaling(pool, predicted)}
         for now in explain_scaling(pool, state):
             later = after.get(now.machine_set, now)
-            # Of a MachineSet that does not exist, only the future node can be described.
+            # For a MachineSet that does not exist, the node of the future MachineSet is described.
             shown = now if now.exists else replace(later, findings=now.findings, exists=False)
             explanations.append(replace(shown, after_run=later.findings))
     return explanations
 
 
 def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
-    """The objects after the run. If a problem makes the module autoscaling fail, its objects are as they are now."""
+    """The objects after the run. If a problem would make the module autoscaling fail, its objects stay as they are now."""
     existing = {item["metadata"]["name"] for item in found.machine_sets}
     new = tuple(
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
@@ -57,7 +57,7 @@ def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequenc
         for change in planned.changes:
             after = _applied(after, change)
     created = {item["metadata"]["name"] for item in new} - existing
-    # The operator has written the bounds of MachineAutoscalers that are not changed into all MachineSets that exist.
+    # For unchanged MachineAutoscalers, the bounds are already in existing MachineSets, so only new MachineSets need them.
     scalers = {
         name: planned.scaled.get(name) or next(iter(targets_of(after.machine_autoscalers, name)), None)
         for name in {*planned.scaled, *created}
@@ -77,7 +77,7 @@ def _applied(found: ClusterObjects, change: AutoscalerChange) -> ClusterObjects:
 
 
 def _measured(machine_set: Document, pools: t.Iterable[PoolPlan]) -> Object:
-    """A new MachineSet with the annotations that the controller of its platform writes; the controller of a cloud counts whole GPUs."""
+    """A new MachineSet with the annotations that its platform's controller will write; controllers count whole GPUs."""
     parsed = parse_machine_set(machine_set)
     pool = next((pool for pool in pools if belongs_to(parsed, pool)), None)
     whole = None
@@ -88,7 +88,7 @@ def _measured(machine_set: Document, pools: t.Iterable[PoolPlan]) -> Object:
 
 
 def _bounded(machine_set: Object, bounds: t.Mapping[str, tuple[int, int]]) -> Object:
-    """A MachineSet with the bounds that the operator writes from its MachineAutoscaler."""
+    """A MachineSet with the bounds that the operator will copy from its MachineAutoscaler."""
     metadata = machine_set["metadata"]
     if metadata["name"] not in bounds:
         return machine_set

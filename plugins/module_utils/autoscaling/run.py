@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run: compares the autoscaler's objects with the pools, writes the differences, and waits for the operator."""
+"""Implements a run: compares the autoscaler's objects with the pools, writes the changes, and waits for the operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLE = "The pools cannot be scaled:"
 
 
 class AutoscalingRun:
-    """The state of one run; without a client, the cluster has no node groups that this autoscaler scales."""
+    """The state of one run; `client` is None if the cluster has no node groups that this autoscaler scales."""
 
     def __init__(
         self, client: Client | None, plan: Plan, options: ScalingOptions, predicted: t.Mapping[str, t.Any]
@@ -41,7 +41,7 @@ class AutoscalingRun:
         self.planned = ScalingChanges()
 
     def compare(self) -> None:
-        """Read the cluster; raises InvalidOptions with all problems."""
+        """Read the objects and plan the changes; raises InvalidOptions with all problems."""
         self._check_names()
         if self._cluster is None:
             return
@@ -60,7 +60,7 @@ class AutoscalingRun:
             )
 
     def preview(self) -> None:
-        """Let the server check the changes."""
+        """Let the server check the changes with dry runs."""
         changes = self._changes()
         self._written.update({change.label: change for change in changes})
         with self._result_in_errors():
@@ -68,7 +68,7 @@ class AutoscalingRun:
                 self._unchecked = self._send(change, check=True) or self._unchecked
 
     def apply(self, lease: Lease) -> None:
-        """Write the changes; they are computed again from the current state of the cluster, including after a conflict."""
+        """Write the changes, which are first planned again from the current state of the cluster; the same is done after a conflict."""
 
         def send_all(changes: list[AutoscalerChange]) -> None:
             # The server checks all changes before the first one is written, for example by an admission policy.
@@ -86,7 +86,7 @@ class AutoscalingRun:
 
     @contextlib.contextmanager
     def _result_in_errors(self) -> t.Iterator[None]:
-        """Add the result so far to an error of the API server."""
+        """Add the result so far to errors of the API server."""
         try:
             yield
         except ApiError as error:
@@ -98,7 +98,7 @@ class AutoscalingRun:
         return self._changes()
 
     def await_bounds(self, waiting: WaitOptions) -> None:
-        """Wait for the operator; without changes, the MachineSets that were read are checked first."""
+        """Wait until the operator has written the bounds; if nothing was changed, the MachineSets that were already read are checked first."""
         if self._cluster is None:
             return
         try:

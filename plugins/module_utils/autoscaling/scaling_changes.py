@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All changes to the autoscaler's objects that the pools require, and the objects that are not changed (pure)."""
+"""Plans all changes of the autoscaler's objects that the pools require, and finds the objects that are not changed (pure)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ScalingOptions:
-    """The choices of the user for one run.
+    """The options of one run.
 
-    `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty. `change_foreign`: whether declared fields that other managers have
-    set are changed. `adopt`: whether foreign MachineAutoscalers of the pools' MachineSets are managed.
+    `pool_names`: the pools whose MachineAutoscalers are changed; empty for all pools. `change_foreign`: whether declared fields that other managers have
+    set are changed. `adopt`: whether foreign MachineAutoscalers of the pools' MachineSets are adopted.
     """
 
     present: bool = True
@@ -49,13 +49,13 @@ class ScalingOptions:
     adopt: bool = False
 
     def selects(self, pool: str) -> bool:
-        """Whether the MachineAutoscalers of a pool are changed."""
+        """Whether the run changes the MachineAutoscalers of this pool."""
         return not self.pool_names or pool in self.pool_names
 
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of one cluster. `unread` are the kinds of objects that the user is not allowed to read, PRIORITY_CONFIGMAP for the ConfigMap."""
+    """The objects of one cluster. `unread` are the kinds of objects that the user is not allowed to read (PRIORITY_CONFIGMAP for the ConfigMap)."""
 
     version: str = ""
     machine_sets: tuple[Object, ...] = ()
@@ -67,13 +67,13 @@ class ClusterObjects:
 
     @property
     def state(self) -> AutoscalerState:
-        """The objects as the explanation reads them."""
+        """The objects in the form that explain_scaling() requires."""
         return AutoscalerState(
             version=self.version,
             machine_sets=tuple(parse_machine_set(item) for item in self.machine_sets),
             machine_autoscalers=self.machine_autoscalers,
             cluster_autoscaler=self.cluster_autoscaler,
-            # Without the ConfigMap, only the order of the MachineSets is not known.
+            # If the ConfigMap cannot be read, only the priorities of the MachineSets are unknown.
             priorities=None if PRIORITY_CONFIGMAP in self.unread else priorities_of(self.priorities),
             nodes=self.nodes,
             unread=self.unread - {PRIORITY_CONFIGMAP},
@@ -82,9 +82,9 @@ class ClusterObjects:
 
 @dataclass
 class ScalingChanges:
-    """The changes in their order, the MachineAutoscaler of each target, and messages.
+    """The changes in the order in which they are made, the MachineAutoscaler of each target, and messages.
 
-    scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any longer.
+    scaled: the changed MachineAutoscalers, by MachineSet. left: MachineAutoscalers of this collection that no pool declares any longer.
     unmanaged: foreign MachineAutoscalers for MachineSets of the pools; they are not changed.
     """
 
@@ -99,7 +99,7 @@ class ScalingChanges:
 
     @property
     def changed(self) -> bool:
-        """Whether there is any request."""
+        """Whether any request is needed."""
         return any(change.changed for change in self.changes)
 
 
@@ -111,7 +111,7 @@ def plan_scaling_changes(
 
 
 def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
-    """Whether the ConfigMap of the Priority expander is needed: for the declared or actual expanders, or for the priority of a pool."""
+    """Whether the Priority expander's ConfigMap must be read: the declared or actual expanders include it, or a pool declares a priority."""
     declared = plan.autoscaler.spec if plan.autoscaler else {}
     expanders = [
         *(get_nested(declared, "expanders") or ()),
@@ -135,7 +135,7 @@ class _Comparison:
         if options.present:
             problems += [f"{problem}." for problem in newer_key_problems(self.declared, found.version)]
         self.result = ScalingChanges(targets=self.targets, problems=problems if options.present else [])
-        # The MachineAutoscalers that exist after the run, by their MachineSets.
+        # The MachineAutoscalers that will exist after the run, with their MachineSets.
         self.remaining = {item["metadata"]["name"]: scaled_machine_set(item) for item in self._live()}
 
     def compare(self) -> ScalingChanges:
@@ -145,7 +145,7 @@ class _Comparison:
         self._sort_out_others()
         cluster = self._cluster_autoscaler()
         priorities = self._priorities(cluster)
-        # The ClusterAutoscaler first, so that no node is added without its limits and delays.
+        # The ClusterAutoscaler comes first, so that no node is added before its limits and delays apply.
         self.result.changes = [
             *([cluster] if cluster else []),
             *([priorities] if priorities else []),
@@ -204,7 +204,7 @@ class _Comparison:
         )
 
     def _sort_out_others(self) -> None:
-        """Delete what this run replaces or removes; report what no pool declares."""
+        """Delete MachineAutoscalers that this run replaces or removes; report those that no pool declares."""
         groups = {member.name: pool for pool in self.plan.pools if pool.nodegroup for member in pool.nodegroup.members}
         names = {item["metadata"]["name"] for item in self.found.machine_sets}
         names |= {target.name for target in self.targets}
@@ -215,7 +215,7 @@ class _Comparison:
                 continue
             if pool is not None and not self.options.selects(pool.name):
                 continue
-            # A replaced MachineSet has another name.
+            # When a MachineSet is replaced, the new one has a different name.
             superseded = bool(
                 pool and pool.nodegroup and pool.nodegroup.autoscaled and scaled_machine_set(item) not in names
             )
@@ -248,7 +248,7 @@ class _Comparison:
             tuple(machine_sets),
             self.found.machine_autoscalers,
             live,
-            # Others have no GPUs for the autoscaler.
+            # The autoscaler counts GPUs only on nodes with this label.
             nodes=tuple(node for node in self.found.nodes if ACCELERATOR_LABEL in node.labels),
         )
         limits = desired_limits(self.targets, state)
@@ -280,7 +280,7 @@ class _Comparison:
                 f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
             )
             return None
-        # A pool that no longer declares anything keeps its expression as long as its MachineAutoscaler is kept.
+        # The expression of a MachineSet that no pool declares any longer stays as long as its MachineAutoscaler is kept.
         left = {*self.remaining.values()} - {target.name for target in self.targets}
         kept = {expression_of(self.namespace, name) for name in left}
         change, problem = priorities_change(live, desired, kept, self.namespace)

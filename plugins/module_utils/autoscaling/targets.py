@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MachineSets of the pools that the autoscaler scales, and the numbers of GPUs that it counts (pure)."""
+"""Finds the pools' MachineSets that the autoscaler scales, and computes the GPU limits for them (pure)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
-# The action of a node group that machineset creates, or replaces by a new MachineSet.
+# The actions of the module machineset that create a new MachineSet.
 _CREATED = ("create", "recreate")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A MachineSet that is scaled between `low` and `high` nodes. `group` is the declared name of its node group."""
+    """A MachineSet that the autoscaler scales between `low` and `high` nodes. `group` is the declared name of its node group."""
 
     pool: PoolPlan
     group: str
@@ -47,9 +47,9 @@ class Target:
 def find_targets(
     plan: Plan, machine_sets: t.Sequence[Document], predicted: t.Mapping[str, Document], namespace: str
 ) -> tuple[list[Target], list[str]]:
-    """The MachineSets of all pools with `autoscale`, and the problems of pools without one.
+    """The MachineSets of all pools with `autoscale`, and the problems of such pools that have no MachineSet.
 
-    predicted: in check mode the result of the module machineset, by the name of the group: a MachineSet that the run creates or changes.
+    predicted: in check mode, the results of the module machineset by group name, for MachineSets that the run creates or changes.
     """
     targets: list[Target] = []
     problems: list[str] = []
@@ -73,7 +73,7 @@ def _machine_set_of(
     predicted: Document,
     namespace: str,
 ) -> MachineSet | str:
-    """The MachineSet of a node group, as the run leaves it, or why there is none."""
+    """The MachineSet of a node group in its state after the run, or the reason why there is none."""
     name, longest = member.name, MACHINESET.max_name_length
     own = [
         item
@@ -98,7 +98,7 @@ def _machine_set_of(
 
 
 def _predicted(pool: PoolPlan, live: Document, predicted: Document) -> MachineSet:
-    """The MachineSet with the labels and annotations that the run gives it."""
+    """The MachineSet with the labels, annotations and node count that the run will set."""
     changed = copy.deepcopy(dict(live))
     annotations = {**(live["metadata"].get("annotations") or {}), **(predicted.get("annotations") or {})}
     changed["metadata"]["annotations"] = annotations
@@ -117,9 +117,9 @@ def owner_of(item: Document) -> str | None:
 
 
 def desired_limits(targets: t.Iterable[Target], state: AutoscalerState) -> dict[str, int]:
-    """The maximum of each type of GPU: the GPUs of all pools with their highest number of nodes, or those in use, if these are more.
+    """The limit for each GPU type: the GPUs of all pools with their maximum number of nodes, or the GPUs in use if there are more.
 
-    The autoscaler counts the GPUs of a node by its template while there is no node, and by what a node offers later. The larger number counts.
+    The autoscaler counts the GPUs that the template expects until a node exists, and then the GPUs that a node offers. The larger number is used here.
     """
     limits: dict[str, int] = {}
     for target in targets:
@@ -142,6 +142,6 @@ def _gpus_per_node(target: Target, state: AutoscalerState) -> tuple[str, int]:
 
 
 def types_in_use(machine_sets: t.Iterable[MachineSet], scaled: t.Collection[str]) -> set[str]:
-    """The types of GPUs of the MachineSets with these names."""
+    """The GPU types of the MachineSets named in `scaled`."""
     found = {item.labels.get(ACCELERATOR_LABEL, "") for item in machine_sets if item.name in scaled}
     return found - {""}

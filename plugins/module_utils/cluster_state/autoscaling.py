@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains whether the cluster autoscaler of OpenShift adds nodes to the MachineSets of a pool, from zero nodes on (pure)."""
+"""Explains whether OpenShift's cluster autoscaler adds nodes to the MachineSets of a pool, even if they have no nodes yet (pure)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class AutoscalerState:
-    """The objects that the autoscaler reads. `cluster_autoscaler` is None if there is none, `priorities` if the ConfigMap is missing or unreadable.
+    """The objects that the autoscaler reads. `cluster_autoscaler` is None if none exists; `priorities` is None if the ConfigMap is missing or unreadable.
 
     `unread` are the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if it is not known.
     """
@@ -64,7 +64,7 @@ class AutoscalerState:
 
     @property
     def possible_rules(self) -> tuple[AutoscalerRules, ...]:
-        """The rules of this version; all rules if it is not known."""
+        """The rules of this version; the rules of all versions if it is not known."""
         try:
             return (autoscaler_rules(openshift_release(self.version)),)
         except ValueError:
@@ -73,7 +73,7 @@ class AutoscalerState:
 
 @dataclass(frozen=True)
 class GpuLimit:
-    """The limit of the ClusterAutoscaler for the GPUs of a MachineSet's nodes: the value of their label, and how many of them are in use."""
+    """The ClusterAutoscaler's limit for the GPUs of a MachineSet: the value of their accelerator label, the number in use, and the maximum."""
 
     accelerator: str
     used: int
@@ -82,11 +82,11 @@ class GpuLimit:
 
 @dataclass(frozen=True)
 class ScalingExplanation:
-    """Whether pods of a pool scale one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent it.
+    """Whether pods of a pool make the autoscaler scale one of its MachineSets up from zero nodes; findings with the effect NOTE do not prevent this.
 
-    `after_run` are the findings that remain after a run of the playbook site. Without `complete`, an object could not be read or the release is not
-    known, so causes other than the findings may also prevent it. `bounds` is the range of its size, None if the autoscaler does not scale it.
-    `resources`, `taints` and `accelerator` are those of the node that the autoscaler expects. `declared`: the pool declares autoscale.
+    `after_run` are the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release is
+    not known, so that unknown causes may also prevent scaling. `bounds` is the range of its size, None if the autoscaler does not scale it.
+    `resources`, `taints` and `accelerator` describe the node that the autoscaler expects. `declared`: the pool declares autoscale.
     """
 
     pool: str
@@ -104,11 +104,11 @@ class ScalingExplanation:
 
     @property
     def scales(self) -> bool:
-        """Whether a pod that requests the pool's resource, and tolerates its taints, adds a node."""
+        """Whether a node is added for a pod that requests the pool's resource and tolerates its taints."""
         return not any(finding.effect == NO_POD for finding in self.findings)
 
     def scales_for(self, labels: t.Collection[str]) -> bool:
-        """The same for a pod that also selects nodes by these labels."""
+        """Whether a node is added for such a pod if it also selects nodes by these labels."""
         return self.scales and not any(
             finding.effect == SOME_PODS and finding.label in labels for finding in self.findings
         )
@@ -143,14 +143,14 @@ class ScalingExplanation:
 
 
 def _verdict(findings: t.Iterable[Finding], complete: bool) -> bool | None:
-    """Whether the findings let pods add a node; None if they do, but not everything is known."""
+    """Whether a node is added despite the findings; None if no finding prevents it, but not everything is known."""
     if any(finding.effect == NO_POD for finding in findings):
         return False
     return True if complete else None
 
 
 def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
-    """One explanation for each MachineSet that the pool has or declares; for a pool without any, one without a name."""
+    """One explanation for each MachineSet that the pool has or declares; a single one without a name if the pool has and declares none."""
     found = machine_sets_of(pool, state)
     missing = [_missing(pool, member.name) for member in missing_members(pool, found)]
     if not found and not missing:
@@ -164,14 +164,14 @@ def machine_sets_of(pool: PoolPlan, state: AutoscalerState) -> list[MachineSet]:
 
 
 def missing_members(pool: PoolPlan, found: t.Iterable[MachineSet]) -> list[NodeGroupMember]:
-    """The MachineSets that the pool declares and that do not exist."""
+    """The MachineSets that the pool declares but that do not exist."""
     names = [machine_set.name for machine_set in found]
     members = pool.nodegroup.members if pool.nodegroup else ()
     return [member for member in members if not any(is_group_or_replacement(name, member.name) for name in names)]
 
 
 def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
-    """The explanation for a MachineSet that does not exist; without a name if the pool declares none."""
+    """The explanation for a MachineSet that does not exist; `name` is empty if the pool declares none."""
     declared = pool.nodegroup is not None and pool.nodegroup.autoscaled
     if name:
         message, remedy = (
@@ -186,7 +186,7 @@ def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
 
 
 def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
-    """Whether a MachineSet creates nodes of the pool: by its template's label, or by its name if it has none."""
+    """Whether a MachineSet creates nodes of the pool, according to its template's pool label, or to its name if the template has no such label."""
     label = machine_set.labels.get(POOL_LABEL)
     if label is not None:
         return label == pool.name
@@ -200,13 +200,13 @@ def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> l
 
 
 def scaled_machine_set(machine_autoscaler: Document) -> str:
-    """The MachineSet that a MachineAutoscaler refers to; empty for another kind."""
+    """The name of the MachineSet that a MachineAutoscaler refers to; empty if it refers to another kind of object."""
     reference = get_nested(machine_autoscaler, "spec", "scaleTargetRef") or {}
     return str(reference.get("name") or "") if reference.get("kind") == autoscaler.MACHINE_SET_KIND else ""
 
 
 def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) -> ScalingExplanation:
-    """The explanation for one MachineSet. If the release is not known, only what holds in every release is a finding."""
+    """The explanation for one MachineSet. If the release is not known, it contains only findings that apply to every release."""
     newest, *others = [_findings(pool, machine_set, state, rules) for rules in state.possible_rules]
     codes = set.intersection(*({finding.code for finding in each} for each in (newest, *others)))
     findings = tuple(finding for finding in newest if finding.code in codes)
@@ -260,7 +260,7 @@ def _autoscaler_findings(state: AutoscalerState) -> t.Iterator[Finding]:
 def _limit_findings(
     machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState, spec: Document
 ) -> t.Iterator[Finding]:
-    """The limits of the ClusterAutoscaler that one more node would exceed, or that do not apply."""
+    """The limits of the ClusterAutoscaler that one more node would exceed, and a note if no GPU limit applies to the node."""
     limits: Document = spec.get("resourceLimits") or {}
     path = f"ClusterAutoscaler {autoscaler.NAME}, resourceLimits"
     total = limits.get("maxNodesTotal")
@@ -307,7 +307,7 @@ def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: Autoscale
 
 
 def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> tuple[str, int]:
-    """The type and the number of the GPUs that the autoscaler counts for a node of a MachineSet: by a node that is ready, otherwise by the template."""
+    """The type and number of GPUs that the autoscaler counts for each node of a MachineSet: those of a ready node, otherwise of the template."""
     nodes = [node for node in state.nodes if _machine_set_name(node) == machine_set.name and node.ready]
     labels = nodes[0].labels if nodes else template.labels
     offered = nodes[0].allocatable.get(GPU_RESOURCE, 0) if nodes else 0
@@ -316,7 +316,7 @@ def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: Autosca
 
 
 def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
-    """The types and numbers of the GPUs of all MachineSets with bounds, by their desired replicas, and of all other nodes."""
+    """The types and numbers of GPUs: for MachineSets with bounds, those of their desired replicas; then those of all other nodes."""
     scaled = [item for item in state.machine_sets if MAX_SIZE in item.annotations]
     for machine_set in scaled:
         kind, count = gpus_of_node(machine_set, node_template(machine_set, state.rules), state)
@@ -328,7 +328,7 @@ def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
 
 
 def _machine_set_name(node: Node) -> str:
-    """The MachineSet of a node's machine, which has its name and a suffix; empty for other nodes."""
+    """The name of the node's MachineSet, which is the name of its Machine without the suffix; empty for other nodes."""
     machine = node.annotations.get(autoscaler.MACHINE_ANNOTATION, "").rpartition("/")[2]
     return machine.rpartition("-")[0]
 
@@ -356,7 +356,7 @@ def _priority_findings(machine_set: MachineSet, state: AutoscalerState, spec: Do
 
 
 def _found(expression: str, text: str) -> bool:
-    """Whether an expression matches a part of the text; the autoscaler ignores invalid expressions."""
+    """Whether an expression matches any part of the text; False for invalid expressions, because the autoscaler ignores them."""
     try:
         return re.search(expression, text) is not None
     except re.error:

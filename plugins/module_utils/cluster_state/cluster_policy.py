@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selects the ClusterPolicy that the operator uses, and reads its tolerations and the recorded previous values of fields that the collection has set (pure)."""
+"""Selects the ClusterPolicy that the operator uses, and reads its tolerations and the recorded previous values of changed fields (pure)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
 
 
 def uses_driver_objects(spec: Document) -> bool:
-    """Whether, with this spec, NVIDIADriver objects instead of the ClusterPolicy describe the driver."""
+    """Whether, with this spec, the driver is described by NVIDIADriver objects instead of the ClusterPolicy."""
     driver = spec.get("driver") or {}
     return driver.get("enabled") is not False and driver.get("useNvidiaDriverCRD") is True
 
@@ -36,17 +36,17 @@ def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
 
 
 def plugin_configmap(policy: Document | None) -> str:
-    """The device plugin's ConfigMap that a ClusterPolicy names; empty if it names none."""
+    """The name of the device plugin's ConfigMap in a ClusterPolicy; empty if it names none."""
     return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
 def mig_configmap(policy: Document | None) -> str:
-    """The ConfigMap of the MIG manager under this ClusterPolicy."""
+    """The name of the MIG manager's ConfigMap in this ClusterPolicy, or the default name."""
     return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
 
 
 def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
-    """The tolerations that the annotation records as set by the collection; None without the annotation, empty if it cannot be parsed."""
+    """The tolerations that the collection has set, according to the annotation; None without the annotation, empty if it cannot be parsed."""
     text = (policy["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cordons of this collection; an annotation distinguishes them from other cordons (pure).
+"""The patches for cordons of this collection; an annotation distinguishes them from other cordons (pure).
 
 Every patch contains the resourceVersion that was read, because an administrator may have cordoned the node since then, and that cordon must not
 be removed.
@@ -36,7 +36,7 @@ def cordon_edit(node: Node, reason: str) -> CordonEdit:
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
-    """The edit that removes a cordon of this collection and its annotations; empty for other cordons."""
+    """The edit that removes this collection's cordon and its annotations; empty if the node has no such cordon."""
     if CORDONED_ANNOTATION not in node.annotations:
         return {}, {}
     return {"unschedulable": None}, {CORDONED_ANNOTATION: None, **_without_driver_restart(node)}
@@ -47,7 +47,7 @@ def _without_driver_restart(node: Node) -> Annotations:
 
 
 def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
-    """The merge patch for the node as it was read; None when it would be empty."""
+    """The merge patch for the version of the node that was read; None if it would be empty."""
     if not spec and not annotations:
         return None
     metadata: Patch = {"resourceVersion": node.resource_version}
@@ -57,7 +57,7 @@ def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | No
 
 
 def unfinished_run_message(node: Node) -> str:
-    """The message for a node that a run has cordoned and not uncordoned yet, without its subject; empty for other nodes."""
+    """The message, without its subject, for a node that a run has cordoned and not uncordoned yet; empty for other nodes."""
     reason = node.annotations.get(CORDONED_ANNOTATION)
     return f"is cordoned by a run that has not finished: {reason}" if reason is not None else ""
 
@@ -75,14 +75,14 @@ def cordon_for_removal(node: Node) -> Patch | None:
 
 
 def cancel_removal(node: Node) -> Patch | None:
-    """The patch that undoes this cordon because the node stays in the cluster; None for every other cordon."""
+    """The patch that removes the cordon for removal because the node stays in the cluster; None if the node has no such cordon."""
     return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
 
 
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
-    """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether this was done.
+    """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether it was restarted.
 
-    The record of an earlier pod is replaced. A node with a cordon of another tool or user gets only the record; one that is changed by another run gets none.
+    The record of an earlier pod is replaced. A node that another tool or user has cordoned gets only the record. None if another run changes the node.
     """
     recorded = driver_pod_to_restart(node)
     if recorded is None and CORDONED_ANNOTATION in node.annotations:
@@ -94,23 +94,23 @@ def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
 
 
 def driver_pod_to_restart(node: Node) -> str | None:
-    """The driver pod whose restart a run has begun and not completed; None without one."""
+    """The driver pod whose restart a run has begun but not completed; None if there is none."""
     return node.annotations.get(DRIVER_RESTART_ANNOTATION)
 
 
 def end_driver_restart(node: Node) -> Patch | None:
-    """The patch that undoes this cordon and its record, and starts the DaemonSets of GPU clients again; every other cordon stays."""
+    """The patch that removes the cordon for a driver restart and its record, and starts the DaemonSets of GPU clients again; other cordons stay."""
     spec, annotations = uncordon_edit(node) if driver_pod_to_restart(node) is not None else ({}, {})
     return resume_clients(node, merge_patch(node, spec, {**annotations, **_without_driver_restart(node)}))
 
 
 def pause_clients(node: Node) -> Patch | None:
-    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, like MIG managers from v0.15 on; None if the label is not true."""
+    """The patch that stops the DaemonSets that select nvidia.com/gpu.deploy.client, as MIG managers from v0.15 on do; None if the label is not true."""
     return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
 
 
 def resume_clients(node: Node, patch: Patch | None) -> Patch | None:
-    """The patch, which also starts these DaemonSets again if they are stopped."""
+    """The given patch, extended to start the DaemonSets of GPU clients again if they are stopped."""
     return _with_client_label(node, patch, "true") if clients_paused(node) else patch
 
 

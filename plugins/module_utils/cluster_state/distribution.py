@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Kubernetes distribution of nodes, by their labels and what their kubelets report (pure).
+"""Recognizes the Kubernetes distribution of nodes by their labels and by the versions that their kubelets report (pure).
 
 Sources: kubelet versions such as v1.33.5+k3s1, v1.33.5+rke2r1, v1.33.4+k0s.0; MicroK8s labels its nodes (microk8s-addons and
 launcher documentation, microk8s.io/cluster=true). A kubeadm node only has the annotation of its CRI socket, which
@@ -34,15 +34,15 @@ def distribution_of(node: Node) -> Distribution | None:
 
 
 def is_openshift(node: Node) -> bool:
-    """Whether a node belongs to OpenShift."""
+    """Whether a node belongs to an OpenShift cluster."""
     found = distribution_of(node)
     return found is not None and found.name == OPENSHIFT
 
 
 def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
-    """The nodes that are not of this distribution; a node whose kubelet has not reported its version is left out.
+    """The nodes that do not belong to this distribution; a node whose kubelet has not reported its version is left out.
 
-    A node that nothing identifies counts only if the nodes of the distribution always have its mark.
+    A node whose distribution is unknown is included only if all nodes of the declared distribution have a mark.
     """
     return [
         node
@@ -54,7 +54,7 @@ def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
 
 
 def contradiction(declared: Distribution, nodes: t.Iterable[Node]) -> str:
-    """The warning about a declared distribution that nodes do not have; empty if it fits."""
+    """The warning that nodes do not belong to the declared distribution; empty if all do."""
     others = other_nodes(declared, nodes)
     if not others:
         return ""
@@ -72,7 +72,7 @@ def _describe(node: Node) -> str:
 
 
 def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:
-    """The nodes of each distribution by its name, in the order of the catalog; nodes that nothing identifies are under an empty name."""
+    """The nodes of each distribution by its name, in the order of the catalog; nodes of unknown distribution are listed under an empty name."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         distribution = distribution_of(node)

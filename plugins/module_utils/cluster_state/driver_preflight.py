@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes on which the operator's driver container cannot work or may fail, according to the kubelet and NFD (pure).
+"""Finds nodes on which the operator's driver container cannot work or may fail, according to the kubelet and NFD (pure).
 
 The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images only for a few systems
 (gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
-Boot. It reports loaded kernel modules only by a rule, which the derived values of NFD have (catalog/node_feature_discovery.py).
+Boot. It reports loaded kernel modules only if a rule is configured; NFD's derived values contain this rule (catalog/node_feature_discovery.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOFED_LABEL = "network.nvidia.com/operator.mofed.wait"
 
 
 def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
-    """The GPU nodes without a driver whose driver pods would not find an image; while no GPU node is known, all nodes if none of them has one."""
+    """The GPU nodes without a driver for which no driver image exists; while no GPU node is known, all nodes if no image exists for any of them."""
     if not _installs_driver(plan):
         return []
     nodes = list(nodes)
@@ -49,7 +49,7 @@ def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Document]]:
-    """The driver of each node by the keys of `driver`: that of its pool, otherwise the operator's; several while its pool is not known yet."""
+    """By node, its driver settings (keys as in `driver`) from its pool or otherwise the operator; several while its pool is not known yet."""
     inherited = driver_of_values(plan.operator.values)
     membership = assign_pools(plan.pools, nodes)
     by_pool = {pool.name: effective_driver(inherited, pool.driver) for pool in plan.pools}
@@ -67,7 +67,7 @@ def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Docu
 
 
 def missing_image_problem(plan: Plan, nodes: t.Iterable[Node]) -> str:
-    """The reason why the driver cannot be installed, determined before anything is installed; empty if it can."""
+    """The reason why the driver cannot be installed, for a check before the installation; empty if it can be installed."""
     nodes = list(nodes)
     without = nodes_without_images(plan, nodes)
     if not without:
@@ -107,7 +107,7 @@ def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
-    """The driver pod waits for the drivers of network adapters while GPUDirect RDMA is enabled (k8s-driver-manager cmd/driver-manager/main.go)."""
+    """Warnings about GPUDirect RDMA, with which driver pods wait for the drivers of network adapters (k8s-driver-manager cmd/driver-manager/main.go)."""
     rdma = get_nested(plan.operator.values, "driver", "rdma") or {}
     if not rdma.get("enabled") or not drivers:
         return
@@ -136,6 +136,6 @@ def _has_image(node: Node) -> bool:
 
 
 def _system(node: Node) -> str:
-    """The operating system as it would appear in the tag of the image, with the name that the kubelet reports."""
+    """The operating system as in the tag of an image, preceded by the name that the kubelet reports."""
     parts = [node.labels.get(f"{NFD_PREFIX}system-os_release.{part}", "") for part in ("ID", "VERSION_ID")]
     return f"{node.os_image} ({''.join(parts)})" if all(parts) and node.os_image else node.os_image or "".join(parts)

@@ -16,7 +16,7 @@ from ..common.results import MAX_LISTED
 from ..schema.messages import MAX_NAMED, abbreviate
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
-# The label selector of nodes with an unfinished upgrade; a node without the label is not upgraded.
+# The label selector of nodes with an unfinished upgrade; the operator does not upgrade nodes without the label.
 UNFINISHED = f"{DRIVER_UPGRADE_LABEL},{DRIVER_UPGRADE_LABEL}!={DONE}"
 
 Labels = t.Mapping[str, str]
@@ -32,7 +32,7 @@ class DriverUpgrade:
     skipped: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result: the number of nodes in each state, and the names of nodes that need the user's attention."""
+        """The upgrade in the format of results: the number of nodes in each state, and the names of nodes that need the user's attention."""
         idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
         return {
             "states": dict(+(Counter(idle) + Counter(self.working.values()))),
@@ -47,7 +47,7 @@ class DriverUpgrade:
         return not self.waiting or len(self.failed) >= max_parallel
 
     def messages(self) -> list[str]:
-        """One line for each kind of unfinished nodes, the most severe first."""
+        """One line for each group of nodes with an unfinished upgrade, the most severe first."""
         lines = []
         if self.failed:
             lines.append(f"the driver upgrade failed on {abbreviate(self.failed)}")
@@ -64,7 +64,7 @@ class DriverUpgrade:
 
 
 def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
-    """The unfinished nodes among these, given by name and labels."""
+    """The nodes with an unfinished upgrade among these pairs of name and labels."""
     waiting, working, failed, skipped = [], {}, [], []
     for name, labels in nodes:
         state = labels.get(DRIVER_UPGRADE_LABEL) or DONE

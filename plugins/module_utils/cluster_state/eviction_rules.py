@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of a node a drain evicts, for which it waits, which it keeps, and which block it, with the reason and the remedy (pure)."""
+"""Decides which pods of a node a drain evicts, awaits or keeps, and which pods block it, with the reason and the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _KEPT_REMEDY = (
 )
 
 
-# The names of the options of a drain in messages, by the fields of DrainOptions; to_evict is the setting that allows evictions.
+# The names of a drain's options for messages, by field of DrainOptions; `to_evict` is the setting that allows evictions.
 OptionNames = t.Mapping[str, str]
 # `rollout.drain: none` means evict: false.
 _ROLLOUT_KEYS = {"evict": "drain"}
 
 
 def option_names(form: str, to_evict: str) -> OptionNames:
-    """The names from a template with {key} (of rollout) and {option} (of modules)."""
+    """The names of the options, from a template with {key} (the key in `rollout`) or {option} (the option of modules)."""
     names = {
         item.name: form.format(key=_ROLLOUT_KEYS.get(item.name, item.name), option=item.name)
         for item in fields(DrainOptions)
@@ -50,14 +50,14 @@ class Evict:
 
 @dataclass(frozen=True)
 class Await:
-    """The drain waits until the pod terminates without an eviction; `remedy` applies if the wait takes too long."""
+    """The drain does not evict the pod but waits until it terminates; `remedy` is for the case that this takes too long."""
 
     remedy: str
 
 
 @dataclass(frozen=True)
 class Keep:
-    """The pod stays until its node is gone: it would be recreated on the node immediately."""
+    """The pod stays as long as its node exists, because it would be recreated on the node immediately."""
 
     reason: str
 
@@ -84,7 +84,7 @@ class BlockingPod:
 
 
 def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Await | Keep | Block:
-    """The action of a drain with these options on the pod; every drain follows this rule."""
+    """The decision of a drain with these options about the pod; all drains use this function."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
     if not options.evict:
@@ -115,14 +115,14 @@ def blocking_pods(pods: t.Iterable[PodOnNode], options: DrainOptions) -> list[Bl
 
 
 def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
-    """The remedies, each once, with the names of the options."""
+    """The remedies without duplicates, with the names of the options filled in."""
     return " ".join(dict.fromkeys(remedies)).format(**names)
 
 
 def gpu_pods_to_evict(
     displaced: t.Sequence[PodOnNode], other_pods: t.Sequence[PodOnNode], rollout: RolloutPlan
 ) -> tuple[PodOnNode, ...]:
-    """The pods that a drain with these settings evicts, among those that cannot keep their GPUs and the other pods of the node."""
+    """The pods that a drain with these settings evicts; `displaced` are the pods that cannot keep their GPUs."""
     candidates = (*displaced, *other_pods) if rollout.drain == ALL else displaced
     return pods_to_evict(candidates, rollout.drain_options)
 
@@ -130,10 +130,9 @@ def gpu_pods_to_evict(
 def blocking_gpu_pods(
     displaced: t.Sequence[PodOnNode], rollout: RolloutPlan, *, device_files: bool
 ) -> list[BlockingPod]:
-    """The pods that cannot keep their GPUs, and that no drain with these settings evicts.
+    """The pods that block the change: they cannot keep their GPUs, and a drain with these settings does not evict them.
 
-    `device_files`: the change fails while any process has a device file open. Otherwise, of the pods that a drain keeps, only those with a GPU
-    resource count.
+    `device_files`: the change fails while any process has a device file open. Without it, pods that a drain keeps block only if they request GPUs.
     """
     kept = [
         BlockingPod(pod.full_name, _gpu_keep_reason(pod), _KEPT_REMEDY)
@@ -148,7 +147,7 @@ def _gpu_keep_reason(pod: PodOnNode) -> str:
 
 
 def blocked_message(blocking: t.Sequence[BlockingPod]) -> str:
-    """A message about the pods that block the change of their node's GPUs, with the remedy and without the final period."""
+    """A message about the pods that block a change of their node's GPUs, with the remedy, but without the final period."""
     return (
         f"These pods use the node's GPUs and cannot be evicted: {', '.join(map(str, blocking))}. "
         f"{join_remedies((pod.remedy for pod in blocking), ROLLOUT_OPTIONS).removesuffix('.')}"

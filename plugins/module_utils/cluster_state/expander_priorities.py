@@ -26,7 +26,7 @@ Record = dict[str, int]
 
 @dataclass(frozen=True)
 class PriorityChanges:
-    """The text and the record after a merge; `problem` says why the text cannot be merged."""
+    """The text and the record after a merge; `problem` is the reason why the text cannot be merged, otherwise empty."""
 
     text: str
     record: Record
@@ -44,7 +44,7 @@ def text_of(configmap: Document | None) -> str:
 
 
 def priorities_of(configmap: Document | None) -> Priorities | None:
-    """The expressions by priority; None if there is no text, or if the autoscaler cannot read it."""
+    """The expressions by priority; None if the ConfigMap has no text, or if the autoscaler cannot read it."""
     text = text_of(configmap)
     return parse(text) if text else None
 
@@ -72,7 +72,7 @@ def parse(text: str) -> Priorities | None:
 def merge_priorities(
     text: str, record: Record, desired: t.Mapping[str, int], kept: t.Collection[str] = ()
 ) -> PriorityChanges:
-    """Replace the recorded expressions with the desired ones; the recorded ones in `kept` stay. Identical foreign expressions are reused."""
+    """Replace the recorded expressions, except those in `kept`, with the desired ones. Identical foreign expressions are reused."""
     present = parse(text)
     if present is None:
         return PriorityChanges(
@@ -119,7 +119,7 @@ def _changed(present: Priorities, removed: Record, added: Record) -> Priorities:
 
 
 def _edited(text: str, removed: Record, added: Record) -> str:
-    """The text with these lines changed, if each priority has a block with one line for each expression."""
+    """Edit the lines of the text; correct only if each priority is a block with one line for each expression."""
     blocks: list[tuple[int | None, list[str]]] = [(None, [])]
     for line in text.splitlines():
         key = re.fullmatch(r"(\d+):\s*", line)

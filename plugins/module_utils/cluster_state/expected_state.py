@@ -25,10 +25,10 @@ if t.TYPE_CHECKING:
 
 
 def expected_gpus(node: Node, pool: PoolPlan) -> int:
-    """The physical GPUs of a node of the pool.
+    """The number of physical GPUs of a node of the pool.
 
-    Under the MIG strategy single, GFD counts MIG devices. In that case, this is the recorded number, else the pool's gpus_per_node, else the number of
-    devices divided by the devices per GPU in the pool's layout, else as in physical_gpus().
+    Under the MIG strategy single, GFD counts MIG devices. The number is then taken from the record, else from the pool's gpus_per_node, else by dividing
+    the number of devices by the devices per GPU in the pool's layout, else from physical_gpus().
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -40,7 +40,7 @@ def expected_gpus(node: Node, pool: PoolPlan) -> int:
 
 
 def physical_gpus(node: Node) -> int:
-    """The physical GPUs of a node whose pool is unknown.
+    """The number of physical GPUs of a node whose pool is unknown.
 
     Under the MIG strategy single, this is the recorded number, else the smallest number of GPUs on which the node's MIG devices fit.
     """
@@ -56,7 +56,7 @@ def physical_gpus(node: Node) -> int:
 
 
 def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:
-    """The expected amount of each resource on the node; empty if its GPUs are not for containers."""
+    """The expected amount of each resource on the node; empty if containers cannot use its GPUs."""
     if pool.reason_without_containers:
         return {}
     return pool.for_node(node.name).sharing.offers(expected_gpus(node, pool))
@@ -70,7 +70,7 @@ def device_count(node: Node, pool: PoolPlan) -> int:
 
 
 def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
-    """The totals that the nodes of a pool should offer and do offer: `resource` with its counts, and `resources`."""
+    """The expected and the actual totals of the resources that a pool's nodes offer: `resource`, the sums, and `resources` with the sums by name."""
     expected: Counter[str] = Counter()
     allocatable: Counter[str] = Counter()
     for node in nodes:
@@ -95,8 +95,8 @@ def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
 def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = None) -> str | None:
     """The value of nvidia.com/mig.config; None if the operator manages the label.
 
-    A node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it. `managed`: whether the pool owns the label; by
-    default, this is read from the record on the node.
+    If the pool does not partition GPUs, a node with earlier partitions gets the entry that disables MIG, and keeps it. `managed`: whether the pool
+    owns the label; by default, this is read from the record on the node.
     """
     mig_key = pool.for_node(node.name).mig_key
     if mig_key:
@@ -129,7 +129,7 @@ def devices_in_labels(node: Node, pool: PoolPlan) -> dict[str, int]:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether a resource name stands for GPUs or MIG devices."""
+    """Whether this is the name of a resource for GPUs or MIG devices."""
     return name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
 
 

@@ -4,8 +4,8 @@
 
 From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager, pkg/mig/builder), the MIG manager queries the driver and writes the layouts
 that the node's GPUs support into one ConfigMap for each node. A configuration that the ClusterPolicy names replaces all of these ConfigMaps, so their
-entries are merged into it. An entry `all-<profile>` has the maximum count of the profile on one GPU. Placements are not published; they are taken
-from the catalog's table that has the model's other profiles.
+entries are merged into it. An entry `all-<profile>` contains the maximum count of the profile on one GPU. Placements are not published; they are taken
+from the table of the catalog whose profiles correspond to the published ones.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def merge_generated(
     """The generated entries that neither the `live` entries nor the plan contain for the same models.
 
     `generated` are the entries by node, from parse_generated(). If nodes have different layouts with the same name, each model gets its own layout,
-    selected by the PCI ids of the catalog. If models cannot be distinguished, or a live entry of that name has another layout on a node, a warning is
-    returned and nothing is changed.
+    selected by the PCI ids of the catalog. If models cannot be distinguished, or a live entry of that name results in another layout on a node, a
+    warning is returned and the entry is not changed.
     """
     devices_of = {node.name: tuple(device_ids(node)) for node in nodes}
     by_name: dict[str, list[_Source]] = {}
@@ -240,7 +240,7 @@ def generated_profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
 
 
 def geometry_of(counts: Counts, known: mig.Geometry | None) -> mig.Geometry | None:
-    """The geometry with exactly these profiles (the maximum count of each on one GPU); None if no table of the catalog has them.
+    """The geometry with exactly these profiles, given with their maximum counts on one GPU; None if no table of the catalog has them.
 
     For an unknown model, the table with the most of these profiles is used. Profiles that are not in the table are left out.
     """

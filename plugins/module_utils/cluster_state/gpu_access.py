@@ -41,7 +41,7 @@ def nvidia_runtime_classes(runtime_classes: t.Iterable[Document]) -> frozenset[s
 
 
 def gpu_access(pod: Document, runtime_classes: t.Collection[str]) -> t.Iterator[str]:
-    """Descriptions of the pod's access to GPUs, for kinds of access that have no other purpose."""
+    """Descriptions of the pod's access to GPUs; only kinds of access that have no other purpose count."""
     spec = pod["spec"]
     if spec.get("runtimeClassName") in runtime_classes:
         yield f"runtimeClassName {spec['runtimeClassName']}"
@@ -62,7 +62,7 @@ def gpu_access(pod: Document, runtime_classes: t.Collection[str]) -> t.Iterator[
 
 
 def privileged_containers(pod: Document) -> t.Iterator[str]:
-    """Descriptions of the containers with access to every device of the node; finished init containers do not count."""
+    """Descriptions of the pod's privileged containers, which can access every device of the node; finished init containers are left out."""
     starting = (pod.get("status") or {}).get("phase") == "Pending"
     for container in _containers(pod["spec"]):
         if not (container.get("securityContext") or {}).get("privileged"):

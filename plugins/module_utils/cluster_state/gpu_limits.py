@@ -3,7 +3,7 @@
 """The collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
 
 The list is atomic in the CRD, so the entries are merged by their type. An annotation records the maxima that the collection has written, and the
-entry of another owner that one of them has replaced; an entry that was changed since then belongs to the manager that changed it.
+foreign entries that they have replaced. An entry that another manager has changed since then belongs to that manager.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .record_annotation import set_record
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
-# By the type of the GPUs: `max` as written, and `former`, the entry that it has replaced, if any.
+# By GPU type: the written `max`, and `former`, the foreign entry that it has replaced, if any.
 Record = dict[str, Object]
 
 PATH = ("spec", "resourceLimits", "gpus")
@@ -26,7 +26,7 @@ PATH = ("spec", "resourceLimits", "gpus")
 
 @dataclass(frozen=True)
 class LimitChanges:
-    """The list and the record after a merge, and the foreign maxima that differ: type, foreign maximum, desired maximum."""
+    """The list and the record after a merge, and the foreign entries whose maximum differs: type, foreign maximum, desired maximum."""
 
     entries: list[Object]
     record: Record
@@ -34,7 +34,7 @@ class LimitChanges:
 
 
 def entries_of(live: Document) -> list[Object]:
-    """The entries of a ClusterAutoscaler."""
+    """The GPU limits of a ClusterAutoscaler."""
     return [dict(entry) for entry in get_nested(dict(live), *PATH) or ()]
 
 
@@ -57,9 +57,9 @@ def merge_limits(
     *,
     change_foreign: bool = False,
 ) -> LimitChanges:
-    """Set the maxima `limits` by type, and remove recorded entries of other types that no MachineSet in `used` has.
+    """Set the maxima in `limits`, by GPU type, and remove the recorded entries of all other types that are not in `used`.
 
-    An entry of another owner with another maximum is only changed with `change_foreign`.
+    `used` are the types that MachineSets have. A foreign entry with a different maximum is only changed with `change_foreign`.
     """
     merged = [dict(entry) for entry in entries]
     kept: Record = copy.deepcopy(record)
@@ -85,7 +85,7 @@ def merge_limits(
 
 
 def without_limits(entries: t.Sequence[Document], record: Record, kinds: t.Collection[str]) -> LimitChanges:
-    """The list without the collection's entries of these types; the entries that they have replaced are restored."""
+    """The list without the collection's entries of these types; foreign entries that these had replaced are restored."""
     merged: list[Object] = []
     for entry in entries:
         kind = str(entry.get("type"))
@@ -98,7 +98,7 @@ def without_limits(entries: t.Sequence[Document], record: Record, kinds: t.Colle
 
 
 def with_limits(live: Document, changes: LimitChanges) -> Object:
-    """The ClusterAutoscaler with this list and record; other fields stay."""
+    """The ClusterAutoscaler with this list and record; other fields are not changed."""
     desired = copy.deepcopy(dict(live))
     if changes.entries != entries_of(live):
         limits = desired.setdefault("spec", {}).setdefault("resourceLimits", {})

@@ -34,7 +34,7 @@ ByNode = t.Mapping[str, t.Sequence["PodOnNode"]]
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """One pod and its amount of one resource of its node."""
+    """The amount of one resource that a pod requests."""
 
     namespace: str
     pod: str
@@ -94,8 +94,8 @@ class PodOnNode:
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
     keep_reason: the reason why a drain does not evict it ("DaemonSet exporter", "static pod"), otherwise empty. unmanaged: no controller recreates it.
     priority: the scheduler's number. created: RFC 3339, so that text order is time order.
-    possible_access: why a pod of the cluster itself may use a GPU although nothing shows this; such pods are privileged, like CNI plugins,
-    CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
+    possible_access: why a pod of the cluster itself may use a GPU although its spec does not show this; such pods are privileged, for example
+    CNI plugins, CSI drivers and node exporters. pausable: a DaemonSet pod that the label nvidia.com/gpu.deploy.client removes unless it is true.
     """
 
     namespace: str
@@ -117,7 +117,7 @@ class PodOnNode:
 
 
 class PodsByNode(t.NamedTuple):
-    """By node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
+    """Three maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
 
     Pods of the last kind belong to the cluster itself; no drain evicts them.
     """
@@ -147,11 +147,11 @@ def parse_pods(
     operator_namespace: str = "",
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
 ) -> dict[str, list[PodOnNode]]:
-    """All pods on nodes, by node, sorted by namespace and name.
+    """The pods on nodes, by node, sorted by namespace and name.
 
-    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them, access through DRA does not count.
+    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta version); without them, access through DRA is not detected.
     `runtime_classes` are the names of the RuntimeClasses with a handler of NVIDIA.
-    NVIDIA's operands in the operator's namespace do not count, because the operator stops them itself.
+    NVIDIA's operands in the operator's namespace are left out, because the operator stops them itself.
     """
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
     by_node: dict[str, list[PodOnNode]] = {}

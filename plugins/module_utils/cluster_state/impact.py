@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The impact of changes: which pods of a node lose their GPUs, and how many nodes and pods of each pool a run affects (pure).
+"""Computes the impact of changes: which pods of a node lose their GPUs, and how many nodes and pods of each pool a run affects (pure).
 
 | change | evicted pods |
 |---|---|
@@ -69,7 +69,7 @@ class Transition:
 
 
 def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, repeat: bool = False) -> Transition:
-    """The effect of the change on a node with its current labels; nodes without a pool get whole GPUs.
+    """The effect that the change has on a node, given its current labels; nodes without a pool get whole GPUs.
 
     `repeat`: the MIG manager has to apply its current configuration again.
     """
@@ -141,10 +141,10 @@ def _name(pod: PodOnNode) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class OperandRestart:
-    """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`.
+    """The operands that the operator restarts on every node: if `every`, all operands including the driver, otherwise those in `apps`.
 
     `in_place`: the driver stays loaded while its pod restarts, so no pod loses a GPU.
-    `driver_nodes` are single nodes whose driver it also restarts, since their NVIDIADriver changes.
+    `driver_nodes` are individual nodes whose driver is also restarted, because their NVIDIADriver object changes.
     """
 
     apps: frozenset[str] = frozenset()
@@ -171,7 +171,7 @@ class NodeImpact(t.NamedTuple):
 
 
 class RunningPods(t.NamedTuple):
-    """The pods by node: for each pod of an NVIDIA operand its app, and the pods that use GPUs."""
+    """The running pods by node: the app of each operand pod, and the pods that use GPUs."""
 
     operands: t.Mapping[str, t.Sequence[str]]
     gpu_pods: t.Mapping[str, t.Sequence[PodOnNode]]
@@ -180,7 +180,7 @@ class RunningPods(t.NamedTuple):
 def impact(
     nodes: t.Iterable[Node], changes: t.Mapping[str, NodeImpact], restart: OperandRestart, running: RunningPods
 ) -> dict[str, int]:
-    """The impact on these nodes, as numbers with the keys COUNTS.
+    """The impact on these nodes: a number for each key in COUNTS.
 
     `driver_restarts`: nodes whose driver is restarted. `pods`: pods that lose a GPU because of the driver or the new sharing.
     `operand_pods`: pods of operands that are restarted. `repartitioned_nodes`: nodes whose MIG layout changes. `resets`: repartitioned nodes

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates label selectors in kubectl's notation on labels that are already read: any number of selectors costs one list request (pure)."""
+"""Evaluates label selectors in kubectl's notation locally, so that one list request is sufficient for any number of selectors (pure)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Requirement:
     members: tuple[str, ...] | None = None
 
     def is_met(self, labels: t.Mapping[str, str]) -> bool:
-        """As in the API server, a missing key meets a negative condition."""
+        """Whether the labels meet the condition; as in the API server, a missing key meets a negative condition."""
         if self.members is None:
             return (self.key in labels) is not self.negative
         return (labels.get(self.key) in self.members) is not self.negative

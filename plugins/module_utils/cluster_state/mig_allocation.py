@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Allocates the MIG devices that pools demand to the GPUs of their nodes (pure).
 
-A GPU whose layout already serves the demand keeps it. If GPUs must be repartitioned, unused GPUs come first. Repartitioning a GPU evicts all pods
-that use any GPU of the node, so either all GPUs of a node count as in use or none.
+A GPU whose layout already serves the demand keeps its layout. If GPUs must be repartitioned, unused GPUs come first. Repartitioning a GPU evicts all
+pods that use any GPU of the node, so either all GPUs of a node count as in use, or none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownLayouts:
-    """Known facts about the nodes other than their labels.
+    """The data about the nodes that is not in their labels.
 
     `entries`: the MIG manager's configurations by name. `geometries`: the MIG profiles of each node's GPUs. `nodes_in_use`: the nodes with
     pods that use a GPU; None if not known yet. `previous`: the layouts that the same run has already allocated.
@@ -45,7 +45,7 @@ class KnownLayouts:
 
 @dataclass(frozen=True)
 class MigAllocation:
-    """The plan in which each node of a pool with a demand has its own layout (PoolPlan.for_node).
+    """The result: `plan`, in which each node of a pool with a demand has its own layout (PoolPlan.for_node).
 
     `missing`: by pool, the devices that fit on no GPU. `needs_usage`: some GPUs must be repartitioned, and the choice depends on which GPUs
     are in use, which is not known yet.
@@ -101,7 +101,7 @@ def _pack(
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool],
 ) -> PackingResult:
-    """Pack the part of the pool's demand that nodes with kept layouts do not serve on the other nodes."""
+    """Subtract the devices of the nodes whose layouts are kept from the pool's demand, and pack the remainder on the other nodes."""
     gpus: list[PackedGpu] = []
     remaining = Counter(pool.sharing.demand)
     for node in members:
@@ -120,7 +120,7 @@ def _pack(
 
 
 def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
-    """One layout for all GPUs if they are equal, otherwise one layout by GPU index; empty if all GPUs are whole."""
+    """One layout for all GPUs if they have the same devices, otherwise a layout by GPU index; empty if all GPUs are whole."""
     if not any(by_gpu):
         return ()
     if all(dict(devices) == dict(by_gpu[0]) for devices in by_gpu):
@@ -129,9 +129,9 @@ def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
 
 
 def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
-    """The MIG devices of each GPU of the node, now or once its MIG configuration is applied; without a configuration, from its labels.
+    """The MIG devices of each GPU of the node according to its MIG configuration (even if it is not applied yet), otherwise to its labels.
 
-    Without a known configuration, the devices are divided equally between the GPUs if possible; otherwise the GPUs count as whole.
+    Devices from labels are divided equally between the GPUs if possible; otherwise the GPUs count as whole.
     """
     if node.name in known.previous:
         layout = known.previous[node.name]
@@ -158,13 +158,13 @@ def _parts(entry: t.Any, node: Node) -> Entry:
 
 
 def _gpu_count(node: Node, pool: PoolPlan, devices_of_gpu: Counts) -> int:
-    """The number of physical GPUs. Under the MIG strategy single, GFD counts the devices, so their number is divided by the devices of one GPU."""
+    """The number of physical GPUs. Under the MIG strategy single, GFD counts MIG devices, so their number is divided by the devices per GPU."""
     if MIG_INFIX in node.product and not node.recorded_gpus and not pool.gpus_per_node and devices_of_gpu:
         return max(1, node.gpus // sum(devices_of_gpu.values()))
     return expected_state.expected_gpus(node, pool)
 
 
 def _with_profile_names(devices: Counts, geometry: Geometry | None) -> dict[str, int]:
-    """Devices by the names of the profiles; GFD's names have a dot instead of a plus."""
+    """The devices by the profile names of the geometry; GFD's names have a dot instead of a plus."""
     names = {profile.name.replace("+", "."): profile.name for profile in (geometry.profiles if geometry else ())}
     return {names.get(name, name): count for name, count in devices.items()}

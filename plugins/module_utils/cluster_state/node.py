@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node: its labels, taints and status, parsed once."""
+"""Parses the labels, taints and status of Node objects."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ class Node(NodeFacts):
 
     @property
     def memory_mib(self) -> int:
-        """The memory of one physical GPU; 0 if it is not known: before discovery, and under the MIG strategy single for models that the catalog lacks."""
+        """The memory of one physical GPU; 0 before discovery, and under the MIG strategy single for models that are not in the catalog."""
         if self._labels_describe_devices:
             return self.catalog_model.memory_mib if self.catalog_model else 0
         return self._labelled_memory
 
     @property
     def _labels_describe_devices(self) -> bool:
-        """Whether GFD's labels have the number and the memory of MIG devices instead of GPUs, which is so under the MIG strategy single."""
+        """Whether GFD's labels contain the number and memory of MIG devices instead of GPUs, as they do under the MIG strategy single."""
         return names.MIG_INFIX in self.product
 
     @property
@@ -126,7 +126,7 @@ class Node(NodeFacts):
 
     @property
     def compute(self) -> str:
-        """The compute capability of its GPUs; empty before discovery."""
+        """The compute capability of the node's GPUs; empty before discovery."""
         return self._joined(_COMPUTE_PARTS)
 
     def _joined(self, keys: t.Iterable[str]) -> str:
@@ -180,7 +180,7 @@ def ready_condition(item: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
-    """The same texts, each stored only once in memory, because thousands of nodes have mostly the same labels."""
+    """A copy of the map in which equal strings share memory, because thousands of nodes have mostly the same labels."""
     # Not sys.intern(), which Ansible replaces.
     share = _TEXTS.setdefault
     if len(_TEXTS) > _MAX_TEXTS:

@@ -27,9 +27,9 @@ NOT_READY = "is not ready"
 
 @dataclass(frozen=True)
 class NodeDrift:
-    """The differences between a node and its pool's declaration; final if waiting cannot change them.
+    """The differences between a node and its pool's declaration; `final` if they remain no matter how long a run waits.
 
-    `operand` names the operand (by its pods' label app) whose log has the cause; empty if none is known. labels_only: the node offers the
+    `operand` is the label app of the operand whose log contains the cause; empty if unknown. labels_only: the node offers the
     expected resources, and only the labels of gpu-feature-discovery differ.
     """
 
@@ -78,12 +78,12 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
 
 
 def not_ready_message(subject: str) -> str:
-    """The message for a node that a run cannot change, with the consequences; `subject` is its name or a word for it."""
+    """The message for a node that a run cannot change because it is not ready; `subject` is its name or another word for it."""
     return f"{subject} {NOT_READY}, so its pods cannot terminate and NVIDIA's operands do not run"
 
 
 def mig_failure(node: Node) -> str:
-    """The message for a MIG manager that has failed."""
+    """The message for a node whose MIG manager has failed."""
     return f"{names.MIG_STATE_LABEL} is {FAILED} for {node.mig_config}, and the MIG manager does not retry"
 
 
@@ -116,17 +116,17 @@ def has_mig_manager(node: Node) -> bool:
 
 
 def clients_paused(node: Node) -> bool:
-    """Whether DaemonSets that select nvidia.com/gpu.deploy.client are still kept off the node although no change is in progress."""
+    """Whether DaemonSets that select nvidia.com/gpu.deploy.client are still stopped on the node although no change is in progress."""
     return node.labels.get(names.CLIENT_LABEL) == names.PAUSED_FOR_MIG and node.mig_state not in CHANGING
 
 
 def all_final(findings: t.Mapping[str, NodeDrift]) -> bool:
-    """Whether waiting cannot change any finding."""
+    """Whether all findings are final, so that waiting is useless."""
     return all(finding.final for finding in findings.values())
 
 
 def progress_text(undiscovered: t.Collection[str]) -> str:
-    """The progress of a wait; it follows the number of nodes that are as declared, and of all nodes of the pools."""
+    """The text of a wait's progress message; the caller puts the number of matching nodes and of all nodes of the pools before it."""
     waiting = f"; {len(undiscovered)} GPU nodes are not discovered yet" if undiscovered else ""
     return f"nodes are in the desired state{waiting}"
 

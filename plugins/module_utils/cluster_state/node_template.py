@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node that the cluster autoscaler expects from a MachineSet without nodes (pure)."""
+"""Predicts the node that the cluster autoscaler expects from a MachineSet without nodes (pure)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Taint = t.Mapping[str, t.Any]
 # Quantities (apimachinery, pkg/api/resource); the old keys of memory and all counts are whole numbers.
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
 _WHOLE = re.compile(r"\+?\d+")
-# Older name of the startup taints' prefix (kubernetes/autoscaler, utils/taints).
+# The second entry is the older prefix of startup taints (kubernetes/autoscaler, utils/taints).
 _IGNORED_TAINTS = (STARTUP_TAINT_PREFIX, "ignore-taint.cluster-autoscaler.kubernetes.io/")
 # The effects with which a taint keeps pods away.
 _TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule)")
@@ -37,7 +37,7 @@ _TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|
 
 @dataclass(frozen=True)
 class MachineSet:
-    """A MachineSet as far as the autoscaler reads it."""
+    """The data of a MachineSet that the autoscaler reads."""
 
     name: str
     namespace: str
@@ -58,8 +58,8 @@ class MachineSet:
 
 @dataclass(frozen=True)
 class NodeTemplate:
-    """The expected node. `missing` are the annotations without which a MachineSet without nodes is no node group, `unreadable` those that have no
-    readable value, which has the same effect."""
+    """The expected node. `missing` and `unreadable` are required annotations that are absent or invalid: in both cases, the autoscaler ignores the
+    MachineSet while it has no nodes."""
 
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -109,13 +109,13 @@ def node_template(machine_set: MachineSet, rules: AutoscalerRules) -> NodeTempla
 
 
 def _replicas(raw: Document) -> int:
-    """The desired number; one is the default (openshift/api, machine/v1beta1)."""
+    """The desired number of replicas; the default is 1 (openshift/api, machine/v1beta1)."""
     replicas = get_nested(raw, "spec", "replicas")
     return 1 if replicas is None else int(replicas)
 
 
 def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:
-    """The first amount; an unreadable value ends the search. As in the autoscaler, a CPU or memory of 0 counts as missing, but a number of 0 GPUs does not."""
+    """The amount in the first annotation that is set; 0 if it is invalid. As in the autoscaler, a CPU or memory of 0 is skipped, 0 GPUs are not."""
     for key in keys:
         text = annotations.get(key, "")
         if not text or (text == "0" and not is_whole):
@@ -130,7 +130,7 @@ def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: b
 
 
 def _labels(machine_set: MachineSet, rules: AutoscalerRules) -> dict[str, str]:
-    """The labels of the template that the release reads, and those of the annotation, which take precedence."""
+    """The labels of the template that this release of the autoscaler reads, and those of the annotation, which take precedence."""
     labels = {key: value for key, value in machine_set.labels.items() if rules.all_labels or is_managed_label(key)}
     for text in machine_set.annotations.get(CAPACITY_LABELS, "").split(","):
         key, equals, value = text.partition("=")

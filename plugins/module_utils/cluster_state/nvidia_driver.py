@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIADriver objects: the nodes that each selects, its state, and what the operator refuses (pure).
+"""Evaluates NVIDIADriver objects: the nodes that they select, their state, and the taints that their pods do not tolerate (pure).
 
 Sources: gpu-operator v25.10.1 and v26.7.0, api/nvidia/v1alpha1/nvidiadriver_types.go, internal/validator/validator.go and
 internal/nvidiadriver/nvidiadriver.go.
@@ -29,19 +29,19 @@ _ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
 
 
 def node_selector(driver: Document) -> Labels:
-    """The labels that a node must have; those of all GPU nodes if the object has no selector."""
+    """The labels that the object requires of a node; without a selector, the label of all GPU nodes."""
     return get_nested(driver, "spec", "nodeSelector") or _ALL_GPU_NODES
 
 
 def is_default(driver: Document) -> bool:
-    """Whether the object is for the nodes that no other one selects (from v26.7 on)."""
+    """Whether the object applies to the nodes that no other object selects (from v26.7 on)."""
     return get_nested(driver, "spec", "default") is True
 
 
 def follows_own_policies(drivers: t.Iterable[Document], version: str) -> bool:
-    """Whether the operator follows the upgrade policy of each object, and knows default objects, both of which v26.7 introduced.
+    """Whether the operator supports an upgrade policy in each object, and default objects; v26.7 introduced both.
 
-    Its API server then sets the field `default` in each object. Without objects, the operator's `version` decides; an empty one is unknown.
+    The API server then sets the field `default` in each object. Without objects, the operator's `version` decides; False if it is empty (unknown).
     """
     if any("default" in (item.get("spec") or {}) for item in drivers):
         return True
@@ -54,7 +54,7 @@ def is_managed(driver: Document) -> bool:
 
 
 def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> dict[str, list[str]]:
-    """The names of the objects that select each GPU node whose driver the operator installs; the default one only if no other does."""
+    """For each GPU node whose driver the operator installs, the names of the objects that select it; the default object only if no other does."""
     default = [item["metadata"]["name"] for item in drivers if is_default(item)]
     selectors = [(item["metadata"]["name"], node_selector(item)) for item in drivers if not is_default(item)]
     found: dict[str, list[str]] = {}
@@ -80,7 +80,7 @@ def state_message(driver: Document) -> str:
 
 
 def reports_only_pods(driver: Document) -> bool:
-    """Whether the operator reports nothing but driver pods that are not ready."""
+    """Whether the operator reports only that driver pods are not ready."""
     state = (driver.get("status") or {}).get("state")
     return state == "notReady" and _error(driver).get("reason") in (None, *NOT_READY_REASONS)
 
@@ -93,7 +93,7 @@ def _error(driver: Document) -> Document:
 
 
 def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:
-    """Each object for a report: its pool (None if its selector has no pool label), its version, the number of its nodes, and its state."""
+    """The objects in the format of a report, with pool (None if the selector has no pool label), version, number of nodes and state."""
     selecting = driver_of_nodes(drivers, nodes)
     return [
         {
@@ -113,9 +113,9 @@ def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, L
 def untolerated_by_driver(
     drivers: t.Sequence[Document], pool: str, taints: t.Sequence[Taint], expected: t.Iterable[Document] = ()
 ) -> list[Taint]:
-    """The taints of a pool that the driver pods of its object do not tolerate; a managed object gets the `expected` tolerations.
+    """The taints of a pool that the driver pods on its nodes do not tolerate; managed objects count as having the `expected` tolerations.
 
-    These are the objects that select the pool's label; if there are none, the default object and those for all GPU nodes.
+    The pods belong to the objects that select the pool's label; if there are none, to the default object and those for all GPU nodes.
     """
     own = [item for item in drivers if node_selector(item).get(POOL_LABEL) == pool]
     for_all = [item for item in drivers if is_default(item) or node_selector(item) == _ALL_GPU_NODES]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tool that reconciles an object from its own source, by the marks on the object (pure).
+"""Recognizes the tool that reconciles an object from its own source by the marks on the object (pure).
 
 Argo CD marks an object with the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
 a label: its documentation proposes argocd.argoproj.io/instance in addition to app.kubernetes.io/instance, which every Helm chart sets
@@ -8,7 +8,7 @@ a label: its documentation proposes argocd.argoproj.io/instance in addition to a
 HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
 fluxcd/pkg ssa/manager.go SetOwnerLabels).
 
-External Secrets sets its label and annotations on each Secret that it writes, and is its owner unless it only adds keys to it
+External Secrets sets its label and annotations on each Secret that it writes, and owns the Secret unless it only adds keys to it
 (external-secrets apis/externalsecrets/v1/externalsecret_types.go). Sealed Secrets is the owner, or has its annotation on Secrets that it takes over
 (bitnami-labs/sealed-secrets README, "Managing existing secrets").
 """
@@ -34,7 +34,7 @@ _PREFIXES = {
 
 
 class Resource(t.NamedTuple):
-    """A resource of a GitOps tool: its kind, as messages call it, and its name."""
+    """A resource of a GitOps tool: its kind, in the form used in messages, and its name."""
 
     kind: str
     name: str
@@ -72,7 +72,7 @@ class GitOpsOwner:
 
 
 def manager_of(item: Document, kind: str) -> str:
-    """The tool or the object that reconciles an object of this kind, for messages; empty without one."""
+    """The tool or object that reconciles an object of this kind, for messages; empty if there is none."""
     if owner := gitops_owner(item, kind):
         return str(owner)
     metadata = item["metadata"]
@@ -84,7 +84,7 @@ def manager_of(item: Document, kind: str) -> str:
 
 
 def gitops_owner(item: Document, kind: str) -> GitOpsOwner | None:
-    """The owner of an object of this kind; None if it has no such mark, or only a mark copied from another object."""
+    """The GitOps resource that owns an object of this kind; None if it has no mark, or only a mark copied from another object."""
     owned = (GitOpsOwner(tool, found) for tool in GITOPS_TOOLS.values() if (found := tool.resource_of(item, kind)))
     return next(owned, None)
 
@@ -109,7 +109,7 @@ def _argo_cd_resource(item: Document, kind: str) -> Resource | None:
 
 
 def _refers_to(tracked: str, kind: str, name: str) -> bool:
-    """Whether `<group>/<kind>:<namespace>/<name>` is this object."""
+    """Whether `tracked` (`<group>/<kind>:<namespace>/<name>`) refers to an object of this kind and name."""
     group_kind, dummy, path = tracked.partition(":")
     return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU operator's operands: their pods on each node with their failures, and the status of their DaemonSets (pure)."""
+"""Reads the state of the GPU operator's operands: their pods on each node, the pods' failures, and the status of their DaemonSets (pure)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pod = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """The reason why an operand's pod does not work; the log of the container has details."""
+    """The reason why an operand's pod does not work; details are in the log of the container."""
 
     node: str
     pod: str
@@ -45,7 +45,7 @@ class ContainerFailure:
 
     @property
     def in_back_off(self) -> bool:
-        """Whether the kubelet delays the container's next start after failed starts. A running container, such as a driver's, may only be slow."""
+        """Whether the kubelet delays the container's next start because earlier starts failed. A running container, such as a driver's, may only be slow."""
         return self.reason.startswith((_BACK_OFF, *NEVER_STARTED))
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class ContainerFailure:
         return f"pod {self.pod} container {self.container}: {self.reason}{restarts}"
 
 
-# Texts in the log of a failed container, with what they mean (gpu-operator issues 141 and 1726: Secure Boot).
+# Texts in the log of a failed container, and their explanations (gpu-operator issues 141 and 1726: Secure Boot).
 _SECURE_BOOT = (
     "Secure Boot rejects the unsigned kernel module: use a driver with signed modules (driver.precompiled, or one that is installed on the node), "
     "or disable Secure Boot"
@@ -66,7 +66,7 @@ _MEANINGS = (
 
 
 def with_meaning(text: str) -> str:
-    """A failure with the meaning of the known texts in it, and the remedy."""
+    """The text of a failure; if it contains a known text, followed by the explanation and the remedy."""
     meaning = next((meaning for known, meaning in _MEANINGS if known in text), "")
     return f"{text} ({meaning})" if meaning else text
 
@@ -77,7 +77,7 @@ def node_of(pod: Pod) -> str:
 
 
 def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure]]:
-    """The failures of the pods, by node; running and ready pods have none."""
+    """The failures of the pods, by node; pods that work have none."""
     failures: dict[str, list[ContainerFailure]] = {}
     for pod in pods:
         for failure in _pod_failures(pod):
@@ -86,12 +86,12 @@ def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether a pod has the condition Ready."""
+    """Whether the condition Ready of a pod is true."""
     return ready_condition(pod).get("status") == "True"
 
 
 def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
-    """The name of this operand's pod on a node."""
+    """The name of this operand's pod on a node; None if there is none."""
     return next((pod["metadata"]["name"] for pod in pods if app_of(pod) == app and node_of(pod) == node), None)
 
 
@@ -125,7 +125,7 @@ def _termination(container: t.Mapping[str, t.Any]) -> str:
 
 
 def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
-    """The apps of the operands' pods, one for each pod, by node."""
+    """By node, the app of each operand pod on it."""
     apps: dict[str, list[str]] = {}
     for pod in pods:
         known = _operand(app_of(pod))
@@ -135,12 +135,12 @@ def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
 
 
 def _operand(app: str) -> str:
-    """The operand with this label app: the driver's has a suffix on OpenShift, and a different name with NVIDIADriver objects."""
+    """The operand with this label app. The driver's app has a suffix on OpenShift, and a different name with NVIDIADriver objects."""
     return DRIVER if app.startswith(_DRIVER_PREFIXES) else app
 
 
 def app_of(pod: Pod) -> str:
-    """The label that identifies the operand."""
+    """The value of the pod's label app, which identifies the operand."""
     return str((pod["metadata"].get("labels") or {}).get("app") or "")
 
 
@@ -193,7 +193,7 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
 
 
 class DaemonSetStatus(t.NamedTuple):
-    """The controller's own counts of nodes; `current`: the counts are for the current generation."""
+    """The numbers of nodes that the controller reports; `current`: they refer to the current generation of the DaemonSet."""
 
     scheduled: int
     desired: int

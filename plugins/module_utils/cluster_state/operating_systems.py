@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operating systems of the nodes of each pool, by the labels of NFD; the tags of driver images depend on them (pure)."""
+"""Determines the operating systems of the nodes of each pool from NFD's labels; the tags of driver images depend on them (pure)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SYSTEM = re.compile(r"(?P<system>[a-z]+(?:[-_][a-z]+)*)(?P<version>\d+(?:\.\d+)
 
 
 class NodeSystems:
-    """The operating systems of pools: the given ones, otherwise those of their nodes."""
+    """The operating systems of pools: the given ones, or those of the pools' nodes if none are given."""
 
     def __init__(
         self, given: t.Sequence[str], pools: t.Sequence[PoolPlan], read_nodes: t.Callable[[], t.Iterable[t.Any]]
     ) -> None:
-        """read_nodes: lists the nodes; only called if no systems are given, or for kernels. Raises InvalidOptions with all mistakes in `given`."""
+        """read_nodes lists the nodes; it is called only for kernels, or if no systems are given. Raises InvalidOptions with all errors in `given`."""
         self._given = parse_systems(given)
         self._pools, self._read_nodes = pools, read_nodes
         self._by_pool: dict[str, set[System]] = {}
@@ -52,7 +52,7 @@ class NodeSystems:
         return self._given or self._all
 
     def kernels(self, pool: PoolPlan | None) -> set[tuple[System, str]]:
-        """The systems with their kernels: of a pool's nodes, otherwise of all GPU nodes. The tags of precompiled drivers have both."""
+        """The pairs of system and kernel of a pool's nodes, or of all GPU nodes if it has none. The tags of precompiled drivers contain both."""
         names = assign_pools(self._pools, self._nodes).by_pool.get(pool.name, ()) if pool else ()
         chosen = [node for node in self._nodes if node.name in set(names)] or [
             node for node in self._nodes if node.has_gpu
@@ -65,7 +65,7 @@ class NodeSystems:
 
 
 def parse_systems(texts: t.Sequence[str]) -> set[System]:
-    """Operating systems such as rhel9.6 and ubuntu22.04; raises InvalidOptions with all mistakes."""
+    """Parse operating systems, for example rhel9.6 or ubuntu22.04; raises InvalidOptions with all errors."""
     found = [_SYSTEM.fullmatch(text) for text in texts]
     problems = [
         f"operating_systems[{index}]: {text!r} is not an operating system; specify ID and VERSION_ID from /etc/os-release, such as rhel9.6"

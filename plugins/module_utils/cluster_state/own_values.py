@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Helm values that keep the names of the collection's ConfigMaps in the ClusterPolicy through an upgrade: pure.
+"""The Helm values with which an upgrade preserves the names of the collection's ConfigMaps in the ClusterPolicy (pure).
 
-The collection sets these names in the ClusterPolicy and not in the values of the Helm release. Where the manifests of two charts differ in such a field, Helm
-would reset it: the charts from v26.3 on, for example, render migManager.config.name only if a value sets it. The operands would restart without their
-configuration, and again once the collection has restored the name.
+The collection sets these names in the ClusterPolicy, but not in the values of the Helm release. If the manifests of two charts differ in such a field, Helm
+would reset it. For example, the charts from v26.3 on render migManager.config.name only if a value sets it. The operands would restart without their
+configuration, and would restart again once the collection has restored the name.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("devicePlugin", "config", "name"), DEVICE_PLUGIN_CONFIGMAP),
     (("migManager", "config", "name"), MIG_CONFIGMAP),
 )
-# NVIDIADriver objects describe the driver, without the chart's own one, which would select every node.
+# These values make NVIDIADriver objects describe the driver, without the chart's own object, which would select every node.
 _DRIVER_OBJECTS = ("driver", "nvidiaDriverCRD")
 DRIVER_OBJECT_VALUES: t.Mapping[str, bool] = {"enabled": True, "deployDefaultCR": False}
 
 
 def recorded_own_values(config: Document) -> Object:
-    """The values of a Helm release that an earlier upgrade has added to keep the names, and those of NVIDIADriver objects of a first installation.
+    """The values of a Helm release that an earlier upgrade has added to keep the names, and DRIVER_OBJECT_VALUES if the installation has set them.
 
     Without the latter, the ClusterPolicy's driver would replace the driver of every node once no pool declares `driver`.
     """
@@ -39,12 +39,12 @@ def recorded_own_values(config: Document) -> Object:
 
 
 def endangered_own_values(before: Document, after: Document) -> Object:
-    """The values that keep the names that the spec of a policy has before an upgrade, and has no longer after it."""
+    """The values that keep the names that a policy's spec contains before an upgrade, but would not contain after it."""
     return _values(lambda path, name: get_nested(before, *path) == name != get_nested(after, *path))
 
 
 def without_own_values(config: Document) -> Object:
-    """The values of a Helm release without those that keep the names; maps that become empty are removed."""
+    """The values of a Helm release without those of recorded_own_values(); maps that become empty are removed."""
     result: Object = dict(config)
     for path, name in _NAMES:
         if get_nested(result, *path) == name:

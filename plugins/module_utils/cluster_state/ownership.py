@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects that this collection has created, and the metadata of nodes that it owns: which to set, to remove and to keep (pure).
+"""Recognizes objects that this collection has created, and builds edits that set, keep or remove the node metadata that it owns (pure).
 
-Metadata that existed before is not recorded as owned, so it stays when the node is released. The patch that sets a label, an annotation or a
-taint also records it in an annotation, so a killed run leaves nothing unrecorded.
+Metadata that already existed is not recorded as owned, so it stays when the node is released. The patch that sets a label, an annotation or a
+taint also records it in an annotation, so the record is complete even if a run is killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .node import Node
 
 
 def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
-    """Whether this collection has created an object of any kind."""
+    """Whether this collection has created the object, which may be of any kind."""
     return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
@@ -66,7 +66,7 @@ def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
 
 @dataclass(frozen=True)
 class NodeEdit:
-    """One merge patch of one node; before and after contain only the differences."""
+    """A merge patch for one node; `before` and `after` contain only the differences."""
 
     name: str
     patch: dict[str, t.Any]
@@ -94,7 +94,7 @@ def metadata_edit(
     own_annotations: Entries | None = None,
     handed_over: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
-    """The patch that makes the node's metadata as desired and records what the owner has set, or None if nothing changes.
+    """The edit that brings the node's metadata to the desired state and records the metadata that the owner sets; None if nothing changes.
 
     With remove_others, owned metadata that is not desired is removed. `own_annotations` are the collection's own annotations, which need no
     record. `handed_over` are labels that the patch sets without recording them as owned.
@@ -129,7 +129,7 @@ def metadata_edit(
 def _merge_entries(
     live: t.Mapping[str, str], recorded_keys: t.Collection[str], desired: Entries, *, remove_others: bool
 ) -> tuple[dict[str, str | None], list[str]]:
-    """The patch of labels or annotations, and the keys that are owned after it.
+    """The patch of labels or annotations, and the keys that are owned once it is applied.
 
     A desired entry of None is removed if it is recorded as owned. With remove_others, every owned entry that is not desired is also removed.
     """
@@ -148,7 +148,7 @@ def build_edit(
     *,
     uncordon: bool = False,
 ) -> NodeEdit | None:
-    """The edit with these patches of labels and annotations, and this list of taints (None: unchanged); None if nothing changes.
+    """Build an edit from patches of labels and annotations and a list of taints (None: unchanged); None if nothing changes.
 
     `records` are the annotations that record owned metadata, with their entries.
     """
@@ -181,5 +181,5 @@ def build_edit(
 
 @functools.lru_cache(maxsize=1024)
 def _entries(text: str) -> frozenset[str]:
-    """The entries of a record; cached because many nodes have the same one."""
+    """The entries of a record; cached because many nodes have the same record."""
     return frozenset(str(entry) for entry in parse_json(text, list) or ())

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pool of each node for a run, and the GPU nodes whose pool is not known yet (pure).
+"""Assigns the nodes to pools for a run, and finds the GPU nodes whose pool is not known yet (pure).
 
-The pool is derived from the node's labels (pools.membership), except outdated labels of earlier runs.
+The pool is derived from the node's labels (pools.membership); outdated labels of earlier runs are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pool_members(membership: Membership) -> set[str]:
 
 
 def may_match(pool: PoolPlan, node: Node) -> bool:
-    """Whether the pool's match may fit a node of unknown model once it is discovered; existing labels do not change."""
+    """Whether the pool's match may fit a node of unknown model once it is discovered, if its existing labels stay as they are."""
     if pool.match.pins_only:
         return False
     return all(
@@ -68,7 +68,7 @@ def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node]
 
 
 def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The ready nodes whose pool is unknown until gpu-feature-discovery labels them."""
+    """The ready nodes whose pool is not known until gpu-feature-discovery has labelled them."""
     return undiscovered_candidates(pools, [node for node in nodes if node.ready], membership)
 
 

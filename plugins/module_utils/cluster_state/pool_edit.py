@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The edit that applies a pool's declaration to a node, and the data that it records on the node (pure).
+"""Builds the edit that applies a pool's declaration to a node, and reads the data that it records on the node (pure).
 
-It records the working configuration for a rollback, and the rollout settings for the node's release once the pool is no longer declared.
+The edit records the working configuration for a rollback, and the rollout settings for the release of the node once its pool is no longer declared.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class LastGood:
 def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
     """The edit that makes a node a member of the pool, or releases it if the pool is None; None if nothing changes.
 
-    Held taints are not added to the node, but stay if the node has them. If the configuration changes and the current one works, the current
-    one is recorded.
+    The `held_taints` are not added to the node, but stay if the node has them. If the configuration changes and the current one works, the
+    current one is recorded.
     """
     if pool is None:
         return release_edit(node)
@@ -77,7 +77,7 @@ def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
-    """The first step of the release of a node with partitioned GPUs: an explicit configuration disables MIG, and annotations are kept.
+    """The patch for the first step of the release of a node with partitioned GPUs: an explicit configuration disables MIG; annotations are kept.
 
     None if this configuration is already set. The previous working configuration is recorded for a rollback.
     """
@@ -92,7 +92,7 @@ def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
 
 
 def working_configuration(node: Node) -> LastGood | None:
-    """The node's configuration, if it works: GPUs are offered, and no change is in progress."""
+    """The node's current configuration; None if it does not work, that is, if no GPUs are offered or a change is in progress."""
     offers = {
         name: count
         for name, count in sorted(node.allocatable.items())
@@ -104,7 +104,7 @@ def working_configuration(node: Node) -> LastGood | None:
 
 
 def last_good(node: Node) -> LastGood | None:
-    """The configuration that is recorded on the node; None if there is none, or if it is not one that working_configuration() returns.
+    """The configuration that is recorded on the node; None without a record, or if working_configuration() could not have returned it.
 
     A record without GPUs would make every rollback succeed, so its content is not trusted.
     """
@@ -131,7 +131,7 @@ def _record_working_configuration(node: Node) -> dict[str, str]:
 
 
 def _without_paused_operands(node: Node, labels: Entries) -> dict[str, str | None]:
-    """The pool's labels, except the labels of operands that are paused for a change; whatever paused an operand also restarts it."""
+    """The pool's labels, except those of operands that are paused for a change; the component that has paused an operand also restarts it."""
     return {
         key: value
         for key, value in labels.items()
@@ -145,7 +145,7 @@ def _without_paused_operands(node: Node, labels: Entries) -> dict[str, str | Non
 
 @functools.lru_cache(maxsize=256)
 def rollout_annotation(rollout: RolloutPlan) -> str | None:
-    """The annotation's text, which contains the fields that differ from the defaults; None without differences.
+    """The text of the annotation, which contains the settings that differ from the defaults; None if all are defaults.
 
     `reboot` is never recorded, because a command from an annotation must not be run.
     """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The release of a node from its pool: which metadata is removed, and when the node's GPUs are verified to be whole (pure).
+"""Builds the edit that releases a node from its pool, and verifies that the node's GPUs are whole (pure).
 
 The label nvidia.com/mig.config is not removed from a released node but set to all-disabled, the value that the GPU operator gives a
 node without one. If the label were removed, the MIG manager would look up an empty name, fail and leave the GPUs as they are
@@ -27,12 +27,12 @@ _DONE = "success"
 
 
 def is_managed(node: Node) -> bool:
-    """Whether the node has a pool's name, or metadata that a pool has set."""
+    """Whether the node has a pool label, or metadata that a pool has set."""
     return bool(recorded(node, POOL_OWNER)) or names.POOL_LABEL in node.labels
 
 
 def is_partitioned(node: Node) -> bool:
-    """Whether a pool's MIG configuration partitions the node's GPUs, or its removal is not verified.
+    """Whether the MIG configuration of a pool partitions the node's GPUs, or is removed but the removal is not verified.
 
     If another tool or user has changed the label since, its value no longer counts as the pool's.
     """
@@ -73,7 +73,7 @@ def is_being_repaired(node: Node) -> bool:
 
 
 def needs_verification(node: Node) -> bool:
-    """Whether the node may only be uncordoned once its GPUs are verified to be whole."""
+    """Whether the node's GPUs must be verified to be whole before it is uncordoned."""
     is_disabling = _sets_mig_config(node) and node.mig_config == mig_parted.DISABLED and _has_mig_result(node)
     return is_disabling or is_partitioned(node) or is_abandoned(node) or is_being_repaired(node)
 
@@ -94,10 +94,10 @@ def release_edit(node: Node) -> NodeEdit | None:
 
 
 def check_whole_gpus(node: Node) -> NodeDrift | None:
-    """The reason why the node's GPUs are not verified to be whole by the configuration all-disabled; None if they are.
+    """The reasons why the node's GPUs are not verified to be whole under the configuration all-disabled; None if they are.
 
-    Whole GPUs require all of these: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
-    resources have a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.
+    All of these conditions must be met: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
+    resources contain a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.
     """
     pool = node.pin
     if node.mig_config == mig_parted.DISABLED and node.mig_state == FAILED:
@@ -134,6 +134,6 @@ def _has_mig_result(node: Node) -> bool:
 
 
 def _sets_mig_config(node: Node) -> bool:
-    """Whether a pool has set the label nvidia.com/mig.config, on GPUs that support MIG."""
+    """Whether a pool has set the label nvidia.com/mig.config on the node, and its GPUs are not known to lack support for MIG."""
     incapable = node.labels.get(names.MIG_CAPABLE_LABEL) == "false"
     return names.MIG_CONFIG_LABEL in recorded(node, POOL_OWNER).labels and not incapable

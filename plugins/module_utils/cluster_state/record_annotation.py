@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Annotations that record, as JSON, what the collection has written into an object of another owner (pure)."""
+"""Writes annotations that record, as JSON, which values the collection has set in an object of another owner (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing as t
 
 
 def set_record(desired: dict[str, t.Any], key: str, record: t.Mapping[str, t.Any]) -> None:
-    """Write a record as JSON into an annotation of the object, or remove an empty one."""
+    """Write a record as JSON into an annotation of the object; an empty record removes the annotation."""
     annotations = dict(desired["metadata"].get("annotations") or {})
     annotations.pop(key, None)
     if record:

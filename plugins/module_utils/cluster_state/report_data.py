@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a cluster's GPUs as a result: nodes, models, pools, totals, and drift from the declaration (pure)."""
+"""Builds the results that describe a cluster's GPUs: nodes, models, pools, totals, and drift from the declaration (pure)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL
 
 
 def pool_findings(nodes: t.Iterable[Node], pools: t.Iterable[PoolPlan], membership: Membership) -> dict[str, NodeDrift]:
-    """The differences that a report shows for the nodes of pools, by name.
+    """The differences that a report shows for the nodes of pools, by node name.
 
-    A difference that only a report shows is added here. Runs wait until check_node() finds none, and may roll a node back because of one.
+    Add differences that only reports show here, not in check_node(): runs wait until check_node() finds none, and may roll a node back because of one.
     """
     by_name = {node.name: node for node in nodes}
     return {
@@ -56,7 +56,7 @@ def node_results(
     edits: t.Iterable[NodeEdit] = (),
     requests: t.Mapping[str, t.Sequence[GpuRequest]] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """Every GPU node, sorted by name; with a membership and pool_findings(), compared with its pool."""
+    """The results of all GPU nodes, sorted by name; with a membership and the result of pool_findings(), they are compared with their pools."""
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
     edit_of = {edit.name: edit for edit in edits}
     by_name = {pool.name: pool for pool in pools}
@@ -80,7 +80,7 @@ def node_result(
     workloads: t.Sequence[GpuRequest] | None = None,
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node in the format of gpu_info. The pool called `pool_name` may be undeclared; `workloads` and `drift` are left out if None."""
+    """One node in the format of gpu_info. `pool` is None if the pool `pool_name` is not declared; `workloads` and `drift` are left out if None."""
     mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,
@@ -145,7 +145,7 @@ def pool_results(
     edits: t.Iterable[NodeEdit],
     geometries: t.Mapping[str, Geometry],
 ) -> dict[str, dict[str, t.Any]]:
-    """For each pool: its declaration, its actual state, the changes that a run would make, and whether the state is as declared.
+    """For each pool: its declaration, its actual state, the changes that a run would make, and whether the state matches the declaration.
 
     `findings` is the result of pool_findings().
     """
@@ -183,7 +183,7 @@ def pool_results(
 
 
 def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
-    """NFD and the operator as Helm or OLM installs them, with the declared distribution and the variables of the container toolkit for it."""
+    """The declared installations of NFD and the operator, with the declared distribution and the container toolkit's variables for it."""
     releases: dict[str, dict[str, t.Any]] = {
         component: {
             "version": release.version,
@@ -209,7 +209,7 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
 
 
 def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
-    """The declaration of a node group; with zones, also that of its part in each zone."""
+    """The declaration of a node group; if it has zones, also that of its member in each zone."""
     members = [
         {"name": member.name, "zone": member.zone, "size": member.size} for member in group.members if member.zone
     ]
@@ -218,7 +218,7 @@ def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
 
 
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
-    """The declaration of a pool, without any node."""
+    """The declaration of a pool, without data of nodes."""
     group = pool.nodegroup
     return {
         "model": pool.model,
@@ -241,7 +241,7 @@ def _layout_result(pool: PoolPlan) -> list[dict[str, t.Any]]:
 
 
 def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The drift of all pools, as a limited list of pool and message."""
+    """The drift of all pools as entries of pool and message, at most MAX_LISTED."""
     entries = []
     for name, pool in pools.items():
         changes = pool.get("changes") or {}
@@ -288,9 +288,9 @@ def drift_of_node(
     change: NodeEdit | None,
     matching: t.Sequence[str] = (),
 ) -> list[str]:
-    """The differences between a node and its declaration, the changes that a run would make, or the conflicting pools that match it.
+    """The differences between a node and its declaration, and the changes that a run would make; or the conflicting pools that match it.
 
-    `pool` is the pool of the node, `finding` its entry in pool_findings(), `change` the edit of a run (without a pool: the release). Empty without drift.
+    `pool` is the pool of the node, `finding` its entry in pool_findings(), `change` the edit of a run (the release if it has no pool). Empty without drift.
     """
     if matching:
         return [f"matches the pools {', '.join(matching)}, and belongs to none of them"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes that a scale-down removes first (pure)."""
+"""Selects the nodes that a scale-down removes first (pure)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if t.TYPE_CHECKING:
 def scale_down_candidates(
     nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, options: DrainOptions
 ) -> list[Node]:
-    """Select up to `count` nodes whose removal has the least impact, the best candidate first; `pods_by_node` has all pods (gpu_pods.parse_pods).
+    """Select up to `count` nodes whose removal has the least impact, the best candidate first. `pods_by_node` contains all pods (gpu_pods.parse_pods).
 
-    Nodes with a pod that may not be evicted come last. Among the other nodes, the order is: nodes that an earlier run has begun to drain, nodes
-    without GPU pods, the lowest priority of the most important GPU pod, the fewest GPU pods, the fewest pods, the most recently created nodes.
+    Nodes with a pod that may not be evicted come last. The others are sorted by these criteria: an earlier run has begun to drain the node, it has
+    no GPU pods, the highest priority of its GPU pods is lower, it has fewer GPU pods, it has fewer pods, it was created more recently.
     """
 
-    # No pod blocks a drain that only waits; such a drain also prefers nodes without pods that would block an eviction.
+    # No pod blocks a drain without evictions. Even then, nodes without pods that would block an eviction are preferred.
     evicting = replace(options, evict=True)
 
     def impact(node: Node) -> tuple[t.Any, ...]:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks whether a MachineSet, and the delays of the autoscaler, let the pods of a pool add nodes (pure)."""
+"""Checks whether a MachineSet and the delays of the autoscaler allow nodes to be added for the pods of a pool (pure)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 Findings = t.Iterator["Finding"]
 
-# The pods for which no node is added because of a finding: all, those that select nodes by one label or request one resource, or none.
+# The pods for which a finding prevents a new node: all, those that select nodes by one label or request one resource, or none.
 Effect = t.Literal["no_pod", "some_pods", "note"]
 NO_POD: Effect = "no_pod"
 SOME_PODS: Effect = "some_pods"
 NOTE: Effect = "note"
 
-# A new node boots, and its driver is installed, which takes 10 to 15 minutes (Red Hat, "GPUs on OpenShift").
+# The time until a new node has booted and its driver is installed: 10 to 15 minutes (Red Hat, "GPUs on OpenShift").
 DRIVER_SECONDS = 900
 MIN_SIZE, MAX_SIZE, OWNER = AUTOSCALER_ANNOTATIONS
 _TEMPLATE_LABELS = "spec.template.spec.metadata.labels"
@@ -47,7 +47,7 @@ _AUTOSCALER = f"ClusterAutoscaler {NAME}"
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause. `label` is the node label or the resource that the affected pods name (with the effect some_pods)."""
+    """One finding. With the effect some_pods, `label` is the node label that the affected pods select, or the resource that they request."""
 
     code: str
     effect: Effect
@@ -66,7 +66,7 @@ def bound_findings(
     rules: AutoscalerRules,
     nodegroup: NodeGroupPlan | None = None,
 ) -> Findings:
-    """The minimum and maximum number of nodes, which the operator writes into the MachineSet from its MachineAutoscaler (None: not readable)."""
+    """Check the minimum and maximum number of nodes, which the operator copies from the MachineAutoscaler (None: not readable) to the MachineSet."""
     bounds = machine_set_bounds(machine_set)
     if bounds is None and not machine_autoscalers:
         declared = nodegroup is not None and nodegroup.autoscaled
@@ -106,7 +106,7 @@ def bound_findings(
 
 
 def machine_set_bounds(machine_set: MachineSet) -> tuple[int, int] | None:
-    """The bounds that the autoscaler reads; None if there are none, or if one is not a number."""
+    """The minimum and maximum that the autoscaler reads; None if there is no maximum, or if one is not a number."""
     texts = [machine_set.annotations.get(key) for key in (MIN_SIZE, MAX_SIZE)]
     if texts[1] is None:
         return None
@@ -142,7 +142,7 @@ def _size_findings(machine_set: MachineSet, low: int, high: int, rules: Autoscal
 
 
 def capacity_findings(template: NodeTemplate, machine_set: MachineSet, rules: AutoscalerRules) -> Findings:
-    """CPU and memory, without which a MachineSet without nodes is no node group."""
+    """Check the annotations for CPU and memory, without which the autoscaler ignores a MachineSet that has no nodes."""
     for key in template.unreadable:
         yield Finding(
             f"unreadable {key}",
@@ -162,7 +162,7 @@ def capacity_findings(template: NodeTemplate, machine_set: MachineSet, rules: Au
 
 
 def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rules: AutoscalerRules) -> Findings:
-    """The GPUs that the autoscaler expects, which must be the resource that the pods request."""
+    """Check that the autoscaler expects GPUs, as the resource that the pods request."""
     counted = [resource for resource in pool.resources if resource in template.resources]
     if not counted:
         yield _no_gpu(pool, template, machine_set, rules)
@@ -228,7 +228,7 @@ def _no_gpu(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rul
 
 
 def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rules: AutoscalerRules) -> Findings:
-    """The labels that pods select nodes by, the zone, and the accelerator label."""
+    """Check the labels by which pods select nodes, the labels of the zone, and the accelerator label."""
     illegal = {key: value for key, value in machine_set.labels.items() if label_value(str(value))}
     for key, value in sorted(illegal.items()):
         yield Finding(
@@ -253,7 +253,7 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
                 "run the role nodegroups, which writes it, or add it",
                 key,
             )
-        # The cloud sets the labels of the zone itself.
+        # The cloud sets the zone labels on the node, so the template need not contain them.
         on_node = machine_set.labels.get(key, value if key in machine_set.zone_labels else None)
         if found == value and on_node != value and key not in illegal:
             state = "has no label" if on_node is None else f"has the value {on_node} of label"
@@ -298,7 +298,7 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
 
 
 def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Collection[str] = ()) -> Findings:
-    """Taints that the pool does not declare, so its pods have no toleration for them. The autoscaler ignores taints with these keys."""
+    """Find taints that the pool's pods do not tolerate, because it does not declare them. The autoscaler ignores taints with `startup_taints` as keys."""
     for taint in untolerated_taints(pool.tolerations, template.taints):
         if taint.get("key") in startup_taints:
             continue
@@ -311,7 +311,7 @@ def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Col
 
 
 def delay_findings(spec: Document) -> Findings:
-    """Delays after which the autoscaler gives up or removes a node whose driver is still being installed."""
+    """Check the delays after which the autoscaler gives up on a new node or removes it, although its driver may still be being installed."""
     for code, path, default in (
         ("provision_time", ("maxNodeProvisionTime",), DEFAULT_MAX_NODE_PROVISION_TIME),
         ("delay_after_add", ("scaleDown", "delayAfterAdd"), DEFAULT_DELAY_AFTER_ADD),

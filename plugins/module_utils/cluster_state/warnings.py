@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Warnings about nodes and pools, and the reasons why a run does not wait for some GPU nodes (pure)."""
+"""Builds warnings about nodes and pools, and finds the reasons why a run does not wait for some GPU nodes (pure)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def all_warnings(
     run: bool,
     before_discovery: bool = False,
 ) -> list[str]:
-    """All warnings about the nodes and their pools, for the report or for a `run` that changes nodes.
+    """All warnings about the nodes and their pools: for a run that changes nodes if `run` is set, otherwise for the report.
 
-    `released` are the nodes that are released from their pools, which is reported elsewhere; `unusual` is the result of unusual_nodes().
+    `released` are the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
     the same reason. Warnings that a run corrects appear only in the report.
     """
@@ -47,7 +47,7 @@ def all_warnings(
 def _membership_warnings(
     membership: Membership, released: t.Collection[str], *, before_discovery: bool
 ) -> t.Iterator[str]:
-    """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit."""
+    """Warnings about nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit."""
     for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
     members = pool_members(membership)
@@ -98,7 +98,7 @@ def unusual_nodes(
     for node in nodes:
         if not node.has_gpu or (node.discovered and node.name not in failures):
             continue
-        # The user's own labels explain more than their consequences.
+        # A label that the user has set explains the state better than the failures that it causes, so it comes first.
         reason = "; ".join(filter(None, (reason_without_discovery(node.labels), failures.get(node.name, ""))))
         if not reason and node.name not in awaited:
             reason = "gpu-feature-discovery has not labelled it, and no declared pool can match it"
@@ -108,12 +108,12 @@ def unusual_nodes(
 
 
 def as_list(reasons: t.Mapping[str, str], limit: int | None) -> list[dict[str, str]]:
-    """The name and the reason of each node, for a result."""
+    """The names and reasons as a list for a result, with at most `limit` nodes."""
     return [{"name": name, "reason": reason} for name, reason in list(reasons.items())[:limit]]
 
 
 def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[str]) -> t.Iterator[str]:
-    """A sentence for each reason, with its nodes that belong to no pool."""
+    """One warning for each reason, with the nodes that have it and belong to no pool."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         if name not in members:

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drains nodes whose machines will be removed from a cluster, and uncordons them if the drain fails.
+"""Drains nodes before their machines are removed from the cluster, and uncordons them if the drain fails.
 
 All nodes are cordoned before the first pod is evicted, so no pod moves from one of these nodes to another. An annotation on each node
-(cluster_state.cordon) records the cordon, so a run after a killed one drains the same nodes or uncordons them.
+(cluster_state.cordon) records the cordon, so that after a killed run, the next run drains or uncordons the same nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 
-# The pool's variable, and the option of the module.
+# Messages name both the pool's variable and the module's option.
 _OPTION_NAMES = option_names(
     "rollout.{key} of the pool, or drain.{option} of the module",
     "rollout.drain: gpu-pods of the pool, or drain.evict: true of the module",
@@ -66,14 +66,14 @@ class SharedLease:
         self._lease: Lease | None = None
 
     def check(self) -> None:
-        """Raise LeaseLost if the Lease was held and is lost."""
+        """Raise LeaseLost if the Lease was acquired and then lost."""
         lease = self._lease
         if lease is not None:
             lease.check()
 
     @contextlib.contextmanager
     def held(self) -> t.Iterator[Lease]:
-        """Hold the Lease; raises LeaseHeld if another run has it, and LeaseLost if it is lost when the last user ends."""
+        """Hold the Lease inside the block; raises LeaseHeld if another run holds it, and LeaseLost at the end of the last block if it was lost."""
         with self._lock:
             if self._lease is None:
                 lease = self._make()
@@ -113,7 +113,7 @@ class NodeDrainer:
         self._held.close()
 
     def check(self) -> None:
-        """Raise LeaseLost when the Lease was lost."""
+        """Raise LeaseLost if the Lease was lost."""
         self.lease.check()
 
     def cluster_nodes(self) -> list[Node]:
@@ -128,10 +128,10 @@ class NodeDrainer:
         return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, self.options)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
-        """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.
+        """Cordon the nodes and evict all pods that would be lost with them; returns the evicted pods.
 
         Nothing is changed while a blocking pod is on one of the nodes. If a node cannot be drained, all of them are uncordoned again.
-        Unknown names are ignored. Raises WaitTimeout (EvictionRefused where waiting cannot help) with `pods_left`.
+        Unknown names are ignored. Raises WaitTimeout (or EvictionRefused if waiting cannot help) with `pods_left`.
         """
         if not names:
             return []
@@ -154,7 +154,7 @@ class NodeDrainer:
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
             with self.lease.held() as lease:
-                # A run that is killed here leaves the cordon, by which the next one finds the nodes.
+                # If a run is killed here, the cordons remain, and the next run finds the nodes by them.
                 self.removal.cancel(list(cordoned.values()))
                 self._patch_all(cordoned, cordon.cancel_removal, lease)
         return sorted(cordoned)
@@ -179,7 +179,7 @@ class NodeDrainer:
         _for_each(nodes, send)
 
     def _uncordon_after(self, error: Exception, nodes: dict[str, Node], lease: Lease) -> None:
-        """Uncordon after a failure; nodes that stay cordoned are added to the partial result of the error."""
+        """Uncordon the nodes after a failure; nodes that cannot be uncordoned are added to the error's partial result."""
         try:
             self._patch_all(nodes, cordon.cancel_removal, lease)
         except Exception:
@@ -238,7 +238,7 @@ class NodeDrainer:
 
 
 def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:
-    """Call `work` for each node in parallel; all errors are raised as one."""
+    """Call `work` for each node in parallel; if there are errors, one exception is raised for all of them."""
     outcomes = run_bounded([(name, functools.partial(work, name)) for name in sorted(names)], limit)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     if errors:
@@ -247,7 +247,7 @@ def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = D
 
 
 def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
-    """One error for all errors: the first one that is not a timeout, otherwise all timeouts joined."""
+    """The error to raise for these errors: the first one that is not a timeout, otherwise all timeouts joined."""
     timeouts = [error for error in errors if isinstance(error, WaitTimeout)]
     if len(timeouts) < len(errors):
         return next(error for error in errors if not isinstance(error, WaitTimeout))
@@ -257,7 +257,7 @@ def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
 
 
 def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
-    """A function that takes a node's name and its progress; the progress line shows the most recent nodes."""
+    """Return a function that reports the progress of one node; the progress line shows the nodes reported most recently."""
     texts: dict[str, str] = {}
     lock = threading.Lock()
 

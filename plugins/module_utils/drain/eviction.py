@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evicts pods of one node and waits until they are gone; reports the obstacles during the wait and at its end.
+"""Evicts pods of one node and waits until they are gone; during and after the wait, reports the reasons why pods remain.
 
-`drain_timeout` limits waits of unknown length, especially waits for disruption budgets. An evicted pod may use its whole grace period
-and 30 more seconds until its node reports the end, even beyond the timeout, because an eviction cannot be undone and the grace period was
-set on purpose. A shorter `grace_period` shortens this time.
+`drain_timeout` limits waits of unknown length, especially waits for disruption budgets. An evicted pod may use its whole grace period, plus
+30 seconds for its node to report the termination, even beyond the timeout, because an eviction cannot be undone and the grace period was set
+on purpose. The option `grace_period` can shorten this time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLL_INTERVAL = 2.0
 MAX_PROGRESS = 3
 # The same interval as in kubectl drain.
 RETRY_INTERVAL = 5.0
-# The time in seconds that a kubelet and the API server need beyond the grace period until a pod is gone.
+# The seconds after the grace period within which the kubelet and the API server should have removed a pod.
 _TERMINATION_MARGIN = 30.0
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 
@@ -43,11 +43,11 @@ Object = t.Mapping[str, t.Any]
 
 
 class EvictionRefused(WaitTimeout):
-    """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
+    """Raised if a pod cannot be evicted and waiting does not help. All other pods were evicted if possible."""
 
 
 def require_permission_to_evict(client: Client, pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-    """Raise MissingPermission if this user must not evict these pods; one request if the user may evict pods in all namespaces."""
+    """Raise MissingPermission if this user may not evict these pods; a single request if the user may evict pods in all namespaces."""
     eviction = Permission("create", "pods/eviction")
     if eviction.is_granted(client):
         return
@@ -72,7 +72,7 @@ def evict_and_await(
     list_pods: t.Callable[[], t.Iterable[PodOnNode]],
     evicted: list[str] | None = None,
 ) -> None:
-    """Evict pods of a node as evict_pods() does, and wait until those to await (eviction_rules.pods_to_await) are not listed any longer.
+    """Evict the pods in `to_evict` with evict_pods(), and wait until the pods in `to_await` (eviction_rules.pods_to_await) are no longer listed.
 
     `drain_timeout` limits the sum of both. Raises the errors of evict_pods() and await_termination().
     """
@@ -96,12 +96,12 @@ def evict_pods(
     evicted: list[str] | None = None,
     now: t.Callable[[], float] = time.time,
 ) -> None:
-    """Evict these pods of a node, and return once each pod is gone, has terminated or was replaced.
+    """Evict these pods of a node, and return once each pod is gone, has terminated or has been replaced.
 
     A pod that is being deleted is evicted again only to shorten its grace period; no request is sent for a pod that is gone.
-    `report` gets a line of progress for each poll. The pods whose eviction was accepted are added to `evicted`, even if an error is raised.
+    `report` is called with a progress line at each poll. The pods whose eviction was accepted are added to `evicted`, even if an error is raised.
     Raises WaitTimeout after `drain_timeout`, EvictionRefused if waiting cannot help, the errors of check_lease(), and ApiError if
-    the permission to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
+    the permission to evict is missing or the request is invalid. The `partial` result of the first two errors contains `pods_left`.
     """
     eviction = _Eviction(client, node, {pod.uid: pod for pod in pods}, options.grace_period, check_lease, now)
     try:
@@ -141,7 +141,7 @@ def await_termination(
     *,
     option: str = "",
 ) -> None:
-    """Wait until none of these pods (by uid) is listed any longer; the timeout's message contains `advice`, the reason why they are not evicted.
+    """Wait until none of these pods (by uid) is listed any longer; raises WaitTimeout, whose message ends with `advice`.
 
     `option` is the option with the timeout; empty for a fixed timeout.
     """
@@ -172,13 +172,13 @@ class _Eviction:
     now: t.Callable[[], float]
 
     def __post_init__(self) -> None:
-        # By uid: the metadata of each remaining pod, the reason and the start of a refusal of its eviction, and the
-        # time of the request.
+        # By uid: the metadata of each remaining pod, the reason why its eviction was refused, the time of the first
+        # refusal, and the time of the last request.
         self.remaining: dict[str, Object] = {uid: {} for uid in self.pods}
         self._refused: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
         self._requested: dict[str, float] = {}
-        # The uids of the pods whose eviction was accepted, including those whose response was lost, until a later response is a refusal.
+        # The uids of the pods whose eviction was accepted. If a response was lost, the pod counts as accepted until a later response is a refusal.
         self.accepted: set[str] = set()
         self.last_error: ApiError | None = None
 
@@ -192,7 +192,7 @@ class _Eviction:
         self.last_error = None
 
     def evict_remaining(self) -> None:
-        """Evict each pod that is not terminating as required; raises EvictionRefused for pods that cannot be evicted."""
+        """Send a request for each pod that is not terminating as required; raises EvictionRefused if a pod cannot be evicted."""
         permanent = False
         for uid, metadata in self.remaining.items():
             if not self._needs_request(uid, metadata):
@@ -238,7 +238,7 @@ class _Eviction:
         )
 
     def failure(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
-        """The exception for the remaining pods, each with the reason and the remedy."""
+        """The exception about the remaining pods, with the reason and the remedy for each."""
         advice = self._not_ready_advice()
         lines = [
             f"{self.pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
@@ -279,11 +279,11 @@ class _Eviction:
             return "not evicted yet; run again."
         deleted = f"being deleted, with a grace period up to {end:%H:%M:%S} UTC."
         if metadata.get("finalizers"):
-            return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove that."
+            return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove the finalizer."
         return f"{deleted} {not_ready_advice or 'Its containers have not exited: check the kubelet log, and what the containers are waiting for.'}"
 
     def _not_ready_advice(self) -> str:
-        """The advice if the node is not ready; empty if it is ready, or if the API server does not respond."""
+        """The advice for a node that is not ready; empty if it is ready, or if the API server does not respond."""
         try:
             ready = ready_condition(self.client.get(f"{NODES}/{self.node}") or {})
         except ApiError:
@@ -304,7 +304,7 @@ def _termination_time(metadata: Object) -> datetime.datetime | None:
 
 
 def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
-    """The reason why a pod was not evicted with the remedy (empty if the pod is gone), and whether waiting may help. Raises any other error."""
+    """The reason why a pod was not evicted, with the remedy (empty if the pod is gone), and whether waiting may help. Other errors are raised again."""
     if error.not_found or error.conflict:
         # The pod is gone, or replaced by another pod with the same name.
         return "", True
@@ -320,7 +320,7 @@ def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
     if error.forbidden and "NamespaceTerminating" in causes:
         return f"namespace {pod.namespace} is being deleted, and the pod with it.", True
     if error.forbidden and error.details.get("kind") == "poddisruptionbudget":
-        # The budget's controller lags behind after many disruptions.
+        # The budget's controller has not caught up after many disruptions.
         return f"{error.message}.", True
     if error.forbidden and 'resource "pods/eviction"' not in error.message:
         return (

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drains the GPUs of one node that is cordoned: evicts the pods that use them, or waits until they end, and stops GPU clients of DaemonSets."""
+"""Drains the GPUs of a cordoned node: evicts the pods that use them, or waits until they terminate, and stops DaemonSets that are GPU clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.drain_options import DrainOptions
 
-# The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
+# The MIG manager waits for the pods of such DaemonSets for the same time (mig-parted v0.15 pkg/mig/reconfigure).
 _CLIENTS_TIMEOUT = 300.0
 
 
 class PodsToDrain(t.Protocol):
-    """The pods of one node that a drain of its GPUs concerns; none of them blocks it."""
+    """The pods of one node that are affected by a drain of its GPUs; none of them blocks the drain."""
 
     @property
     def displaced(self) -> tuple[PodOnNode, ...]:
@@ -32,7 +32,7 @@ class PodsToDrain(t.Protocol):
 
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
-        """The pods of DaemonSets that leave the node when its label nvidia.com/gpu.deploy.client is changed."""
+        """The DaemonSet pods that terminate when the node's label nvidia.com/gpu.deploy.client is changed."""
 
 
 def drain_gpu_pods(
@@ -47,7 +47,7 @@ def drain_gpu_pods(
     pause_clients: t.Callable[[], bool],
     evicted: list[str] | None = None,
 ) -> None:
-    """Return once no pod uses the GPUs; raises the errors of evict_pods() and await_termination().
+    """Evict, await or pause the pods, and return once none of them uses the GPUs; raises the errors of evict_pods() and await_termination().
 
     `list_pods` lists the pods that use the node's GPUs; `pause_clients` changes the label of the node, and returns whether the node exists.
     The pods whose eviction was accepted are added to `evicted`.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Removes the startup taint from the Machine of an OpenShift node, together with the taint of the node.
 
-The Machine API sets each taint of a Machine on its node again after someone has removed it from the node (openshift/machine-api-operator,
-pkg/controller/nodelink, addTaintsToNode). New Machines still get the taint, from the template of their MachineSet.
+If a taint of a Machine is only removed from the node, the Machine API adds it to the node again (openshift/machine-api-operator,
+pkg/controller/nodelink, addTaintsToNode). New Machines still get the taint from the template of their MachineSet.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Object = dict[str, t.Any]
 def remove_startup_taint(
     client: Patcher, node: Node, patch: t.Mapping[str, t.Any], check_lease: t.Callable[[], None]
 ) -> None:
-    """Remove the startup taint from the node's Machine if `patch` removes it from the node. Call it before the patch is sent.
+    """Remove the startup taint from the node's Machine if `patch` removes it from the node. Call this before sending the patch.
 
-    The order matters: if the node lost the taint first, it would get it again. Without a Machine, no request is sent.
+    The order matters: if the taint were removed from the node first, the Machine API would add it again. Without a Machine, no request is sent.
     `check_lease` is called before each patch.
     """
     path = _machine_path(node)
@@ -58,7 +58,7 @@ def remove_startup_taint(
 
 
 def _machine_path(node: Node) -> str:
-    """The path of the node's Machine; empty if it has none, or if the annotation is not a name, with which it could be the path of any object."""
+    """The path of the node's Machine; empty if it has none, or if the annotation is not a valid name and could result in the path of any object."""
     namespace, dummy, name = node.annotations.get(MACHINE_ANNOTATION, "").partition("/")
     valid = validators.dns_label(namespace) is None and validators.object_name(name) is None
     return f"{machines_path(namespace)}/{name}" if valid else ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bases of modules that drain nodes before they delete machines: the options for that, and the drainer that they configure."""
+"""Base classes of modules that drain nodes before they delete machines, with the options of the drain."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECT
 
 
 class NodeDrainingModule(ClusterModule):
-    """A module that drains nodes; provides the drainer for the options in DRAIN, which are next to the options of the connection."""
+    """Base of modules that drain nodes; provides a drainer that the options in DRAIN configure. These are beside the connection options."""
 
     @functools.cached_property
     def drainer(self) -> NodeDrainer | None:
-        """The drainer; None if the module was not asked to drain nodes."""
+        """The drainer; None in subclasses if the options do not request draining."""
         return self.make_drainer(self.client)
 
     def make_drainer(self, client: Client) -> NodeDrainer:
@@ -46,7 +46,7 @@ class NodeDrainingModule(ClusterModule):
         return NodeDrainer(client, DrainOptions(**drain), lease, report, parallel=parallel, removal=removal)
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """The work on drained nodes before their machines are removed; subclasses may add some."""
+        """The additional work on drained nodes before their machines are removed; none unless a subclass overrides this."""
         return NodeRemoval()
 
 
@@ -61,7 +61,7 @@ class DrainingModule(NodeDrainingModule):
         return self.params.get("kubernetes") or {}
 
     def shown_params(self) -> dict[str, t.Any]:
-        """Hide the kubeconfig in the option `kubernetes`."""
+        """The parameters to show, with the kubeconfig in the option `kubernetes` hidden."""
         shown = super().shown_params()
         if isinstance(shown.get("kubernetes"), dict):
             shown["kubernetes"] = shown_options(shown["kubernetes"])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds NVIDIA's failing pods on nodes, with the end of their logs."""
+"""Finds NVIDIA's failing pods on nodes, and reads the end of their logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPERANDS_INTERVAL = 5.0
 
 
 def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> list[Object]:
-    """The pods of the operator's namespace on these nodes."""
+    """The pods on these nodes in the operator's namespace."""
     path = f"{NAMESPACES}/{namespace}/pods"
     if len(nodes) <= _MAX_LISTS:
         return [pod for node in sorted(nodes) for pod in client.list(path, field_selector=f"spec.nodeName={node}")]
@@ -35,13 +35,13 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """By node, NVIDIA's failing pod and the reason; nodes without a failure are left out."""
+    """By node, a description of NVIDIA's failing pod with the reason; nodes without a failure are left out."""
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
     return describe_failures(client, namespace, failures)
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
-    """The failures by node as text; the first few include the end of the log."""
+    """By node, the text of its failure; the first few texts include the end of the log."""
     texts = {node: str(failure) for node, failure in failures.items()}
     for node in sorted(failures)[:_MAX_LOGS]:
         failure = failures[node]

@@ -30,13 +30,13 @@ def pods_on(client: Client, node: str | None = None) -> list[Object]:
 
 
 def claims_of(client: Client, pods: t.Iterable[Object]) -> t.Sequence[Object]:
-    """The ResourceClaims of the cluster; not read unless one of these pods has one."""
+    """The ResourceClaims of the cluster; empty without a request if none of these pods has one."""
     claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
     return client.list_known(RESOURCE_CLAIMS) if claiming else ()
 
 
 def _runtime_classes_of(client: Client, pods: t.Iterable[Object]) -> t.Collection[str]:
-    """The RuntimeClasses with an NVIDIA handler; not read unless one of these pods has a class that the operator does not create."""
+    """The names of the RuntimeClasses with an NVIDIA handler; they are read only if one of these pods has a class that the operator does not create."""
     named = {(pod.get("spec") or {}).get("runtimeClassName") for pod in pods}
     if named <= {None, *KNOWN_CLASSES}:
         return KNOWN_CLASSES

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work on drained nodes before their machines are removed, which a module may define."""
+"""Interface for additional work on drained nodes before their machines are removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if t.TYPE_CHECKING:
 
 
 class NodeRemoval:
-    """No work."""
+    """Does nothing; modules may pass a subclass that does additional work."""
 
     def prepare(self, nodes: t.Sequence[Node]) -> None:
         """Called with nodes that were drained, before their machines are removed."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describes what a run with the exported variables changes on the nodes (pure)."""
+"""Describes the changes that a run with the exported variables makes on the nodes (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 
 
 def require_no_release(released: t.Collection[str]) -> None:
-    """Raise ReleaseRefused if a run would release nodes, such as a node of a pool that has lost the pool's label."""
+    """Raise ReleaseRefused if a run would release nodes, for example a node of a pool that has lost its pool label."""
     if released:
         raise ReleaseRefused(
             f"No exported pool contains {abbreviate_nodes(released)}, so a run with the exported variables would remove what this collection has "
@@ -32,7 +32,7 @@ def effect_remarks(
     postponed: t.Collection[str],
     pools_without_sharing: t.Iterable[str],
 ) -> list[str]:
-    """The remarks about the nodes that a run edits (with the effect of each edit), and about those that it leaves for another run.
+    """The remarks about the nodes that a run edits, given with the effect of each edit, and about the nodes that it leaves for another run.
 
     If there are `pools_without_sharing`, a run fails before any change, so the only remark names these pools.
     """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts the GPU nodes of a live cluster to pools: one pool for each pool label, and one for each group of equal nodes without a label (pure)."""
+"""Converts the GPU nodes of a cluster to pools: one for each pool label, and one for each group of equal nodes without a pool label (pure)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ExportedPools:
 
 @dataclass(frozen=True)
 class _Member:
-    """A node; `problem` is the reason why its sharing is not known (sharing is None)."""
+    """A node; if its sharing is not known, `sharing` is None and `problem` is the reason."""
 
     node: Node
     sharing: NodeSharing | None
@@ -56,7 +56,7 @@ class _Member:
 
     @property
     def group_key(self) -> str:
-        """A key that is equal for nodes that can be in the same pool."""
+        """A key that is the same for all nodes that can be in one pool."""
         return json.dumps([self.sharing, sorted(map(format_taint, self.taints))], sort_keys=True)
 
     @property
@@ -69,7 +69,7 @@ class _Member:
 
 
 def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.Any]]) -> None:
-    """Add to each pool the driver that it declared when its NVIDIADriver was written; report foreign objects."""
+    """Add to each pool the driver that is recorded in its NVIDIADriver object; foreign objects are reported in remarks."""
     by_name = {pool["name"]: pool for pool in exported.pools}
     for item in drivers:
         name = item["metadata"]["name"]
@@ -87,8 +87,8 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
 def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
-    """Group the discovered GPU nodes. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the
-    ClusterPolicy's tolerations for the taints of pools.
+    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the tolerations
+    in the ClusterPolicy for the taints of pools.
     """
     exported = ExportedPools()
     labelled: dict[str, list[_Member]] = defaultdict(list)
@@ -99,7 +99,7 @@ def export_pools(
     for node in nodes:
         if node.discovered:
             pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
-    # A node with a pool's label is exported even if it does not look like a GPU node now, because a run releases the nodes of undeclared pools.
+    # A node with a pool label is exported even if it is currently not recognized as a GPU node, because a run releases the nodes of undeclared pools.
     for node in sorted((node for node in nodes if node.has_gpu or node.pin), key=lambda node: node.name):
         member = _member(node, node_sharing, tolerations)
         if node.pin:
@@ -192,7 +192,7 @@ def _add_labelled_pool(
 
 
 def _unclear_sharing(members: list[_Member]) -> str:
-    """Why the nodes' sharing cannot be that of a pool, with the sharing that each node has; empty if all nodes have the same one."""
+    """The reason why the nodes cannot share one declaration, with the sharing of each node; empty if all nodes are shared in the same way."""
     ways: dict[str, list[str]] = defaultdict(list)
     texts: dict[str, str] = {}
     problems: dict[str, list[str]] = defaultdict(list)
@@ -202,7 +202,7 @@ def _unclear_sharing(members: list[_Member]) -> str:
         else:
             way = json.dumps(member.sharing_fields, sort_keys=True)
             ways[way].append(member.node.name)
-            # The text is YAML, because neither the keys nor the values need quotes.
+            # The text is valid YAML, because no key or value needs quotes.
             texts.setdefault(way, json.dumps(member.sharing_fields).replace('"', "")[1:-1])
     if len(ways) == 1 and not problems:
         return ""
@@ -217,7 +217,7 @@ def _unclear_sharing(members: list[_Member]) -> str:
 
 
 def _rollout(exported: ExportedPools, pool: str, nodes: list[Node]) -> Document:
-    """The settings of `rollout` that are recorded on all nodes of the pool."""
+    """The settings of `rollout` that are recorded on the nodes of the pool; empty with a remark if the records differ."""
     recorded_settings = [recorded_rollout_settings(node) for node in nodes]
     if all(settings == recorded_settings[0] for settings in recorded_settings):
         return recorded_settings[0]
@@ -248,7 +248,7 @@ def _pool(name: str, fields: Document) -> Document:
 
 
 def _model(node: Node) -> str:
-    """The catalog's key for the node's model, or GFD's product name if the catalog does not contain the model."""
+    """The catalog's key of the node's GPU model, or GFD's product name if the catalog does not contain the model."""
     model = models.find(node.product)
     return model.key if model else models.bare_product(node.product)
 
@@ -268,7 +268,7 @@ def _pool_labels(node: Node) -> dict[str, str]:
 
 
 def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tuple[Document, ...]:
-    """The taints that a pool declares: on a labelled node, the recorded taints and the taints with a toleration; otherwise all taints."""
+    """The taints that the node's pool declares: recorded and tolerated taints on a labelled node, otherwise all taints except those of controllers."""
     owned = recorded(node, POOL_OWNER).taints
     taints = []
     for live in node.taints:
@@ -281,7 +281,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
 
 
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
-    """A label that all of the nodes and none of the others have, and that no agent writes; empty if there is none."""
+    """A label that all nodes in `nodes` and none in `others` have, and that is not written by an agent; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
         if validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
             continue

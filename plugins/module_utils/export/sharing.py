@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts a node's labels, the ClusterPolicy and two ConfigMaps to the `sharing` of a pool, exactly or not at all (pure)."""
+"""Converts a node's labels, the ClusterPolicy and two ConfigMaps to the `sharing` of a pool; fails if no exact equivalent exists (pure)."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if t.TYPE_CHECKING:
 
 Document = dict[str, t.Any]
 Object = t.Mapping[str, t.Any]
-# The `sharing` of a pool, and `gpus_per_node` if its layout depends on it.
+# The `sharing` of a pool, and `gpus_per_node` if its layout depends on this number.
 NodeSharing = tuple[Document, "int | None"]
 
 _PREFIX = "nvidia.com/"
-# The modes that share whole GPUs, by the section of the plugin's configuration. MIG devices are shared in the
-# time-slicing section.
+# The modes that share whole GPUs, by section of the plugin's configuration. The sharing of MIG devices is configured in
+# the time-slicing section.
 _MODES = {mode.plugin_key: mode for mode in MODES.values() if mode.plugin_key and not mode.partitions_gpus}
 
 
 class Inexpressible(Exception):
-    """A configuration that no pool can declare; the message is the reason."""
+    """Raised for a configuration that no pool can declare; the message is the reason."""
 
 
 class ExportedLayout(t.NamedTuple):
-    """A layout in the format of a pool (None: whole GPUs), and a node's number of GPUs if the layout depends on it."""
+    """A layout in the format of a pool (None: whole GPUs), and the number of GPUs of a node if the layout depends on it."""
 
     layout: t.Any = None
     gpus_per_node: int | None = None
@@ -60,14 +60,14 @@ class LiveConfig:
         return (recorded_tolerations(self.policy) if self.policy else None) or []
 
     def node_sharing(self, node: Node) -> NodeSharing:
-        """The `sharing` of a pool with this node, and the node's number of GPUs if the sharing depends on it; raises Inexpressible."""
+        """The `sharing` that a pool must declare for this node, and the node's number of GPUs if it matters; raises Inexpressible."""
         exported = self._layout(node)
         strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
         sharing = export_sharing(self._plugin_config(node), exported.layout, "" if strategy == "none" else strategy)
         return sharing, exported.gpus_per_node
 
     def _plugin_config(self, node: Node) -> t.Any:
-        """The device plugin's configuration; without a ConfigMap, the label has no effect."""
+        """The device plugin's configuration of the node; without a ConfigMap, the node's label has no effect."""
         if not plugin_configmap(self.policy):
             return {"version": "v1"}
         name = node.labels.get(CONFIG_LABEL) or get_nested(self.policy, "spec", "devicePlugin", "config", "default")
@@ -122,7 +122,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
 
 
 def _check_structure(content: t.Any) -> None:
-    """Check the structure, because a foreign file may contain anything; the plugin would not start with the content that is rejected here."""
+    """Raise Inexpressible for content with which the plugin would not start; this check is necessary because a foreign file may contain anything."""
     maps: list[t.Any] = [content]
     if isinstance(content, dict):
         maps += [content.get(key) or {} for key in ("flags", "sharing")]
@@ -138,7 +138,7 @@ def _check_structure(content: t.Any) -> None:
 
 
 def _export_shares(content: Document) -> tuple[str, Document]:
-    """The section that shares the GPUs (empty if none does), and its replicas in the format of `sharing`."""
+    """The name of the section that shares the GPUs (empty if there is none), and its replicas in the format of `sharing`."""
     sections = content.get("sharing") or {}
     parts = {mode: sections[key] for key, mode in _MODES.items() if sections.get(key)}
     if not parts:
@@ -153,12 +153,12 @@ def _export_shares(content: Document) -> tuple[str, Document]:
 
 
 def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> Document:
-    """The settings of the plugin that differ from the defaults of `sharing`; a value that no pool can declare is left out."""
+    """The settings of the plugin that differ from the defaults of `sharing`; values that no pool can declare are left out."""
     exported: Document = {}
     for key, path in setting_paths(mode.name, plugin_key).items():
         value, setting, plugin_default = get_nested(content, *path), SETTINGS[key], mode.plugin_default(key)
         value = plugin_default if value is None else value
-        # A setting with the default None is not written, so the plugin uses its own default.
+        # If the default of a setting is None, the setting is not written by default, so the plugin's own default applies.
         unset = plugin_default if setting.default is None else setting.default
         if key in mode.options and value != unset and not any(plugin_setting_field(setting).problems(value, key)):
             exported[key] = value
@@ -166,7 +166,7 @@ def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> D
 
 
 def _export_strategy(content: Document, layout: t.Any, override: str) -> Document:
-    """The strategy, if it differs from the layout's default."""
+    """The MIG strategy in the format of `sharing`; empty if it is the layout's default."""
     strategy = override or (content.get("flags") or {}).get("migStrategy") or ""
     if strategy not in mig.STRATEGIES:
         raise Inexpressible("its GPUs are partitioned, but its device plugin has no MIG strategy")
@@ -174,7 +174,7 @@ def _export_strategy(content: Document, layout: t.Any, override: str) -> Documen
 
 
 def _normalize(content: Document, declared: Sharing) -> Document:
-    """The configuration with explicit defaults and full resource names."""
+    """The configuration with explicit defaults and full resource names, for comparisons."""
     flags = {key: value for key, value in (content.get("flags") or {}).items() if value not in (None, "none", "")}
     if not declared.definition.partitions_gpus:
         # The strategy has no effect on whole GPUs.
@@ -207,7 +207,7 @@ def _normalize_part(part: Document) -> Document:
 
 
 def _differences(content: Document, derived: Document) -> str:
-    """The names of the parts that differ."""
+    """The names of the differing parts in parentheses, or "exactly" without them, as a part of a sentence."""
     sections = content.get("sharing") or {}
     shared: Document = next((sections[key] for key in _MODES if sections.get(key)), {})
     resources = [entry["name"] for entry in shared.get("resources") or ()]
@@ -219,9 +219,9 @@ def _differences(content: Document, derived: Document) -> str:
 
 
 def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> ExportedLayout:
-    """The layout of a node with this number of GPUs, whose model has these PCI ids; raises Inexpressible.
+    """Convert a MIG configuration to the layout of a node with this number of GPUs and these PCI ids; raises Inexpressible.
 
-    If possible, the same entry can be derived from the layout again.
+    If possible, the result is a layout from which the same entry is derived.
     """
     if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         raise Inexpressible("the MIG manager cannot read its MIG configuration")
@@ -241,8 +241,8 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     layouts = list(by_gpu.values())
     if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
         return ExportedLayout(by_gpu[0])
-    # Listing whole GPUs explicitly results in a different entry than leaving them out, and only one of the two forms has
-    # the same entry name.
+    # The entry that is derived from a layout depends on whether whole GPUs are listed or left out, so all forms are compared
+    # with the existing entry.
     partitioned = {index: layout for index, layout in by_gpu.items() if layout}
     before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
     for candidate in (partitioned, by_gpu, before_last):

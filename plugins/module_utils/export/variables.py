@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts the ClusterPolicy, Helm releases and pools of a live cluster to gpu_cluster and gpu_pools as YAML (pure)."""
+"""Converts the Helm releases and pools of a cluster to the variables gpu_cluster and gpu_pools as YAML (pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class InstalledRelease:
-    """A Helm release, read from the labels and annotations of one of its objects; `values` is None if the user is not allowed to read them."""
+    """A Helm release according to the labels and annotations of one of its objects; `values` is None if the user is not allowed to read them."""
 
     name: str
     namespace: str
@@ -54,7 +54,7 @@ def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | 
 def export_cluster(
     declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
 ) -> tuple[Document, list[str]]:
-    """gpu_cluster with the release name, version and values of each installed component, and remarks; all other settings are those in `declared`.
+    """gpu_cluster and remarks; it contains the release name, version and values of each installed component, and all other settings from `declared`.
 
     Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets. Raises InvalidVariables if the result is
     not valid.
@@ -100,7 +100,7 @@ def export_cluster(
 
 
 def _without_initial_values(values: Document) -> Document:
-    """The values without daemonsets.tolerations, which only a first installation gets, and without names that only an upgrade adds."""
+    """The values without daemonsets.tolerations, which a first installation sets, and without the names that upgrades add."""
     values = without_own_values(values)
     daemonsets = {key: value for key, value in (values.get("daemonsets") or {}).items() if key != "tolerations"}
     rest = {key: value for key, value in values.items() if key != "daemonsets"}
@@ -108,9 +108,9 @@ def _without_initial_values(values: Document) -> Document:
 
 
 def residual_values(live: t.Any, derived: t.Any, path: str = "") -> tuple[Document, list[str]]:
-    """The values that must be added to the derived values to get the live values, and the paths of derived values that are missing in the live values.
+    """The values that must be added to the derived values to obtain the live values, and the paths of derived values that the live values lack.
 
-    Derived entries of worker.tolerations are left out, because user entries are added to this list.
+    For the list worker.tolerations, only additional entries are returned, because the user's entries are appended to the derived ones.
     """
     values: Document = {}
     missing = [f"{path}{key}" for key in derived if key not in live]
@@ -134,7 +134,7 @@ def residual_values(live: t.Any, derived: t.Any, path: str = "") -> tuple[Docume
 
 
 def render_variables(document: Document, pools: t.Sequence[Document], remarks: t.Sequence[str]) -> str:
-    """gpu_cluster, gpu_defaults and gpu_pools as YAML, after the remarks as comments."""
+    """The remarks as YAML comments, followed by gpu_cluster, gpu_defaults and gpu_pools as YAML."""
     comments = [
         line
         for remark in remarks

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of that release restarts the driver: pure.
+"""Compares the NVIDIADriver objects of a Helm release, and finds the nodes on which an upgrade of the release restarts the driver (pure).
 
 Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml (one object, `default`, if driver.nvidiaDriverCRD has
 enabled and deployDefaultCR).
@@ -24,14 +24,14 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 
 _DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
-# Values of `driver` that the chart's object has under the same name.
+# The Helm values of `driver` that have the same name in the chart's object.
 _VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
-# The fields that only determine how pods are replaced, or which nodes are selected.
+# Changes of these fields do not change pods: they only determine how pods are replaced, or which nodes are selected.
 _NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """The reason why the driver of an existing object changes when Helm replaces the manifest `before` with `after`, by the object's name."""
+    """By name of an existing object, the reasons why its driver changes when Helm replaces the manifest `before` with `after`."""
     old, new = _specs(before), _specs(after)
     reasons: dict[str, list[str]] = {}
     for item in live:
@@ -44,7 +44,7 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
 
 
 def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """The same for the planned Helm values; the chart's own defaults are not known."""
+    """By name of an existing object, the reasons why the planned Helm values change its driver; the chart's own defaults are not known."""
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
     own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
@@ -53,22 +53,22 @@ def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]
 
 
 def _reasons(name: str, spec: Document, outcome: Document) -> list[str]:
-    """Each field by which a change of the spec changes the object's DaemonSets."""
+    """A description of each changed field of the spec that changes the object's DaemonSets."""
     return [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in template_fields(spec, outcome)]
 
 
 def template_fields(before: Document, after: Document) -> list[Path]:
-    """The paths below spec at which two NVIDIADriver objects differ so that their DaemonSets change."""
+    """The paths of the fields in the spec that differ and that change the DaemonSets of an NVIDIADriver."""
     return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_OBJECT_TEMPLATE]
 
 
 def rolled_nodes(
     nodes: t.Mapping[str, int], paths: t.Sequence[Path], changed: t.Collection[str], *, replaced: bool
 ) -> dict[str, int]:
-    """The nodes on which the driver restarts, by the NVIDIADriver that has it now (empty: the ClusterPolicy).
+    """The number of nodes on which the driver restarts, by the NVIDIADriver that manages it now (empty: the ClusterPolicy).
 
-    `paths` are the changed fields of the ClusterPolicy that reach a driver DaemonSet, `changed` the changed objects. With another chart
-    (`replaced`) the new operator writes every template again.
+    `paths` are the changed fields of the ClusterPolicy that affect a driver DaemonSet, `changed` the changed objects. `replaced`: the chart changes,
+    so the new operator writes every template again.
     """
     reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}
     return {

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The change that the pools require in the ClusterPolicy, and its effect on the driver (pure).
+"""Plans the change of the ClusterPolicy that the pools require, and determines its effect on the driver (pure).
 
 Maps and scalars are applied under the collection's field manager. The list daemonsets.tolerations is atomic in the CRD, so the collection's
-entries are merged into it, recorded in an annotation, and later removed by this record; an equal entry of another owner stays.
+entries are merged into it and recorded in an annotation, so that they can be removed later; equal entries of other owners are kept.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 API_VERSION, KIND = "nvidia.com/v1", "ClusterPolicy"
-# The name of the one object in NVIDIA's chart.
+# The name of the ClusterPolicy in NVIDIA's chart.
 CHART_NAME = "cluster-policy"
 _VERSION_LABEL = "app.kubernetes.io/version"
 
 
 def policy_version(live: Document) -> str:
-    """The version of the operator by the label of its chart on the policy; empty if another tool has created the policy."""
+    """The version of the operator according to the label that its chart sets on the policy; empty if another tool has created the policy."""
     return str((live["metadata"].get("labels") or {}).get(_VERSION_LABEL) or "")
 
 
 def with_planned_values(live: Document, plan: Plan) -> Document:
-    """The policy with the planned Helm values for the driver; the policy of another release is unchanged. Defaults of another chart are not known."""
+    """The policy with the planned Helm values for the driver, unchanged if it belongs to another release. A new chart's defaults are not known."""
     operator = plan.operator
     if helm_release_of(live) != (operator.name, operator.namespace):
         return live
@@ -74,7 +74,7 @@ def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class DesiredPolicy:
-    """The fields that the pools require; the previous values that they replace in an `adopted` policy are recorded."""
+    """The fields that the pools require. If the policy is `adopted`, the values that they replace are recorded."""
 
     spec: Object
     tolerations: tuple[Object, ...]
@@ -84,9 +84,9 @@ class DesiredPolicy:
 
     @classmethod
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
-        """Create from the plan; a policy that does not belong to the planned Helm release is adopted.
+        """Derive the fields from the plan; a policy that does not belong to the planned Helm release is adopted.
 
-        A policy that this collection creates, since OLM does not, also has the fields of gpu_cluster.operator.
+        If OLM has installed the operator, this collection creates the policy, which then also gets the fields of gpu_cluster.operator.
         """
         tolerations = (*plan.policy.tolerations, *plan.policy.kept_tolerations)
         if plan.operator.olm is not None and (live is None or is_created_by_collection(live)):
@@ -103,7 +103,7 @@ class DesiredPolicy:
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """One server-side apply; `body` is None if nothing must be applied. before and after contain the fields that the collection owns.
+    """One server-side apply; `body` is None if it is not needed. `before` and `after` contain the fields that the collection owns.
 
     `driver_paths` are the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
     apply cannot remove a field of another owner.
@@ -128,9 +128,9 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
 
 
 def new_policy(example: Document, desired: DesiredPolicy) -> Object:
-    """A policy from the operator's example with all desired fields, and the annotation that this collection has created it.
+    """A new policy: the operator's example with all desired fields, and with the annotation for objects that this collection has created.
 
-    With partitioned GPUs it has no strategy, because a strategy would override the configuration of each node.
+    If pools partition GPUs, it has no MIG strategy, because a strategy would override the configuration of each node.
     """
     name = str(get_nested(example, "metadata", "name") or desired.name)
     tolerations = list(get_nested(example, "spec", "daemonsets", "tolerations") or ())
@@ -146,7 +146,7 @@ def new_policy(example: Document, desired: DesiredPolicy) -> Object:
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 
-    `seeded`: the collection's first installation passed these tolerations to the chart, so equal entries are managed even without an annotation.
+    `seeded`: the collection passed these tolerations to the chart when it installed it, so equal entries count as its own even without an annotation.
     `hold_driver`: leave out changes that affect the driver's DaemonSet.
     """
     current = policy_tolerations(live)
@@ -159,12 +159,12 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     spec = _with_driver_objects(live, _with_mig_configmap(live, desired.spec))
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
-        # An apply without fields that an earlier one contained would remove them.
+        # Fields that an earlier apply contained must be in this one, or the server would remove them.
         parts = child(owned_by(live, FIELD_MANAGER), "spec")
         kept = {part: _owned_part(value, {}, child(parts, part)) for part, value in (live.get("spec") or {}).items()}
         kept = {part: value for part, value in kept.items() if part in PARTS and value and child(parts, part)}
         spec = {**{key: value for key, value in spec.items() if key not in PARTS}, **kept}
-    # Once the collection has applied the list, every later apply must contain it, or the server would remove it.
+    # Once the collection has applied the list, every later apply must contain it; otherwise, the server would remove it.
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "daemonsets")
     include_list = merged != current or "f:tolerations" in applied
     name = live["metadata"]["name"]
@@ -205,14 +205,14 @@ def merge_tolerations(
 
 
 def _with_mig_configmap(live: Document, spec: Object) -> Object:
-    """Keep the collection's MIG ConfigMap in the policy after the last pool with MIG, because node labels name its entries until they change."""
+    """Keep the collection's MIG ConfigMap in the policy even if no pool uses MIG any longer, because node labels may still name its entries."""
     if "migManager" in spec or _mig_configmap(live.get("spec")) != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
 
 
 def _with_driver_objects(live: Document, spec: Object) -> Object:
-    """Keep NVIDIADriver objects in use after the last pool with `driver`: without them the driver would restart on every node."""
+    """Keep NVIDIADriver objects enabled even if no pool declares `driver` any longer, because disabling them would restart the driver on every node."""
     key, *below = SWITCH
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), key)
     if key in spec or f"f:{below[0]}" not in applied or not uses_driver_objects(live.get("spec") or {}):
@@ -221,7 +221,7 @@ def _with_driver_objects(live: Document, spec: Object) -> Object:
 
 
 def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Object:
-    """The previous values that are recorded or will be overwritten."""
+    """The previous values to record: those already recorded, and those that will be overwritten."""
     previous = recorded_previous_spec(live)
     if not desired.adopted:
         return previous
@@ -259,7 +259,7 @@ def _without_version(body: Object) -> Object:
 
 
 def _owned_part(live: t.Any, desired: t.Any, applied: Object) -> t.Any:
-    """The part of the live object with fields that are desired or that the collection has applied before."""
+    """The part of the live object that consists of desired fields and of fields that the collection has applied before."""
     if not isinstance(live, dict):
         return live
     below = desired if isinstance(desired, dict) else {}

@@ -62,10 +62,10 @@ _MAX_NAMED = 2
 
 
 class ClusterPolicyClient:
-    """One cluster's ClusterPolicy and the objects that its operator creates."""
+    """Accesses the ClusterPolicy of one cluster and the objects that its operator creates."""
 
     def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
-        """`namespace` is the operator's namespace, unless the policy's status names another one; `pools` determine which nodes may be ignored."""
+        """`namespace` is used unless the policy's status contains the operator's namespace; `pools` determine which nodes may be ignored."""
         self._client = client
         self.namespace = namespace
         self._pools = pools
@@ -82,7 +82,7 @@ class ClusterPolicyClient:
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
-        # Whether gpu_sharing runs next, and fails because of broken nodes.
+        # Whether gpu_sharing runs next; it then fails because of broken nodes, so this module need not fail.
         self.sharing_follows = False
 
     def policy(self) -> Object | None:
@@ -94,22 +94,22 @@ class ClusterPolicyClient:
         return self._policy
 
     def daemonsets(self) -> list[Object]:
-        """Every DaemonSet of the operator's namespace, in one list."""
+        """All DaemonSets of the operator's namespace, read with one list request."""
         self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets"))
         return self._daemonsets
 
     def drivers(self, policy: t.Mapping[str, t.Any]) -> list[Object]:
-        """The NVIDIADriver objects, if they describe the driver under this policy; costs nothing otherwise."""
+        """The NVIDIADriver objects if they describe the driver under this policy; otherwise empty without a request."""
         return list(self._client.list(NVIDIA_DRIVERS)) if uses_driver_objects(policy.get("spec") or {}) else []
 
     def read_drivers(self, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> tuple[Object, ...]:
-        """The NVIDIADriver objects, if they describe the driver or a pool declares its own; costs nothing otherwise."""
+        """The NVIDIADriver objects if they describe the driver or a pool declares its own; otherwise empty without a request."""
         if policy is None or not (plan.declares_drivers or uses_driver_objects(policy.get("spec") or {})):
             return ()
         return self._client.list_known(NVIDIA_DRIVERS)
 
     def driver_objects(self, plan: Plan, policy: Object) -> DriverObjects:
-        """The changes of the NVIDIADriver objects that the pools require; costs two lists if they describe the driver, or a pool declares its own."""
+        """The changes of NVIDIADriver objects that the pools require; sends up to two list requests if these describe the driver or a pool declares its own."""
         drivers = self.read_drivers(plan, policy)
         if not plan.declares_drivers and not any(map(is_managed, drivers)):
             own = follows_own_policies(drivers, policy_version(policy))
@@ -126,7 +126,7 @@ class ClusterPolicyClient:
         *,
         switches: bool,
     ) -> DriverRollout:
-        """The rollout by a change of the policy on these nodes of each NVIDIADriver, and by changes of the objects.
+        """The driver rollout that results from a change of the policy, which affects `nodes` of each NVIDIADriver, and from changes of the objects.
 
         `switches`: the objects replace the policy's DaemonSet.
         """
@@ -138,7 +138,7 @@ class ClusterPolicyClient:
         return UpgradePolicies.read(spec, objects.live, own=objects.own_policies).rollout(rolled, reasons)
 
     def _label_new_nodes(self, lease: t.Callable[[], Lease]) -> None:
-        """Set the pool label on nodes discovered since the last read; the label selects their driver."""
+        """Set the pool label on newly discovered nodes, because the selectors of NVIDIADriver objects require it."""
         nodes = [parse_node(node) for node in self._nodes or ()]
         edits = pool_label_edits(self._pools, nodes)
         if not edits:
@@ -148,13 +148,13 @@ class ClusterPolicyClient:
         self._nodes = None
 
     def is_seeded(self, live: Object, release: ComponentPlan) -> bool:
-        """Whether the collection's installation passed the policy's tolerations to the chart and no run has recorded them in the policy yet."""
+        """Whether the collection passed the tolerations to the chart when it installed it, and no run has recorded them in the policy yet."""
         if recorded_tolerations(live) is not None:
             return False
         return is_marked_installed(self._client.get(marker_path(release.name, release.namespace)))
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
-        """Send the change; returns (False, ..) if the server finds no difference. Raises a conflict if the policy has changed since it was read."""
+        """Send the change; returns whether the server found a difference, and why it was not checked. Raises a conflict if the policy has changed."""
         if not change.changed:
             return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
@@ -172,7 +172,7 @@ class ClusterPolicyClient:
         return not same_object(live, result), None
 
     def missing_configmaps(self, plan: Plan, live: Object | None) -> list[Object]:
-        """The missing ConfigMaps that the policy will name, with their initial content.
+        """The ConfigMaps that the policy will name and that do not exist yet, with their initial content.
 
         The collection's MIG configuration replaces the one in use, so it starts with the entries of that configuration, and with the entries that
         the MIG manager has generated on the nodes.
@@ -200,13 +200,13 @@ class ClusterPolicyClient:
         ).entries
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
-        """Create ConfigMaps before pods mount them; afterwards gpu_sharing manages them."""
+        """Create ConfigMaps before pods mount them; gpu_sharing manages them from then on."""
         for body in configmaps:
             metadata = body["metadata"]
             self._client.apply(object_path("v1", "ConfigMap", metadata["name"], metadata["namespace"]), body)
 
     def read_readiness(self, name: str, effect: RequiredEffect) -> OperatorReadiness:
-        """Read the DaemonSets, the policy (unless it was just read), and the nodes once everything else may be ready."""
+        """Assess whether the operator is ready: read the DaemonSets, the policy (unless it was just read) and, once everything else may be ready, the nodes."""
         policy = self._policy or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
         self._policy = None
         self._version = policy_version(policy)
@@ -231,7 +231,7 @@ class ClusterPolicyClient:
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
 
     def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:
-        """The readiness with the operands' runtime classes, and a line for each that is missing."""
+        """Add the operands' runtime classes to the readiness, and a line for each one that is missing."""
         if not runtime_classes_of(self._daemonsets):
             return readiness
         try:
@@ -245,11 +245,11 @@ class ClusterPolicyClient:
         return replace(readiness, waiting=(*readiness.waiting, *missing), runtime_classes=handlers)
 
     def _runtime_problems(self) -> list[str]:
-        """Nodes whose containerd the container toolkit cannot configure."""
+        """Messages about nodes whose containerd cannot be configured by the container toolkit."""
         toolkit = next((item for item in self._daemonsets if item["metadata"]["name"] == TOOLKIT), None)
         if toolkit is None or not self._nodes:
             return []
-        # Without permission to list pods, the wait ends with its timeout.
+        # Without permission to list pods, nothing is found, and the wait ends with its timeout.
         pods = permitted_pods(self._client, self.namespace, SELECTOR)
         first = list(itertools.islice(pods, _MAX_DIAGNOSED))
         return toolkit_problems(toolkit, first, self._nodes, self._version, time.time())
@@ -259,7 +259,7 @@ class ClusterPolicyClient:
         return self._nodes
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
-        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes, except broken ones.
+        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes that are not broken.
 
         A pod on a broken node may fail because of the new template, which would then fail on every node.
         """
@@ -289,13 +289,13 @@ class ClusterPolicyClient:
         partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
     ) -> OperatorReadiness:
-        """Wait until the operator is ready; raises WaitTimeout with the diagnosis, immediately if waiting cannot help."""
+        """Wait until the operator is ready; raises WaitTimeout with a diagnosis, without a wait if waiting cannot help, and PartialFailure for broken nodes."""
 
         def read() -> OperatorReadiness:
             readiness = self.read_readiness(name, effect)
             if readiness.ignored_nodes and not readiness.ready:
                 self._continue_stalled_updates(lease)
-            # The toolkit retries forever, but its paths do not change.
+            # The toolkit retries indefinitely, but with the same paths, so waiting does not help.
             if readiness.unfinished and time.monotonic() - self._diagnosed >= _DIAGNOSIS_INTERVAL:
                 self._diagnosed = time.monotonic()
                 readiness = replace(readiness, blocked=(*readiness.blocked, *self._runtime_problems()))
@@ -334,10 +334,10 @@ class ClusterPolicyClient:
     def _timeout_message(self, readiness: OperatorReadiness) -> str:
         readiness = self._with_runtime_classes(readiness) if readiness.unfinished else readiness
         apps = sorted({item.app for item in readiness.unfinished if item.app})
-        # If no DaemonSet is the cause, the operator itself is diagnosed.
+        # If all DaemonSets are ready, the operator itself is diagnosed.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
-        # A node that the run would not wait for is not the cause of the timeout.
+        # Nodes that the run may ignore are listed last, because they are not the cause of the timeout.
         nodes = [parse_node(node) for node in self._nodes or ()]
         last = ignorable_nodes(self._pools, nodes)
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self.namespace, [selector], last)]
@@ -355,7 +355,7 @@ class ClusterPolicyClient:
 def _progress_text(readiness: OperatorReadiness) -> str:
     ready, expected = readiness.pods
     count = f"{ready}/{expected} operand pods ready" if expected else "waiting for the GPU operator"
-    # The progress of the driver is more useful than the number of pods that are missing because of it.
+    # The progress of the driver upgrade is more useful than the number of pods that wait for it.
     return "; ".join([count, *(readiness.upgrade.messages() or readiness.waiting[:1]), *readiness.stalled_pods])
 
 
@@ -365,7 +365,7 @@ def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:
 
 
 def _slim(node: Object) -> Object:
-    """The fields that determine where pods belong; a whole node has 20 KB or more."""
+    """The part of a node that determines where pods must run; a complete node has 20 KB or more."""
     metadata, status = node["metadata"], node.get("status") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in _ANNOTATIONS}
     return {

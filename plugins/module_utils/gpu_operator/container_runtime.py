@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether NVIDIA's runtime class works: it exists, and the container toolkit configures the containerd of each node: pure.
+"""Checks whether NVIDIA's runtime class exists, and whether the container toolkit can configure the containerd of each node (pure).
 
 The operator mounts the folders of containerd's socket and configuration into the toolkit's pod, and gives it the paths within the pod
 (gpu-operator v25.10.1 controllers/object_controls.go, transformForRuntime).
@@ -22,7 +22,7 @@ from .daemonsets import is_operand
 
 Document = t.Mapping[str, t.Any]
 
-# The volume and the variable of each path.
+# The volume of each path, by the environment variable that contains the path.
 _PATHS = {SOCKET: "containerd-socket", CONFIG: "containerd-config", DROP_IN: "containerd-drop-in-config"}
 _TITLES = {SOCKET: "socket", CONFIG: "configuration", DROP_IN: "drop-in configuration"}
 _DEFAULTS = {
@@ -31,11 +31,11 @@ _DEFAULTS = {
     DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
 }
 _CONTAINER = "nvidia-container-toolkit-ctr"
-# The toolkit's pods, and pods of an operand with the runtime class.
+# Selects the toolkit's pods, and the pods of one operand that has the runtime class.
 SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
-# A toolkit container that has exited this often fails for a lasting reason; it tries for 30 seconds each time.
+# A toolkit container with this number of restarts fails for a lasting reason, because each attempt takes 30 seconds.
 _MIN_RESTARTS = 2
-# Seconds without a sandbox, which the kubelet creates immediately if the runtime knows the handler.
+# The minimum age in seconds of a pod without a sandbox; the kubelet creates it immediately if the runtime knows the handler.
 _MIN_AGE = 60.0
 
 
@@ -46,7 +46,7 @@ def runtime_classes_of(daemonsets: t.Iterable[Document]) -> set[str]:
 
 
 def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> list[str]:
-    """A line for each runtime class that operands name and the cluster does not have: the API server refuses their pods."""
+    """A message for each runtime class that operands name but that does not exist; the API server rejects their pods."""
     existing = {item["metadata"]["name"] for item in classes}
     return [
         f"RuntimeClass {name} does not exist, so the API server rejects the operands' pods; the operator creates it"
@@ -55,7 +55,7 @@ def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterabl
 
 
 def handlers_of(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> dict[str, str]:
-    """The handler of each runtime class that operands name and the cluster has."""
+    """The handlers of the existing runtime classes that operands name, by name of the class."""
     named = runtime_classes_of(daemonsets)
     return {
         item["metadata"]["name"]: str(item.get("handler") or "")
@@ -65,7 +65,7 @@ def handlers_of(daemonsets: t.Iterable[Document], classes: t.Iterable[Document])
 
 
 def host_paths(toolkit: Document) -> dict[str, str]:
-    """The paths on the node with which the toolkit's DaemonSet works, by the variable that sets each."""
+    """The paths on the node that the toolkit's DaemonSet uses, by the environment variable that sets them."""
     spec = toolkit["spec"]["template"]["spec"]
     folders = {
         volume["name"]: str((volume.get("hostPath") or {}).get("path") or "") for volume in spec.get("volumes") or ()
@@ -82,9 +82,9 @@ def host_paths(toolkit: Document) -> dict[str, str]:
 def toolkit_problems(
     toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
 ) -> list[str]:
-    """The reason why nodes cannot start pods with the runtime class: their containerd is not where the toolkit expects it.
+    """A message about nodes that cannot start pods with the runtime class because their containerd is not where the toolkit expects it.
 
-    `pods` are those of SELECTOR; only nodes are considered where one of them fails lastingly. `version` is the operator's.
+    `pods` are the pods that SELECTOR selects; only nodes on which one of them keeps failing are considered. `version` is the operator's version.
     """
     failing = failing_nodes(pods, now)
     if not failing:
@@ -98,7 +98,7 @@ def toolkit_problems(
 
 
 def failing_nodes(pods: t.Iterable[Document], now: float) -> set[str]:
-    """The nodes on which a toolkit's container exits repeatedly, or the runtime creates no sandbox for a runtime class."""
+    """The nodes on which the toolkit's container exits repeatedly, or the runtime creates no sandbox for a pod with a runtime class."""
     return {node_of(pod) for pod in pods if not is_ready(pod) and (_crashes(pod) or _lacks_sandbox(pod, now))}
 
 
@@ -110,7 +110,7 @@ def _crashes(pod: Document) -> bool:
 
 
 def _lacks_sandbox(pod: Document, now: float) -> bool:
-    """The kubelet reports sandboxes as the condition PodReadyToStartContainers."""
+    """Whether a pod with a runtime class still has no sandbox; the kubelet reports this as the condition PodReadyToStartContainers."""
     conditions = {item["type"]: item["status"] for item in (pod.get("status") or {}).get("conditions") or ()}
     created = pod["metadata"].get("creationTimestamp")
     if not created or not pod["spec"].get("runtimeClassName") or conditions.get("PodReadyToStartContainers") != "False":

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's DaemonSets: the nodes of their pods, the match of their templates with the policy, and stalled updates (pure).
+"""Evaluates the operator's DaemonSets: the nodes of their pods, whether their templates match the policy, and stalled updates (pure).
 
 Sources: kubernetes v1.36 pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go and update.go
 (rollingUpdate); gpu-operator v25.10.1 controllers/object_controls.go (applyCommonDaemonsetMetadata, transformDriverContainer).
@@ -33,7 +33,7 @@ _ALWAYS_TOLERATED = (
 _HOST_NETWORK_TOLERATED = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
 # The operator keeps its own values of these labels, because they select pods.
 _NOT_COPIED = frozenset({"app", "app.kubernetes.io/part-of"})
-# The DaemonSet controller maintains both an annotation of the DaemonSet and a label of its pods.
+# The template's generation; the DaemonSet controller stores it in an annotation of the DaemonSet and in a label of its pods.
 _TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 
 
@@ -50,13 +50,13 @@ def driver_object_of(daemonset: Document) -> str:
 
 
 def is_driver(daemonset: Document) -> bool:
-    """Whether this is a DaemonSet of the driver: there may be one for each NVIDIADriver, OS version and, precompiled, kernel."""
+    """Whether this is a DaemonSet of the driver; there may be one for each NVIDIADriver, OS version and, with precompiled drivers, kernel."""
     labels = daemonset["metadata"].get("labels") or {}
     return labels.get(COMPONENT_LABEL) == DRIVER_COMPONENT and is_operand(daemonset)
 
 
 def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
-    """The number of nodes with a driver pod by the name of the NVIDIADriver that owns it; of the ClusterPolicy under an empty name."""
+    """The number of nodes with a driver pod by the name of the NVIDIADriver that owns the pod; the name of the ClusterPolicy is empty."""
     nodes: dict[str, int] = {}
     for item in filter(is_driver, daemonsets):
         owner = driver_object_of(item)
@@ -65,9 +65,9 @@ def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
 
 
 def count_interrupted_nodes(policy: Document, daemonsets: t.Collection[Document], paths: t.Iterable[Path]) -> int:
-    """The number of nodes whose GPU pods are evicted because fields of the policy's spec at these paths change.
+    """The number of nodes whose GPU pods are evicted if the fields of the policy's spec at these paths change.
 
-    They do not reach the driver DaemonSets of NVIDIADriver objects.
+    The driver DaemonSets of NVIDIADriver objects do not depend on these fields.
     """
     drivers = [item for item in daemonsets if is_driver(item) and not driver_object_of(item)]
     upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
@@ -82,13 +82,13 @@ def app_label(daemonset: Document) -> str:
 
 
 def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
-    """The nodes on which the DaemonSet must have a pod, by the controller's own rule."""
+    """The nodes on which the DaemonSet must have a pod, according to the DaemonSet controller's rules."""
     spec = daemonset["spec"]["template"]["spec"]
     return [node["metadata"]["name"] for node in nodes if selects(spec, node) and not untolerated(spec, node)]
 
 
 def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
-    """The nodes that may keep a pod of this DaemonSet although they refuse a new one, because all untolerated taints are NoSchedule.
+    """The nodes that may keep a pod of this DaemonSet but accept no new one, because all their untolerated taints are NoSchedule.
 
     The controller does not process the DaemonSet again when such a taint is added, so its numbers may or may not include these
     nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
@@ -112,7 +112,7 @@ def selects(pod_spec: Document, node: Document) -> bool:
 
 
 def untolerated(pod_spec: Document, node: Document) -> list[Document]:
-    """The node's taints that keep a daemon pod of this spec away."""
+    """The node's taints that a DaemonSet pod with this spec does not tolerate."""
     implicit = _ALWAYS_TOLERATED + (_HOST_NETWORK_TOLERATED if pod_spec.get("hostNetwork") else ())
     tolerations = list(pod_spec.get("tolerations") or [])
     tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in implicit]
@@ -144,11 +144,11 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
 
 
 def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
-    """The part of the policy's `spec` that the operator has not written into the template yet, as text.
+    """A message if the operator has not written the policy's `spec` into the template yet; otherwise empty.
 
-    A restarted operator has not processed anything yet, but all objects of its predecessor look ready. The chart writes
-    its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
-    NVIDIADriver only follows that object: `drivers` has the spec of each by name.
+    This check is needed because a restarted operator has not processed anything yet, although all objects of its predecessor look ready. The chart
+    writes its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
+    NVIDIADriver depends only on that object: `drivers` contains the specs by name.
     """
     name = daemonset["metadata"]["name"]
     owner = driver_object_of(daemonset)
@@ -173,15 +173,15 @@ def _lacks_driver(driver: Document, daemonset: Document) -> bool:
     container = next((item for item in containers if item.get("name") == DRIVER_CONTAINER), None)
     if container is None:
         return False
-    # The operator appends the node's OS to the version; a digest follows an @.
+    # The image contains the version, followed by the node's OS, or a digest after an @.
     if str(driver.get("version") or "") not in str(container.get("image") or ""):
         return True
     env = {item["name"]: item.get("value", "") for item in container.get("env") or []}
     return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
 
 
-# The variable of an OLM operator with the image of each DaemonSet, and the part of the policy that may set another image (gpu-operator
-# config/manager/manager.yaml, controllers/object_controls.go).
+# For each DaemonSet, the environment variable of an OLM operator with its image, and the part of the policy that may set another image
+# (gpu-operator config/manager/manager.yaml, controllers/object_controls.go).
 _IMAGES = {
     "gpu-feature-discovery": ("GFD_IMAGE", "gfd"),
     "nvidia-container-toolkit-daemonset": ("CONTAINER_TOOLKIT_IMAGE", "toolkit"),
@@ -193,9 +193,9 @@ _IMAGES = {
 
 
 def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document], spec: Document) -> list[str]:
-    """The DaemonSets that a new operator has not given its images yet; `operator` is its Deployment, `spec` that of the ClusterPolicy.
+    """Messages about DaemonSets that do not have the images of a new operator yet; `operator` is its Deployment, `spec` that of the ClusterPolicy.
 
-    Nothing else shows that an operator that OLM has replaced has not processed the policy, whose status is still that of the old one.
+    After OLM has replaced an operator, only the images show whether the new one has processed the policy: the status may still be from the old one.
     """
     containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
     images = {entry["name"]: entry.get("value") for each in containers for entry in each.get("env") or ()}
@@ -212,7 +212,7 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
 
 
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
-    """Whether all pods that are not ready are on the nodes of `unready`, so that the rolling update cannot continue.
+    """Whether the rolling update cannot continue because all pods that are not ready are on the nodes in `unready`.
 
     A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including pods on failing
     nodes, so one failing node can keep all other nodes on the old template.
@@ -225,7 +225,7 @@ def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
 
 
 def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:
-    """A ready pod of an older template; None while a pod of a node that is not ignored is not ready."""
+    """A ready pod of an older template; None while a pod on a node that is not ignored is not ready or is being deleted."""
     generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
     candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
     if any(not is_ready(pod) or is_deleting(pod) for pod in candidates):

@@ -53,17 +53,17 @@ _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
 
 
 class Detection(t.NamedTuple):
-    """The findings by component, the active ClusterPolicy, and the adapted plan."""
+    """The findings by component, the active ClusterPolicy, the adapted plan, and the declared plan."""
 
     findings: dict[str, InstallationFinding]
     policy: Object | None
     plan: Plan
-    # The plan for the platform, as the variables declare it.
+    # The plan as the variables declare it for this platform.
     declared: Plan
 
 
 def detect(client: Client, plan: Plan) -> Detection:
-    """Detect all data for a report; an adopted operator keeps its version and values in the plan."""
+    """Detect both components for a report; in the adapted plan, an adopted operator keeps its version and values."""
     policies = client.list_known(CLUSTER_POLICIES)
     operator = find_operator(client, plan, policies)
     if plan.on_openshift is not None and operator.installer == OLM:
@@ -79,7 +79,7 @@ def detect(client: Client, plan: Plan) -> Detection:
 
 
 def object_conditions(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:
-    """The conditions of the cluster that objects other than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
+    """The conditions of the cluster that depend on objects other than nodes and pods (see catalog/known_issues.py); empty before v26.7."""
     if policy is None or release_of(policy_version(policy) or "v0.0.0") < GPU_CLUSTER_SINCE:
         return set()
     try:
@@ -91,7 +91,7 @@ def object_conditions(client: Client, policy: t.Mapping[str, t.Any] | None) -> s
 
 
 def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | None = None) -> InstallationFinding:
-    """The finding for the GPU operator, from two lists and the marker of its Helm release."""
+    """The finding for the GPU operator; reads two lists and the marker of its Helm release."""
     if policies is None:
         policies = client.list_known(CLUSTER_POLICIES)
     found = _installations(client, "operator", [_OPERATOR])
@@ -110,7 +110,7 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
-    """The finding for NFD, from two lists and the marker. For an adopted NFD and pools with taints, its workers and the pools' nodes are also read."""
+    """The finding for NFD; reads two lists and the marker. If NFD is adopted and pools have taints, its workers and the pools' nodes are also read."""
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     plan, version = _on_platform(client, plan, masters)
     by_helm = _managed_releases(client, masters, plan.nfd)
@@ -146,7 +146,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
 
 
 def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
-    """The plan with the operator's actual namespace and the device plugin's ConfigMap that this ClusterPolicy names.
+    """The plan with the operator's actual namespace, and with the device plugin's ConfigMap that this ClusterPolicy names.
 
     This sends no request if both are as planned, one read for a foreign ConfigMap, one list request if the policy has no status, and a list of
     nodes if the policy has obsolete tolerations. Without a policy, the plan is that of the platform, which one or two reads determine.
@@ -154,7 +154,7 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     if policy is None:
         return _on_platform(client, plan, ())[0]
     if plan.on_openshift is not None and is_created_by_collection(policy):
-        # Only where OLM has installed the operator, this collection creates the policy.
+        # This collection creates the policy only if OLM has installed the operator.
         plan = plan.on_openshift()
     namespace = _operator_namespace(client, policy, plan.operator.namespace)
     name = str(get_nested(policy, "spec", "devicePlugin", "config", "name") or DEVICE_PLUGIN_CONFIGMAP)
@@ -168,8 +168,8 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
 def relocate_plan(plan: Plan, namespace: str, configmap: str) -> Plan:
     """The plan with the operator in this namespace and the collection's entries in this ConfigMap.
 
-    In a foreign ConfigMap, the collection's entries are added and the ClusterPolicy's devicePlugin.config stays, because another ConfigMap, or
-    another default, would restart every device plugin.
+    If the ConfigMap is foreign, the collection's entries are added to it, and the ClusterPolicy's devicePlugin.config is not changed, because another
+    ConfigMap or another default would restart every device plugin.
     """
     foreign = configmap != plan.config.name
     spec = {part: value for part, value in plan.policy.spec.items() if not (foreign and part == "devicePlugin")}
@@ -185,19 +185,19 @@ def relocate_plan(plan: Plan, namespace: str, configmap: str) -> Plan:
 
 
 def adopt_installed(plan: Plan, version: str) -> Plan:
-    """The plan for an adopted operator, which keeps its version and values; an empty version is unknown."""
+    """The plan for an adopted operator, which keeps its version and values; `version` is empty if it is unknown."""
     return replace(plan, operator=replace(plan.operator, version=version or plan.operator.version, values={}))
 
 
 def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
-    """adapt_plan() for the active ClusterPolicy, which needs one more list request."""
+    """The result of adapt_plan() for the active ClusterPolicy, which is read with one more list request."""
     return adapt_plan(client, plan, active_policy(client.list_known(CLUSTER_POLICIES)))
 
 
 def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPlan) -> bool:
     """Whether the marker of a Helm release shows that this collection installed it.
 
-    A missing permission to read the marker is only an error for the planned release, because a user without this permission has not installed another one.
+    A missing permission to read the marker is an error only for the planned release: other releases were then not installed by this user.
     """
     try:
         return is_marked_installed(client.get(marker_path(*release)))
@@ -208,7 +208,7 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPla
 
 
 def openshift_version(client: Client) -> str | None:
-    """The version of OpenShift, empty if the user is not allowed to read it; None for any other Kubernetes.
+    """The version of OpenShift, empty if the user is not allowed to read it; None if the cluster is not OpenShift.
 
     OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
     Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional permission is needed.
@@ -224,20 +224,20 @@ def openshift_version(client: Client) -> str | None:
             raise
         return ""
     if version is None:
-        # If the kind exists without the object, components of OpenShift run on another Kubernetes.
+        # If the kind exists but not the object, components of OpenShift run on another Kubernetes distribution.
         return None
     return str(get_nested(version, "status", "desired", "version") or "")
 
 
 def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[str]) -> str:
-    """The version of OpenShift, which is only read if the conditions or the variables show that the cluster is OpenShift; empty if it is unknown."""
+    """The version of OpenShift; empty if it is unknown. It is only read if the conditions or the variables show that the cluster is OpenShift."""
     if OPENSHIFT not in conditions and plan.cluster.distribution != OPENSHIFT:
         return ""
     return openshift_version(client) or ""
 
 
 def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
-    """The plan for OpenShift if the cluster is one and the variables name no distribution, and the version of OpenShift.
+    """The plan, replaced by the plan for OpenShift if the cluster is OpenShift and the variables name no distribution, and the version of OpenShift.
 
     The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise the version is None.
     """
@@ -252,7 +252,7 @@ def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) ->
 def _check_platform(
     client: Client, component: str, finding: InstallationFinding, plan: Plan, version: str | None
 ) -> InstallationFinding:
-    """The finding with the problem that prevents its installer from working on this platform; nothing is read unless a component would be installed."""
+    """Add the problem that prevents the installer from working on this platform to the finding; nothing is read unless the component would be installed."""
     if not finding.installs:
         return finding
     if finding.installer == OLM:

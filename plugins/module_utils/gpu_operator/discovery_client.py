@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes the NodeFeatureDiscovery, and waits until NFD's workers serve all of their nodes."""
+"""Reads and writes the NodeFeatureDiscovery object, and waits until NFD's workers have labelled all their nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORKER, _MASTER = ("DaemonSet", "nfd-worker"), ("Deployment", "nfd-master")
 
 
 class DiscoveryClient:
-    """The one NodeFeatureDiscovery of a cluster."""
+    """Accesses the NodeFeatureDiscovery object of a cluster."""
 
     def __init__(self, client: Client, plan: Plan) -> None:
         """Send no request yet."""
@@ -48,7 +48,7 @@ class DiscoveryClient:
         self.name, self.namespace = NFD.resource, plan.nfd.namespace
 
     def compare(self) -> DiscoveryChange:
-        """Read the object; the CRD and the operator's example are read only if something changes."""
+        """Read the object and plan its change; the CRD and the operator's example are read only if something changes."""
         try:
             found = list(self._client.list(NODE_FEATURE_DISCOVERY.collection()))
         except ApiError as error:
@@ -82,7 +82,7 @@ class DiscoveryClient:
         return definition
 
     def send(self, change: DiscoveryChange, *, check: bool) -> str | None:
-        """Create the object or apply the change; in check mode as a dry run, if the kind exists. Returns why a change was not checked."""
+        """Create the object or apply the change, in check mode as a dry run if the kind exists. Returns the reason if the server did not check the change."""
         if change.body is None or (check and not self.has_kind):
             return None
         try:
@@ -106,7 +106,7 @@ class DiscoveryClient:
         return list((get_nested(self._live, *WORKER_TOLERATIONS) if changed is None else changed) or ())
 
     def warnings(self) -> t.Iterator[str]:
-        """The taints that no worker tolerates, because the release of the operator has no worker tolerations."""
+        """A warning about taints that no worker tolerates, because this release of the operator does not support worker tolerations."""
         if not self._tolerates and (taints := unreached_taints(self._plan)):
             yield (
                 f"NFD's workers do not tolerate {', '.join(taints)}, and the installed NFD operator has no spec.operand.workerTolerations: new "
@@ -115,7 +115,7 @@ class DiscoveryClient:
             )
 
     def await_workers(self, waiting: WaitOptions) -> dict[str, str]:
-        """Wait for the master and the workers, and for the labels on their nodes; returns "ready/required" pods of each."""
+        """Wait for the master, the workers and the labels on their nodes; returns the numbers of pods of both as "ready/required"."""
         if self._tolerates:
             self._await_tolerations(waiting)
         instance = str(get_nested(self._live, "spec", "instance") or "")

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NodeFeatureDiscovery of OpenShift's NFD operator: its content, and what the pools change in an existing one (pure).
+"""Plans the NodeFeatureDiscovery object of OpenShift's NFD operator: a new object, or the changes of an existing one (pure).
 
-The operator gives its workers a toleration for every taint with the effect NoSchedule, and those in spec.operand.workerTolerations
+The operator gives its workers a toleration for every taint with the effect NoSchedule, and the tolerations in spec.operand.workerTolerations
 (openshift/cluster-nfd-operator internal/daemonset/worker.go). Older releases do not have that field.
 """
 
@@ -39,7 +39,7 @@ _BUILT_IN: Object = {"operator": "Exists", "effect": "NoSchedule"}
 
 @dataclass(frozen=True)
 class DiscoveryChange:
-    """One request: `body` is None if nothing differs. before and after contain the fields that the collection sets."""
+    """One request; `body` is None if nothing differs. `before` and `after` contain the fields that the collection sets."""
 
     body: Object | None
     before: Object
@@ -53,14 +53,14 @@ class DiscoveryChange:
 
 
 def desired_tolerations(plan: Plan) -> list[Object]:
-    """The tolerations for the taints of all pools, each once."""
+    """The tolerations for the taints of all pools, without duplicates."""
     taints = (taint for pool in plan.pools for taint in pool.registration.taints)
     found = {json.dumps(item, sort_keys=True): item for item in map(toleration_of, taints)}
     return [found[key] for key in sorted(found)]
 
 
 def choose_object(found: t.Sequence[Document], namespace: str) -> Document | None:
-    """The object that configures NFD: one in this namespace before others, then the oldest one."""
+    """The object that configures NFD: the oldest one, but objects in this namespace come first; None if there is none."""
     return min(
         found,
         key=lambda item: (
@@ -73,9 +73,9 @@ def choose_object(found: t.Sequence[Document], namespace: str) -> Document | Non
 
 
 def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
-    """The object as it is created, from the operator's example if there is one, with the fields that its CRD has.
+    """The creation of the object: the variables' values, merged into the fields of the operator's example (if readable) that the CRD has.
 
-    In check mode the example may not be readable yet, so the diff contains only the values of the variables.
+    The diff contains only the values of the variables, because the example may not be readable yet in check mode.
     """
     tolerations = desired_tolerations(plan) if has_worker_tolerations(definition) else []
     spec = merge(plan.nfd.values, {_OPERAND: {_TOLERATIONS: tolerations}} if tolerations else {})
@@ -92,7 +92,7 @@ def new_object(plan: Plan, example: Document | None, definition: Document | None
 
 
 def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> DiscoveryChange:
-    """Compare an existing object with the pools. Of one that the collection has not created, only its own tolerations change.
+    """Compare an existing object with the pools. If another tool has created it, only the collection's own tolerations are changed.
 
     `tolerates`: the CRD has worker tolerations.
     """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reasons why the NVIDIADriver objects of the pools cannot be applied: values, foreign objects and nodes that prevent it (pure).
+"""Finds the reasons why the pools' NVIDIADriver objects cannot be applied: invalid values, foreign objects, and nodes without an object (pure).
 
 Source: gpu-operator v25.10.1 controllers/nvidiadriver_controller.go, internal/validator/validator.go and the CRD's validation rules.
 """
@@ -26,7 +26,7 @@ _IMMUTABLE = ("driverType", "usePrecompiled")
 
 
 def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.Iterator[str]:
-    """The values that the operator or its API server would refuse."""
+    """Messages about values that the operator or the API server would reject."""
     spec, name = body["spec"], body["metadata"]["name"]
     if not spec.get("version"):
         yield f"Pool {pool.name}: neither its driver nor the ClusterPolicy has a version; set driver.version in the pool."
@@ -46,7 +46,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
 
 
 def name_problem(name: str, user: str) -> str:
-    """A foreign NVIDIADriver has the name of a required object; an apply would merge both."""
+    """The message about a foreign NVIDIADriver that has the name of a required object; an apply would merge both objects."""
     return (
         f"NVIDIADriver {name} was not created by this collection, but {user} needs its name. Delete it, and create it under another name if "
         f"other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver {name} {MANAGED_BY_LABEL}={FIELD_MANAGER}"
@@ -56,7 +56,7 @@ def name_problem(name: str, user: str) -> str:
 def overlap_problems(
     plan: Plan, drivers: t.Iterable[Document], nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]
 ) -> t.Iterator[str]:
-    """Foreign NVIDIADriver objects that select nodes of the pools; the operator refuses such an overlap."""
+    """Messages about foreign NVIDIADriver objects that select nodes of the pools; the operator rejects such an overlap."""
     for item in drivers:
         if is_managed(item) or is_default(item):
             continue
@@ -88,7 +88,7 @@ def overlap_problems(
 def uncovered_problems(
     drivers: t.Sequence[Document], nodes: t.Sequence[Node], members: t.Collection[str]
 ) -> t.Iterator[str]:
-    """Nodes that would have no driver once NVIDIADriver objects install it."""
+    """The message about nodes that would have no driver once NVIDIADriver objects install the drivers."""
     selected = driver_of_nodes(
         [item for item in drivers if not is_managed(item)], [(node.name, node.labels) for node in nodes]
     )

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the NVIDIADriver objects of the pools. The API server checks all of them before the first one is written.
+"""Writes the NVIDIADriver objects of the pools; the API server checks all of them before the first one is written.
 
-Writing only some of the objects would be worse than writing none: if the only object does not cover the other nodes, the operator's switch to NVIDIADriver
-objects stays incomplete.
+Writing only some of the objects would be worse than writing none: while no object covers some of the nodes, the operator does not complete its switch
+to NVIDIADriver objects.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 CRD_NAME = "nvidiadrivers.nvidia.com"
-# The kind, or a field of an apply (500) or of a creation (400), is not in the schema.
+# The errors if the schema lacks the kind, or a field of an apply (status 500) or of a creation (status 400).
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
-# A webhook with side effects; the object itself may be valid.
+# The error of a webhook that has side effects; the object itself may be valid.
 _NO_DRY_RUN = "does not support dry run"
 
 
 def refused_objects(client: Client, objects: DriverObjects, version: str, *, check: bool) -> list[str]:
-    """The reasons why the API server would refuse the changes to the objects; sends dry runs if there are any changes.
+    """The reasons why the API server would reject the changes to the objects; sends dry runs if there are any changes.
 
-    `version` is the operator's release. With `check`, a user without write permission gets the checks that do not require it.
+    `version` is the operator's release. With `check`, checks that require a missing write permission are left out.
     """
     if not objects.changes:
         return []
@@ -69,7 +69,7 @@ def undeclared_fields(definition: Document | None, bodies: t.Iterable[Document])
 
 
 def apply_driver_objects(client: Client, objects: DriverObjects, lease: t.Callable[[], None], *, check: bool) -> None:
-    """Label the nodes of the pools, then write the objects, so that each finds its nodes. In check mode, the objects were checked before."""
+    """Label the nodes of the pools, then write the objects that select them. In check mode, the objects have already been checked."""
     label_nodes(client, objects.label_edits, lease, dry_run=check)
     for change in () if check else objects.changes:
         lease()
@@ -79,7 +79,7 @@ def apply_driver_objects(client: Client, objects: DriverObjects, lease: t.Callab
 def label_nodes(
     client: Client, edits: t.Iterable[NodeEdit], lease: t.Callable[[], None], *, dry_run: bool = False
 ) -> None:
-    """Set the label of its pool on each of these nodes."""
+    """Set the pool label on each of these nodes."""
     for edit in edits:
         patch_node(client, edit, _pool_label_edit(edit), lease, dry_run=dry_run)
 
@@ -100,7 +100,7 @@ def _old_definition(version: str, details: str) -> str:
 
 
 def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:
-    """Create the object, so that an object with the same name that another user has created in the meantime causes a conflict; or apply the change."""
+    """Create a new object, so that an object of this name that was created in the meantime causes a conflict; or apply a change."""
     if change.is_new:
         client.create(NVIDIA_DRIVERS, change.body, dry_run=dry_run, field_validation="Strict")
         return
@@ -111,6 +111,6 @@ def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) 
 
 
 def _pool_label_edit(edit: NodeEdit) -> t.Callable[[Object], NodeEdit | None]:
-    """The same edit of the node as it is after a conflict."""
+    """A function that makes the same edit for the version of the node that is read after a conflict."""
     pool = edit.labels[POOL_LABEL]
     return lambda raw: pool_label_edit(parse_node(raw), pool)

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects that the pools require: one for each pool, so that a change restarts the driver of its nodes only (pure).
+"""Plans the NVIDIADriver objects of the pools: one for each pool, so that a change only restarts the driver on the nodes of that pool (pure).
 
-Up to v26.3 the operator refuses objects that select the same node, and a selector only compares labels, so the object of a pool selects the
-label accel.gpu/pool, and pools without `driver` also get an object. From v26.7 on, one more object is the default for all other nodes.
-A pool whose `driver` is removed keeps it, and an object whose pool is removed stays: nothing is removed because it is no longer declared.
+Up to v26.3, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, the object of a pool selects
+the label accel.gpu/pool, and pools without `driver` also get an object. From v26.7 on, one more object is the default for all other nodes.
+Nothing is removed because it is no longer declared: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 
 @dataclass(frozen=True)
 class DriverObjectChange:
-    """The creation or server-side apply of an object; `nodes` are those of its `members` on which it restarts the driver, for `reasons`.
+    """The creation or server-side apply of an object. `members` are the nodes of its pool, `nodes` those whose driver restarts, for `reasons`.
 
-    `correction` is the merge patch that an existing object needs before the apply; usually empty.
+    `correction` is a merge patch that is sent before the apply; usually empty.
     """
 
     name: str
@@ -76,8 +76,8 @@ class DriverObjectChange:
 class DriverObjects:
     """The changes of the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe what stays unchanged.
-    `required_names` are those of all required objects, `live` are all objects that exist, and `owners` the one that each node has now.
+    `label_edits` are the edits of nodes without the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
+    `required_names` are the names of the pools' objects, `live` are all existing objects, and `owners` is the current object of each node, by name.
     `own_policies`: the operator follows the upgrade policy of each object.
     """
 
@@ -97,11 +97,11 @@ class DriverObjects:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The reasons why their driver restarts."""
+        """The reasons why drivers restart."""
         return tuple(reason for change in self.changes if change.nodes for reason in change.reasons)
 
     def nodes_by_owner(self) -> dict[str, int]:
-        """The number of rolled nodes by the object that has them now."""
+        """The number of nodes whose driver restarts, by the object that manages their driver now."""
         return dict(Counter(self.owners.get(name, "") for name in self.rolled_nodes))
 
     def results(self) -> list[Object]:
@@ -112,7 +112,7 @@ class DriverObjects:
         ]
 
     def diff(self) -> tuple[Object, Object]:
-        """The parts before and after for a diff: the objects, and the labels of nodes."""
+        """The objects and the labels of nodes before and after the changes, for a diff."""
         before: Object = {}
         after: Object = {}
         if self.changes:
@@ -123,10 +123,10 @@ class DriverObjects:
         return before, after
 
     def switch(self, spec: Document, nodes: int, reasons: t.Sequence[str]) -> DriverRollout:
-        """The rollout when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
+        """The driver rollout that happens when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
-        Before v26.7 the operator deletes all its pods at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets);
-        since then it keeps them, and each object replaces those of its nodes according to its upgrade policy.
+        Before v26.7, the operator deletes all pods of the DaemonSet at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets).
+        Since then, it keeps them, and the pods on the nodes of each object are replaced according to its upgrade policy.
         """
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
@@ -152,14 +152,14 @@ class DriverObjects:
         ]
 
     def without_rolled(self) -> DriverObjects:
-        """The same without the changes that restart the driver."""
+        """A copy without the changes that restart the driver."""
         return replace(self, changes=tuple(change for change in self.changes if not change.nodes))
 
 
 def plan_driver_objects(
     plan: Plan, policy: Document, drivers: t.Sequence[Document], nodes: t.Sequence[Node]
 ) -> DriverObjects:
-    """Compare the objects with the pools. `policy` is the ClusterPolicy, from whose driver they inherit what a pool does not declare."""
+    """Compare the objects with the pools. `policy` is the ClusterPolicy; settings that a pool does not declare are inherited from its driver."""
     own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
     foreign = {item["metadata"]["name"] for item in drivers} - set(own)
     own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
@@ -226,7 +226,7 @@ def object_name(pool: str) -> str:
 
 
 def recorded_driver(live: Document) -> Object | None:
-    """The `driver` that a pool declared when the object was written; None if it declared none."""
+    """The `driver` that the pool declared when the object was written, from its annotation; None if it declared none."""
     annotations = live["metadata"].get("annotations") or {}
     return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
 
@@ -297,14 +297,14 @@ def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChang
 
 
 def _as_applied(live: Document | None) -> Object | None:
-    """The object as if this collection had applied all that it has written, because it creates objects without an apply."""
+    """The object with managedFields as if this collection had applied all fields that it has written; it creates objects without an apply."""
     if live is None:
         return None
     return {**live, "metadata": {**live["metadata"], "managedFields": as_applied(live, FIELD_MANAGER)}}
 
 
 def _correction(live: Document, removed: t.Sequence[str]) -> Object:
-    """The merge patch for what an apply does not remove: foreign keys of nodeSelector, and fields that the creation has written."""
+    """The merge patch for parts that an apply does not remove: foreign keys of nodeSelector, and fields that were written by the creation."""
     metadata: Object = {}
     fields = as_applied(live, FIELD_MANAGER)
     if fields != (live["metadata"].get("managedFields") or []):
@@ -316,7 +316,7 @@ def _correction(live: Document, removed: t.Sequence[str]) -> Object:
 
 
 def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
-    """Whether the change restarts the driver of a node of its pool; a node without a driver gets its first one."""
+    """Whether the change restarts the driver of a node of its pool; on a node without a driver, none is restarted."""
     owner = owners.get(node.name)
     return owner is not None and bool(change.reasons)
 
@@ -324,7 +324,7 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 def _default_change(
     plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], nodes: t.Sequence[Node]
 ) -> DriverObjectChange | None:
-    """The change of the default object, which the operator supports since v26.7; None if nothing changes."""
+    """The change of the default object, which operators support from v26.7 on; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": _with_kept(live, tolerations, nodes)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
@@ -341,7 +341,7 @@ def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:
 
 
 def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
-    """The ClusterPolicy's tolerations that are not the pools'."""
+    """The ClusterPolicy's tolerations without those that the pools add."""
     own = {toleration_identity(item) for item in (*(recorded_tolerations(policy) or ()), *plan.policy.tolerations)}
     return [item for item in policy_tolerations(policy) if toleration_identity(item) not in own]
 
@@ -355,20 +355,20 @@ def _with_kept(live: Document | None, tolerations: t.Sequence[Object], nodes: t.
 
 
 def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:
-    """Each toleration once, without the one that every driver DaemonSet has."""
+    """The tolerations in a fixed order, without duplicates and without the one that every driver DaemonSet has."""
     by_identity = {toleration_identity(item): dict(item) for item in tolerations}
     by_identity.pop(("nvidia.com/gpu", "Exists", "", "NoSchedule", None), None)
     return [by_identity[key] for key in sorted(by_identity, key=str)]
 
 
 def pool_label_edits(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> list[NodeEdit]:
-    """The edits that set the label of its pool on each node that lacks it; the label selects the driver."""
+    """The edits that set the pool label on each node that lacks it; NVIDIADriver objects select this label."""
     membership = assign_pools(pools, nodes)
     return _label_edits(nodes, {name: pool for pool, names in membership.by_pool.items() for name in names})
 
 
 def pool_label_edit(node: Node, pool: str | None) -> NodeEdit | None:
-    """The edit of one node; None if it has a pool's label, or belongs to none."""
+    """The edit that sets the pool label on one node; None if the node already has a pool label, or belongs to no pool."""
     if pool is None or POOL_LABEL in node.labels:
         return None
     return metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: pool}))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects in a report: their nodes and states, and what a run would do with them."""
+"""Adds NVIDIADriver objects to a report: their nodes and states, and the changes that a run would make."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Object = dict[str, t.Any]
 def add_driver_objects(
     client: Client, plan: Plan, policy: Object | None, nodes: t.Sequence[Node], info: Object
 ) -> DriverObjects:
-    """The changes that the pools require; adds the objects, and why a run would fail or what it would keep, to the report."""
+    """Return the changes that the pools require; adds the objects, the problems that would fail a run, and the notes to the report."""
     drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
     if drivers:
         info["nvidia_drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
     objects = DriverObjects()
     if policy:
-        # A run applies the Helm values first, so the objects inherit their result.
+        # A run applies the Helm values first, so the objects inherit from the policy that results.
         objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
     info.setdefault("tolerations", []).extend(_toleration_changes(objects))
     problems = objects.problems
@@ -43,7 +43,7 @@ def add_driver_objects(
 
 
 def _toleration_changes(objects: DriverObjects) -> t.Iterator[Object]:
-    """The tolerations that existing objects get or lose; a new object has those of its pool from the beginning."""
+    """The tolerations that existing objects gain or lose; new objects are left out, because they are created with their tolerations."""
     for change in objects.changes:
         if change.is_new:
             continue

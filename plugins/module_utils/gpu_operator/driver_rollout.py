@@ -1,18 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of a ClusterPolicy that affect the template of the driver's DaemonSet, and the resulting rollout of the driver (pure).
+"""Finds the fields of a ClusterPolicy that affect the template of the driver's DaemonSet, and describes the resulting driver rollout (pure).
 
 Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, applyCommonDaemonsetMetadata and -Config) and
-controllers/upgrade_controller.go. This DaemonSet is updated OnDelete, so the operator treats every change of its template as an
+controllers/upgrade_controller.go. The update strategy of this DaemonSet is OnDelete, so the operator treats every change of its template as an
 upgrade, and upgrades node by node.
 
 Up to v26.3, every upgrade evicts the GPU pods of the node. From v26.7 on, the operator compares the digest of the driver's configuration in the
-running pod with that in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
+running pod with the one in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
 node and restarts the driver pod without evicting GPU pods, and the driver manager keeps the loaded driver (k8s-driver-manager
 v0.10, cmd/driver-manager/main.go, shouldSkipUninstall).
 
-With driver.useNvidiaDriverCRD, NVIDIADriver objects have the driver's DaemonSets instead (internal/state/driver.go): of the
-ClusterPolicy, only hostPaths.rootFS reaches them. From v26.7 on, each has its own upgrade policy (controllers/upgrade_controller.go).
+With driver.useNvidiaDriverCRD, the driver's DaemonSets belong to NVIDIADriver objects instead (internal/state/driver.go): the only field of the
+ClusterPolicy that affects them is hostPaths.rootFS. From v26.7 on, each has its own upgrade policy (controllers/upgrade_controller.go).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Path = tuple[str, ...]
 ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_operator_allow_driver_rollout", "allow_driver_rollout")
 
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
-# Sidecars, which are only in the template while they are enabled.
+# The sidecars, which the template contains only if they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
-# Fields of the template that do not enter the digest: it is computed from the images, commands, arguments, environment and mounts of the
+# Fields of the template that are not part of the digest: it is computed from the images, commands, arguments, environment and mounts of the
 # driver's containers, and the volumes of the pod (gpu-operator v26.7.0 controllers/object_controls.go, extractDriverInstallConfig).
 _NOT_IN_DIGEST: frozenset[Path] = frozenset(
     {
@@ -55,7 +55,7 @@ _NOT_IN_DIGEST: frozenset[Path] = frozenset(
 _DIGEST = "DRIVER_CONFIG_DIGEST"
 # The driver manager, and its setting that makes it unload the driver in any case.
 _MANAGER, _FORCE_REINSTALL = "k8s-driver-manager", "FORCE_REINSTALL"
-# Fields whose values may be shown in messages, as booleans and numbers of all fields; other values may be confidential.
+# Fields whose values may be shown in messages. Booleans and numbers of all fields may also be shown; other values may be confidential.
 _SHOWN = frozenset(
     {
         *(
@@ -81,7 +81,7 @@ _ROOT: Path = ("hostPaths", "rootFS")
 
 
 def driver_fields(before: Document, after: Document) -> list[Path]:
-    """The differing paths below the specs of two policies that change a DaemonSet of the driver."""
+    """The paths at which the specs of two policies differ and that change a DaemonSet of the driver."""
     if uses_driver_objects(before) and uses_driver_objects(after):
         return [] if get_nested(before, *_ROOT) == get_nested(after, *_ROOT) else [_ROOT]
     paths: list[Path] = []
@@ -94,7 +94,7 @@ def driver_fields(before: Document, after: Document) -> list[Path]:
 
 
 def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]:
-    """The paths at which two documents differ; a list is one value, and an empty value equals a missing one."""
+    """The paths at which two documents differ; lists are compared as a whole, and an empty value equals a missing one."""
     if isinstance(before, dict) or isinstance(after, dict):
         old, new = (value if isinstance(value, dict) else {} for value in (before, after))
         return [
@@ -106,15 +106,15 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
 
 
 def keeps_digest(paths: t.Iterable[Path]) -> bool:
-    """Whether changes at these paths below spec leave the digest of the driver's configuration as it is."""
+    """Whether changes at these paths below spec do not change the digest of the driver's configuration."""
     return all(any(path[:length] in _NOT_IN_DIGEST for length in (2, 3)) for path in paths)
 
 
 def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, drivers: t.Collection[Document]) -> bool:
     """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
 
-    `version`: the operator's release, which this change does not replace. Another release may change the DaemonSets' templates themselves. Pods of an
-    older template may have a different digest than the template.
+    `version`: the operator's release. Do not call this for changes of the release, because a new one may change the templates themselves. DaemonSets with
+    outdated pods do not qualify, because these pods may have a different digest than the template.
     """
     return (
         policy.automatic
@@ -125,7 +125,7 @@ def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, dr
 
 
 def _has_digest(daemonset: Document) -> bool:
-    """Whether operator and driver manager compare digests: the template has one, and nothing makes the driver manager install the driver again."""
+    """Whether the operator and the driver manager compare digests: the template contains one, and no setting forces a reinstallation of the driver."""
     spec = daemonset["spec"]["template"]["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     managers = [str(item.get("image") or "") for item in containers if item.get("name") == _MANAGER]
@@ -139,7 +139,7 @@ def _has_digest(daemonset: Document) -> bool:
 
 
 def format_change(before: Document, after: Document, path: Path) -> str:
-    """A path at which two specs differ, with both values unless they may be confidential."""
+    """Describe a difference between two specs: its path, and both values unless they may be confidential."""
     name = ".".join(path)
     values = [get_nested(document, *path) for document in (before, after)]
     if not may_show(path, *values):
@@ -149,7 +149,7 @@ def format_change(before: Document, after: Document, path: Path) -> str:
 
 
 def may_show(path: Path, *values: t.Any) -> bool:
-    """Whether messages may contain these values of a field; maps, and lists other than those of Secrets' names, are never shown."""
+    """Whether messages may contain these values of a field; maps are never shown, and lists only if they are names of Secrets."""
     allowed = (bool, int, str) if path[-1] in _SHOWN else (list,) if path[-1] == _SHOWN_LIST else (bool, int)
     return all(value is None or isinstance(value, allowed) for value in values)
 
@@ -169,7 +169,7 @@ def _format_value(value: t.Any) -> str:
 
 @dataclass(frozen=True)
 class UpgradePolicy:
-    """The replacement of driver pods: automatically by the operator, or only after each pod was deleted manually.
+    """How driver pods are replaced: automatically by the operator, or only when they are deleted manually.
 
     `setting` is the field that determines this; `at_once`: all pods are deleted at the same time.
     """
@@ -189,13 +189,13 @@ class UpgradePolicy:
 
     @classmethod
     def from_driver(cls, name: str, spec: Document) -> UpgradePolicy:
-        """From an NVIDIADriver's spec, whose upgradePolicy is automatic unless it says otherwise."""
+        """Create from an NVIDIADriver's spec; upgrades are automatic unless its upgradePolicy disables them."""
         policy = spec.get("upgradePolicy") or {}
         automatic = policy.get("autoUpgrade", True)
         return cls(bool(automatic), *_limits(policy), f"the upgradePolicy.autoUpgrade of NVIDIADriver {name}")
 
     def max_parallel(self, nodes: int) -> int:
-        """The number of nodes, out of `nodes`, that are upgraded at a time; a percentage is rounded up, as in the operator."""
+        """The number of nodes, out of `nodes`, that are upgraded at the same time; a percentage is rounded up, as in the operator."""
         if self.at_once:
             return nodes
         limit = nodes
@@ -217,7 +217,7 @@ class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
     `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so the change requires no permission.
-    `parts` are the numbers of nodes with a different upgrade policy than `upgrade_policy`: those of NVIDIADriver objects with their own.
+    `parts` are the numbers of nodes whose NVIDIADriver has its own upgrade policy, with these policies; `upgrade_policy` applies to all other nodes.
     """
 
     nodes: int
@@ -233,7 +233,7 @@ class DriverRollout:
         return self._describe("the driver restarts on", "the driver is out of date on")
 
     def refused(self, change: str) -> str:
-        """The description of a rollout that does not happen, because `change` is held back or not made."""
+        """The description of a rollout that does not take place because `change` is held back or not made."""
         return self._describe(f"{change} would restart the driver on", "the driver would be out of date on")
 
     def _describe(self, restarts: str, outdated: str) -> str:
@@ -256,7 +256,7 @@ class DriverRollout:
 
     @property
     def max_parallel(self) -> int:
-        """The number of nodes that are upgraded at a time; 0 if driver pods must be deleted manually."""
+        """The number of nodes that are upgraded at the same time; 0 if driver pods must be deleted manually."""
         return sum(policy.max_parallel(nodes) for nodes, policy in self._all_parts() if policy.automatic)
 
     @property
@@ -279,7 +279,7 @@ class DriverRollout:
 
     @property
     def refused_effect(self) -> str:
-        """The same for a rollout that does not happen."""
+        """The sentence about the GPU pods for a rollout that does not take place."""
         return f"GPU pods would be evicted {self._where}."
 
     @property
@@ -297,7 +297,7 @@ class DriverRollout:
 
     def _all_parts(self) -> list[tuple[int, UpgradePolicy]]:
         rest = max(0, self.nodes - sum(nodes for nodes, dummy in self.parts))
-        # At most as many as one policy allows, however its nodes are counted.
+        # Nodes with the same policy are counted together, because its limits apply to all of them.
         merged: dict[UpgradePolicy, int] = {self.upgrade_policy: rest} if rest or not self.parts else {}
         for nodes, policy in self.parts:
             merged[policy] = merged.get(policy, 0) + nodes
@@ -305,12 +305,12 @@ class DriverRollout:
 
 
 def changed_fields(paths: t.Iterable[str]) -> list[str]:
-    """The reasons for a rollout: fields of the ClusterPolicy, such as spec.driver.version, change."""
+    """The texts that give changed fields of the ClusterPolicy, for example spec.driver.version, as the reasons for a rollout."""
     return [f"{path} of the ClusterPolicy changes" for path in paths]
 
 
 def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: str = "the ClusterPolicy") -> str:
-    """The warning about parts of a change: fields of `source`, and NVIDIADriver objects."""
+    """The warning about held-back parts of a change: fields of `source`, and NVIDIADriver objects."""
     names = [part if part.startswith("NVIDIADriver ") else f"{part} of {source}" for part in parts]
     was, change = ("was", "it") if len(names) == 1 else ("were", "they")
     known = {f"{name} changes" for name in names}
@@ -327,14 +327,14 @@ NO_ROLLOUT: t.Mapping[str, t.Any] = {"nodes": 0, "max_parallel": 0, "reasons": [
 
 @dataclass(frozen=True)
 class UpgradePolicies:
-    """The upgrade policy of the ClusterPolicy, and those of the NVIDIADriver objects that have their own, by name."""
+    """The upgrade policy of the ClusterPolicy, and the policies of NVIDIADriver objects that have their own, by name."""
 
     policy: UpgradePolicy
     by_driver: t.Mapping[str, UpgradePolicy] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spec: Document, drivers: t.Iterable[Document] = (), *, own: bool) -> UpgradePolicies:
-        """From a ClusterPolicy's spec and the NVIDIADriver objects; `own`: follows_own_policies() of the operator."""
+        """Create from a ClusterPolicy's spec and the NVIDIADriver objects; `own` is the result of follows_own_policies()."""
         by_driver = {
             item["metadata"]["name"]: UpgradePolicy.from_driver(item["metadata"]["name"], item.get("spec") or {})
             for item in (drivers if own else ())
@@ -342,11 +342,11 @@ class UpgradePolicies:
         return cls(UpgradePolicy.from_spec(spec), by_driver)
 
     def of(self, driver: str) -> UpgradePolicy:
-        """The policy for the driver DaemonSets of this NVIDIADriver; for an empty name those of the ClusterPolicy."""
+        """The policy for the driver DaemonSets of this NVIDIADriver, or, if the name is empty, of the ClusterPolicy."""
         return self.by_driver.get(driver, self.policy)
 
     def rollout(self, nodes: t.Mapping[str, int], reasons: t.Sequence[str]) -> DriverRollout:
-        """The rollout on this number of nodes of each NVIDIADriver."""
+        """The rollout on `nodes`, given as the number of nodes by NVIDIADriver."""
         parts = tuple(
             (count, self.by_driver[name]) for name, count in sorted(nodes.items()) if count and name in self.by_driver
         )

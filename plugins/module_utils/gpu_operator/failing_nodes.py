@@ -21,13 +21,13 @@ Object = dict[str, t.Any]
 
 
 class FailingNodes:
-    """The nodes that one wait ignores."""
+    """Determines the nodes that a wait ignores, and keeps the result of the last search."""
 
     def __init__(self, client: Client, pools: t.Sequence[PoolPlan]) -> None:
         """Read nothing yet."""
         self._client = client
         self._pools = pools
-        # The stalled pods of the last call, and the broken nodes on which they run, with the reasons.
+        # The stalled pods of the last call, and the broken nodes on which they run, with the reason for each.
         self._stalled: t.Sequence[Object] = ()
         self._broken: dict[str, str] = {}
         # The result of the last call that found nodes.
@@ -41,11 +41,11 @@ class FailingNodes:
         nodes: t.Sequence[Object],
         read_nodes: t.Callable[[], t.Sequence[Object]],
     ) -> IgnoredNodes | None:
-        """The nodes that the run does not wait for; None if there are none.
+        """Find the nodes that the run does not wait for; None if there are none.
 
-        A discovered node of a pool is broken if one of its pods is in `stalled` and in back-off. The pods of other nodes are only read if all pods that
-        are not ready may belong to ignored nodes. As long as no other GPU node works, the run waits for nodes that a pool may claim, because a failure on
-        all nodes is not caused by one node.
+        A discovered node of a pool is broken if one of its pods is in `stalled` and in back-off. The pods of other nodes are read only if all pods that
+        are not ready may be on ignored nodes. If no other GPU node works, the run also waits for failing nodes that a pool may claim, because a failure
+        on all nodes is not caused by one node.
         """
         missing = max((item.desired - item.available for item in readiness.operands), default=0)
         if readiness.ready or not missing:
@@ -77,7 +77,7 @@ class FailingNodes:
         namespace: str,
         read_nodes: t.Callable[[], t.Sequence[Object]],
     ) -> dict[str, str]:
-        """The broken nodes, with the reasons; empty if a driver upgrade is blocked, because its remedy is more useful."""
+        """The broken nodes, with the reason for each; empty if a driver upgrade is blocked, because its remedy is more useful."""
         in_back_off = {
             name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
         }

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
+"""Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
 
-Marks on the Deployment show its manager: those of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, an owner, or nothing.
+The manager is recognized by marks on the Deployment: marks of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, or an owner.
 An installation that this collection has not made, and that gpu_cluster does not name, is adopted: it is used as it is and never upgraded.
-The same applies to every installation by a GitOps tool, even if gpu_cluster names it.
+The same applies to every installation that a GitOps tool manages, even if gpu_cluster names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..pools.plan import ComponentPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
-# What manages a Deployment, besides the GitOps tools.
+# The managers of Deployments other than GitOps tools.
 HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
@@ -35,7 +35,7 @@ TITLES = {"operator": "GPU operator", "nfd": "NFD"}
 class Installation:
     """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) if Helm manages it.
 
-    `manager` is a key of GITOPS_TOOLS, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty if unknown.
+    `manager` is a key of GITOPS_TOOLS, helm, olm, owner or unmanaged; `managed_by` describes it in messages; `version` is empty if unknown.
     """
 
     component: str
@@ -46,7 +46,7 @@ class Installation:
     version: str
     release: ReleaseId | None = None
     running: bool = True
-    # Whether a NodeFeatureDiscovery of OpenShift configures it, to which a run adds the tolerations of the pools.
+    # Whether it is configured by a NodeFeatureDiscovery object of OpenShift, to which a run adds the tolerations of the pools.
     has_discovery_object: bool = False
 
     @property
@@ -64,7 +64,7 @@ class InstallationFinding:
     managed: bool
     problem: str = ""
     notes: tuple[str, ...] = ()
-    # What a run installs or upgrades it to; None if that is the release of the plan with which it was evaluated.
+    # The release that a run installs or upgrades to; None if it is the release of the plan with which the finding was made.
     planned: ComponentPlan | None = None
 
     @property
@@ -74,12 +74,12 @@ class InstallationFinding:
 
     @property
     def installer(self) -> str:
-        """How a run installs or upgrades the component."""
+        """The installer with which a run installs or upgrades the component."""
         return self.planned.installer if self.planned else HELM
 
     @property
     def configures_discovery(self) -> bool:
-        """Whether a run configures the NodeFeatureDiscovery, if this is the finding for NFD."""
+        """Whether a run configures the NodeFeatureDiscovery object; only meaningful in the finding for NFD."""
         if self.managed:
             return self.installer == OLM
         return self.adopted and self.installation is not None and self.installation.has_discovery_object
@@ -148,7 +148,7 @@ def evaluate_nfd(
 ) -> InstallationFinding:
     """The finding for NFD. `managed` are the Helm releases that this collection has installed.
 
-    `replaced` is an operator's release that will be upgraded to the collection's values, which do not install NFD with it.
+    `replaced` is a release of the operator that will be upgraded with the collection's values, which disable the NFD that is part of the release.
     """
     return evaluate_helm([item for item in installations if not replaced or item.release != replaced], planned, managed)
 
@@ -159,16 +159,16 @@ def evaluate_operator(
     planned: ComponentPlan,
     managed: t.Container[ReleaseId],
 ) -> InstallationFinding:
-    """The finding for the GPU operator, which uses the oldest ClusterPolicy."""
+    """The finding for the GPU operator, including problems and notes about its ClusterPolicies."""
     return with_policies(evaluate_helm(installations, planned, managed), policies, planned)
 
 
 def with_policies(
     finding: InstallationFinding, policies: t.Sequence[Document], planned: ComponentPlan
 ) -> InstallationFinding:
-    """The finding with the problem or the notes that the ClusterPolicies cause.
+    """Add the problem or the notes that result from the ClusterPolicies to the finding.
 
-    OLM creates none: a run creates a missing one from the examples of the operator, and one without an operator waits for it.
+    OLM does not create a ClusterPolicy: a run creates a missing one from the operator's example, and a policy without an operator is not a problem.
     """
     if finding.problem or (finding.installation is None and planned.installer != HELM):
         return finding
@@ -203,12 +203,12 @@ def with_reverted_fields(
 
 
 def same_version(installed: str, planned: str) -> bool:
-    """Whether two versions are equal, with or without a leading v; an unknown or unset one differs from none."""
+    """Whether two versions are equal, with or without a leading v; an unknown or unset version equals every version."""
     return not installed or not planned or installed.removeprefix("v") == planned.removeprefix("v")
 
 
 def missing_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
-    """The taints of the pools that keep the workers of an adopted NFD away."""
+    """The taints of the pools that the workers of an adopted NFD do not tolerate."""
     specs = [item["spec"]["template"]["spec"] for item in workers]
     if not specs:
         return []
@@ -216,7 +216,7 @@ def missing_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Docume
 
 
 def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) -> list[str]:
-    """The nodes with one of these taints that NFD has not labelled before they got it."""
+    """The nodes with one of these taints that NFD has not labelled."""
     blocking = {(taint["key"], taint["effect"]) for taint in taints}
     return [
         node["metadata"]["name"]
@@ -274,7 +274,7 @@ def _orphans_problem(policies: t.Sequence[Document]) -> str:
 
 
 def _runs(container: Document, program: str) -> bool:
-    """Whether a container runs the program, by its command or, without one, by the image's name."""
+    """Whether a container runs the program, according to its command or, if it has none, to the name of its image."""
     command = [*(container.get("command") or []), *(container.get("args") or [])]
     if command and str(command[0]).rpartition("/")[2] == program:
         return True
@@ -304,7 +304,7 @@ def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
 
 
 def _version(metadata: Document, container: Document) -> str:
-    """The version from the image's tag, otherwise from OLM's owner, the labels or the chart."""
+    """The version from the image's tag, otherwise from the name of OLM's owner, the version label or the chart label; empty if unknown."""
     labels = metadata.get("labels") or {}
     texts = [
         _image(container).partition(":")[2],

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reasons why an operator cannot get the pools' drivers, or cannot be used at all: GitOps sources and GPUCluster objects (pure).
+"""Finds the reasons why an operator cannot be used, or cannot install the pools' drivers: GPUCluster objects and GitOps sources (pure).
 
-Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: with a ClusterPolicy and a GPUCluster the
-operator reports an error and labels no nodes.
+Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: if both a ClusterPolicy and a GPUCluster
+exist, the operator reports an error and labels no nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def may_have_gpu_clusters(finding: InstallationFinding) -> bool:
-    """Whether the installed operator knows GPUCluster; an unknown version may."""
+    """Whether the installed operator may support GPUCluster objects; True if its version is unknown."""
     installation = finding.installation
     return installation is not None and releases.release_of(installation.version) >= releases.GPU_CLUSTER_SINCE
 
@@ -32,7 +32,7 @@ def may_have_gpu_clusters(finding: InstallationFinding) -> bool:
 def with_gpu_clusters(
     finding: InstallationFinding, policy: Document | None, clusters: t.Sequence[Document]
 ) -> InstallationFinding:
-    """The finding with a problem where GPUCluster objects exist."""
+    """Add a problem to the finding if GPUCluster objects exist."""
     if not clusters:
         return finding
     name = clusters[0]["metadata"]["name"]
@@ -53,7 +53,7 @@ def with_gpu_clusters(
 
 
 def with_driver_source(finding: InstallationFinding, policy: Document | None, plan: Plan) -> InstallationFinding:
-    """The finding with a problem where a GitOps source would switch the pools' NVIDIADriver objects off again."""
+    """Add a problem to the finding if a GitOps source would disable the pools' NVIDIADriver objects again."""
     owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
     if policy is None or owner is None or finding.problem or not plan.declares_drivers:
         return finding

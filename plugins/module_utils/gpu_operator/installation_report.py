@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NFD and the operator in a report: their installation, and the tolerations for the pools' taints that a run adds or removes."""
+"""Adds NFD and the operator to a report: their installations, and the tolerations for the pools' taints that a run adds or removes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORKERS = "NFD's workers restart on all nodes"
 def add_installation(
     client: Client, detection: Detection, operator: InstallationFinding, settings: ToolkitSettings, info: Object
 ) -> None:
-    """Add the installations, the declared releases and the changes of tolerations; `operator` is the finding with the notes about its nodes."""
+    """Add the installations, the declared releases and the changes of tolerations; `operator` is the finding that includes notes about nodes."""
     declared = detection.declared
     info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
     info["installed"]["operator"] = operator_result(operator, settings, declared)
@@ -49,12 +49,12 @@ def add_installation(
 
 
 def toleration_changes(client: Client, detection: Detection) -> list[Object]:
-    """The changes of tolerations in the ClusterPolicy and in the NodeFeatureDiscovery; reads the latter only if a run configures it."""
+    """The changes of tolerations in the ClusterPolicy and in the NodeFeatureDiscovery object, which is read only if a run configures it."""
     plan, policy, found = detection.plan, detection.policy, []
     if policy is not None and plan.pools:
         desired = DesiredPolicy.derive(plan, policy).tolerations
         recorded = recorded_tolerations(policy)
-        # Before the first run of cluster_policy, Helm or the creation has set the entries.
+        # Before the first run of cluster_policy, the entries were set by Helm or when the policy was created.
         owned = (desired if is_created_by_collection(policy) else ()) if recorded is None else recorded
         title = f"ClusterPolicy {policy['metadata']['name']}"
         found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of a ClusterPolicy that were set manually and that an upgrade of the Helm release would overwrite: pure.
+"""Finds the fields of a ClusterPolicy that were set manually and that an upgrade of the Helm release would overwrite (pure).
 
-An upgrade also reaches fields that no user has set: their value is a default of the CRD, which the API server stores when Helm creates the object,
-or a value that the collection has applied.
+An upgrade also overwrites fields that no user has set: their values are defaults of the CRD, which the API server stores when Helm creates the
+object, or values that the collection has applied.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _MISSING = object()
-# The names under which Helm (kubernetes.core.helm calls the program), GitOps tools and the operator make changes that are not manual.
+# The field managers of changes that are not manual: Helm (which kubernetes.core.helm runs), GitOps tools and the operator.
 _WRITERS = (
     "helm",
     *(manager for tool in GITOPS_TOOLS.values() for manager in tool.helm_managers),
     "gpu-operator",
 )
-# Terraform's provider adds its version to its name.
+# The prefix of the field manager of Terraform's Helm provider; its version follows.
 _TERRAFORM = "terraform-provider-helm"
 
 
 @dataclass(frozen=True)
 class ManualField:
-    """A field below spec that was set manually: its live value, the one that Helm would write (None: it is removed), and the writers."""
+    """A field below spec that was set manually: its current value, the value that Helm would write (None: Helm removes it), and its writers."""
 
     path: Path
     value: t.Any = field(repr=False)
@@ -49,7 +49,7 @@ class ManualField:
 
     @property
     def as_value(self) -> str:
-        """The value of the Helm release that keeps the field, as text."""
+        """The text of the Helm value with which an upgrade would keep the field."""
         name = ".".join(self.path)
         if not may_show(self.path, self.value):
             return f"{name} (as in the ClusterPolicy)"
@@ -58,10 +58,10 @@ class ManualField:
 
 @dataclass(frozen=True)
 class KnownSources:
-    """The explanations for a value of the ClusterPolicy other than a manual change.
+    """The sources of values in the ClusterPolicy other than manual changes.
 
     `manifests` are the specs in the old and in the new chart's manifest, `desired` are the values that the user sets for the Helm release, and `definitions`
-    are CRDs of the ClusterPolicy: the live one, that of the new chart, and that of the installed one. The live one may already be the new one.
+    are CRDs of the ClusterPolicy: from the new chart, from the installed chart, and from the cluster. The last one may already be the new one.
     """
 
     manifests: tuple[Document, Document] = ({}, {})
@@ -69,7 +69,7 @@ class KnownSources:
     definitions: tuple[Document, ...] = ()
 
     def explains(self, path: Path, value: t.Any) -> bool:
-        """Whether a manifest has this value, a CRD sets it as default, or the user sets a value there."""
+        """Whether a manifest contains this value, a CRD has it as the default, or the user sets any value at this path."""
         return (
             _is_covered(self.desired, path)
             or any(_get(manifest, path) == value for manifest in self.manifests)
@@ -78,7 +78,7 @@ class KnownSources:
 
 
 def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
-    """The fields of the live object that an upgrade of its spec changes, and whose values only a manual change explains.
+    """The fields of the live object that an upgrade would change and that must have been set manually, because no known source explains their values.
 
     If the object has no managedFields, its values alone decide.
     """
@@ -101,7 +101,7 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
 
 
 def _is_covered(values: t.Any, path: Path) -> bool:
-    """Whether the values set something at this path or instead of a map above it."""
+    """Whether the values contain this path, or a value other than a map above it."""
     for key in path:
         if not isinstance(values, t.Mapping):
             return True
@@ -117,7 +117,7 @@ def _get(document: Document, path: Path) -> t.Any:
 
 
 def manual_fields_message(fields: t.Sequence[ManualField], name: str) -> str:
-    """The reason why an upgrade is rejected, with the values that keep the fields."""
+    """The message that rejects an upgrade because of these fields, with the values that would keep them."""
     paths = ", ".join(map(str, fields))
     values = ", ".join(each.as_value for each in fields)
     return (

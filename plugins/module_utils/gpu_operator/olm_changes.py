@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describes for a plan the changes to the objects of OLM that an installed operator already has; the run itself decides in the package olm."""
+"""Describes, for a plan, the changes to the OLM objects of an installed operator; in a run, the package olm decides about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULTS = {"installPlanApproval": AUTOMATIC}
 
 
 def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
-    """The changes of the Subscription and of ClusterServiceVersions; nothing is read unless a run manages an installed component through OLM."""
+    """The changes of the Subscription and of ClusterServiceVersions; read only if a run manages an installed component through OLM."""
     planned = finding.planned
     if finding.installation is None or not finding.managed or finding.installer != OLM or planned is None:
         return []
@@ -42,7 +42,7 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
 
 
 def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
-    """The changes as parts of a sentence. Fields that the plan does not name, such as the channel, keep their value."""
+    """The changes as parts of a sentence. Fields that the plan does not set, for example the channel, keep their values."""
     olm = planned.olm
     if olm is None:
         return []
@@ -74,7 +74,7 @@ def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs:
 
 
 def _has(current: t.Any, desired: t.Any) -> bool:
-    """Whether a value of spec.config has the declared entries; entries of others stay in maps and lists."""
+    """Whether a value of spec.config contains the declared entries; maps and lists may also contain foreign entries."""
     if isinstance(desired, dict):
         return all(_has((current or {}).get(key), value) for key, value in desired.items())
     if isinstance(desired, list):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installations through OLM: whether this collection made them, and the examples of custom resources in their ClusterServiceVersion."""
+"""Evaluates installations through OLM, and reads the examples of custom resources in their ClusterServiceVersions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# OLM creates the GPU operator's Deployment, and NFD's operator that of NFD's master.
+# OLM creates the GPU operator's Deployment; NFD's operator, which OLM installs, creates the Deployment of NFD's master.
 _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
 
 def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ComponentPlan) -> set[str]:
-    """The namespaces of these installations in which this collection has made the Subscription of the planned package.
+    """The namespaces of these installations in which this collection has created the Subscription of the planned package.
 
     Without permission to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
     """
@@ -47,7 +47,7 @@ def evaluate_olm(
     by_helm: t.Container[ReleaseId],
     subscribed: t.Container[str],
 ) -> InstallationFinding:
-    """The finding for a component that OLM installs. `by_helm` are Helm releases of this collection, `subscribed` namespaces with its Subscription."""
+    """The finding for a component that OLM installs. `by_helm` are this collection's Helm releases, `subscribed` the namespaces with its Subscriptions."""
     finding = evaluate_helm(installations, replace(planned, named=False), ())
     if finding.problem or finding.installation is None:
         return replace(finding, planned=planned)
@@ -75,7 +75,7 @@ def evaluate_olm(
 
 
 def missing_olm(client: Client, component: str) -> str:
-    """The problem if the cluster has no OLM; empty if it has."""
+    """The problem if OLM is missing in the cluster; otherwise empty."""
     if client.get(API_PATH) is not None:
         return ""
     return (
@@ -85,13 +85,13 @@ def missing_olm(client: Client, component: str) -> str:
 
 
 def csv_of(deployment: Document) -> str:
-    """The ClusterServiceVersion whose Deployment this is; empty if OLM has not made it."""
+    """The name of the ClusterServiceVersion that this Deployment belongs to; empty if OLM has not created it."""
     labels = deployment["metadata"].get("labels") or {}
     return str(labels.get(OWNER_LABEL) or "") if labels.get(OWNER_KIND_LABEL) == CSV_KIND else ""
 
 
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
-    """The example of this kind in the namespace's ClusterServiceVersions; None if there is none. An installed one comes before others."""
+    """The example of this kind in the namespace's ClusterServiceVersions, of which installed ones come first; None if there is none."""
     versions = sorted(
         client.list_known(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
         key=lambda item: get_nested(item, "status", "phase") != "Succeeded",
@@ -102,7 +102,7 @@ def read_example(client: Client, namespace: str, kind: str) -> Object | None:
 def example_of(version: Document, kind: str) -> Object | None:
     """The first example of this kind in a ClusterServiceVersion; None if it has none, or its examples cannot be read.
 
-    Examples are picked by their kind, since their order differs from release to release.
+    Examples are selected by their kind, because their order differs between releases.
     """
     text = get_nested(version, "metadata", "annotations", EXAMPLES_ANNOTATION)
     examples = parse_json(text, list) if isinstance(text, str) else None
@@ -110,7 +110,7 @@ def example_of(version: Document, kind: str) -> Object | None:
 
 
 def operator_owner(client: Client, field_selector: str) -> tuple[str, str]:
-    """The namespace and the ClusterServiceVersion of the Deployment that a selector finds; empty texts if OLM has made none."""
+    """The namespace and the ClusterServiceVersion of the selected Deployment that OLM has created; both empty if there is none."""
     for item in client.list(DEPLOYMENTS, field_selector=field_selector):
         if owner := csv_of(item):
             return item["metadata"]["namespace"], owner

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creates the ClusterPolicy of an operator that OLM has installed, which no chart creates, from the operator's own example."""
+"""Creates the ClusterPolicy of an operator that OLM has installed, from the operator's own example; without Helm, no chart creates it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DEFINITION = "clusterpolicies.nvidia.com"
 
 
 def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, check: bool) -> Plan:
-    """The plan with the namespace of an operator without a ClusterPolicy that OLM has installed; raises InvalidObjects if there is none.
+    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects without such an operator.
 
-    In check mode, the same run may install the operator.
+    In check mode, the operator may be missing if the same run would install it.
     """
     namespace, owner = operator_owner(client, "metadata.name=gpu-operator")
     if owner:
@@ -42,7 +42,7 @@ def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, c
 
 
 def create_policy(client: Client, plan: Plan, cluster: ClusterPolicyClient, desired: DesiredPolicy) -> Object:
-    """Create the policy with everything in the operator's example, then apply the desired fields, which a later apply can remove again.
+    """Create the policy with all fields of the operator's example, then apply the desired fields, so that a later apply can remove them again.
 
     Raises InvalidOptions before anything is created if NVIDIADriver objects of the pools cannot describe the driver.
     """

@@ -3,8 +3,8 @@
 """Checks whether the operator has applied the ClusterPolicy everywhere, and finds the reasons if it has not (pure).
 
 `status.state: ready` alone is not sufficient. After an edit, it keeps its old value until the operator has processed the edit, and a DaemonSet whose
-desired count has not been written yet counts as ready (500 nodes: "ready" with 2,732 pods Pending). Therefore the operator's objects are checked:
-its conditions, the DaemonSets' templates and numbers, and an independent count of the nodes that need their pods.
+desired count has not been written yet counts as ready (observed with 500 nodes: "ready" with 2,732 pods Pending). Therefore, the operator's conditions
+and the DaemonSets' templates and numbers are checked, and the nodes that need their pods are counted independently.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Operand:
-    """One DaemonSet: `expected` is the independent count of its nodes; `desired` and `ready` come from its status."""
+    """The state of one DaemonSet: `expected` is the independent count of its nodes; `desired` and `ready` come from its status."""
 
     name: str
     app: str
@@ -61,8 +61,8 @@ class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
     `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason; `broken_nodes` are the broken
-    ones among them. `runtime_classes` are those of the operands, with their handlers. `stalled_pods` are the first pods that are not ready, with the cause,
-    if the number of ready pods has not changed for a minute.
+    nodes among them. `runtime_classes` are the operands' runtime classes, with their handlers. `stalled_pods` are the first pods that are not ready, with the
+    cause, if the number of ready pods has not changed for a minute.
     """
 
     state: str
@@ -113,7 +113,7 @@ class OperatorReadiness:
 
 @dataclass(frozen=True)
 class RequiredEffect:
-    """The required content of the DaemonSets' templates; before that, their numbers do not count.
+    """The required content of the DaemonSets' templates; the numbers of a DaemonSet do not count until its template has this content.
 
     `configmaps` is the ConfigMap that each DaemonSet mounts.
     """
@@ -123,7 +123,7 @@ class RequiredEffect:
 
 
 def mounted_configmaps(spec: Document) -> dict[str, str]:
-    """The ConfigMap that each DaemonSet mounts because of this part of a policy's spec."""
+    """By DaemonSet, the ConfigMap that it must mount according to this part of a policy's spec."""
     names = {
         daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
         for daemonset, part in ((PLUGIN, "devicePlugin"), (MIG_MANAGER, "migManager"))
@@ -135,7 +135,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
 
-    `broken` are those that belong to a pool and that gpu-feature-discovery has labelled.
+    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
@@ -152,16 +152,16 @@ def assess(
     ignored: IgnoredNodes | None = None,
     drivers: t.Sequence[Document] = (),
 ) -> OperatorReadiness:
-    """Assess one reading of the cluster; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
+    """Assess the objects that were read; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
 
-    `drivers` are the NVIDIADriver objects, where they describe the driver.
+    `drivers` are the NVIDIADriver objects if they describe the driver.
 
     If all missing pods are on ignored nodes, the operator's report of operands that are not ready is ignored.
     """
     ignored = ignored or IgnoredNodes()
     operand_sets = [item for item in daemonsets if is_operand(item)]
     if not any(is_driver(item) for item in operand_sets):
-        upgrade = DriverUpgrade()  # Labels of a removed driver have no meaning.
+        upgrade = DriverUpgrade()  # Without driver DaemonSets, the upgrade labels are outdated.
     elif upgrade is None:
         upgrade = driver_upgrade(
             (node["metadata"]["name"], node["metadata"].get("labels") or {})
@@ -207,7 +207,7 @@ def assess(
 
 
 def is_gpu_node(node: Document) -> bool:
-    """Whether the operator treats this as a GPU node: NFD has found NVIDIA's PCI vendor, and the node is not opted out."""
+    """Whether the operator treats this as a GPU node: NFD has found NVIDIA's PCI vendor, and operands are not disabled on the node."""
     labels = node["metadata"].get("labels") or {}
     if labels.get(OPERANDS_LABEL) == "false":
         return False
@@ -220,9 +220,9 @@ def operand(
     lingering_on: t.Sequence[str] = (),
     unready: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> Operand:
-    """The DaemonSet's numbers and the independent count; nodes with lingering pods may or may not be counted.
+    """The state of a DaemonSet; the controller's count may or may not include the nodes in `lingering_on`, so both are accepted.
 
-    `unready` has, by app, the ignored nodes whose pod is not ready.
+    `unready` contains, by app, the ignored nodes whose pod is not ready.
     """
     dummy, desired, updated, ready, current = daemonset_status(daemonset)
     expected = max(len(expected_on), min(desired, len(expected_on) + len(lingering_on)))
@@ -261,7 +261,7 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
 def _driver_objects(
     drivers: t.Sequence[Document], nodes: t.Sequence[Document], *, only_ignored: bool
 ) -> t.Iterator[str]:
-    """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects.
+    """Messages about NVIDIADriver objects that select nodes but are not ready, and about nodes that no object selects.
 
     `only_ignored`: whether all pods that are not ready are on ignored nodes; objects that report only such pods are then left out.
     """
@@ -291,7 +291,7 @@ def _driver_objects(
 
 
 def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple[str, ...], list[str]]:
-    """The keys of the object's selector that nodes of its pool do not match, with these nodes."""
+    """The nodes of the object's pool that do not match its selector, by the keys that differ."""
     selector = nvidia_driver.node_selector(driver)
     found: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
@@ -305,7 +305,7 @@ def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple
 def _blocked_upgrade(
     policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade, objects: t.Sequence[Document]
 ) -> t.Iterator[str]:
-    """The remedy if the driver is not replaced automatically, or if its upgrade has stopped."""
+    """The remedies if the driver is not replaced automatically, or if its upgrade is stuck."""
     daemonsets = [item for item in daemonsets if is_driver(item)]
     own = nvidia_driver.follows_own_policies(objects, policy_version(policy))
     policies = UpgradePolicies.read(policy.get("spec") or {}, objects, own=own)
@@ -341,7 +341,7 @@ def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]
 
 
 def _missing_effect(daemonset: Document, effect: RequiredEffect) -> list[str]:
-    """The parts that the operator has not yet written into this template."""
+    """A message if the operator has not yet written the tolerations or the ConfigMap into this template; otherwise empty."""
     if driver_object_of(daemonset):
         return []
     spec = daemonset["spec"]["template"]["spec"]
@@ -365,7 +365,7 @@ def _describe_unfinished(item: Operand) -> str:
 
 
 def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]) -> tuple[str, ...]:
-    """GPU nodes whose GPUs never become usable because their taints keep every operand away."""
+    """The GPU nodes whose GPUs never become usable, because no operand tolerates all their taints."""
     specs = [item["spec"]["template"]["spec"] for item in daemonsets]
     if not specs:
         return ()

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts which operands restart when the ClusterPolicy gets the planned content; sends nothing.
+"""Predicts which operands restart when the planned changes are made to the ClusterPolicy; changes nothing.
 
-The chart is not needed, because an upgrade is recognized by the two versions; the chart's own values are not considered.
+The chart is not read: an upgrade is recognized by comparing versions, and the chart's own values are not considered.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _RENAMED = ("driver", "nvidiaDriverCRD")
 
 
 class RestartPreview(t.NamedTuple):
-    """The restarts; `reasons` are the reasons for a driver restart (if any), and `versions` the installed and the planned version if they differ.
+    """The predicted restarts; `reasons` explain a restart of the driver, and `versions` are the installed and the planned version if they differ.
 
     `driver_paths` are the fields of the policy that change the driver's DaemonSet.
     """
@@ -60,11 +60,11 @@ class RestartPreview(t.NamedTuple):
     upgrade_policy: UpgradePolicy = UpgradePolicy(automatic=False)
     versions: tuple[str, str] | None = None
     driver_paths: tuple[Path, ...] = ()
-    # The number of nodes of NVIDIADriver objects with an upgrade policy of their own.
+    # The numbers of nodes whose NVIDIADriver has its own upgrade policy, with these policies.
     parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
-        """The counts of all pools, and the facts about the whole cluster. `allowed`: the driver may roll."""
+        """The preview in the format of results; `counts` is the total impact on all pools. `allowed`: the driver may be restarted."""
         drivers = counts["driver_restarts"]
         rollout = DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts)
         return {
@@ -86,7 +86,7 @@ def preview_restarts(
     live: t.Mapping[str, t.Any] | None,
     objects: DriverObjects | None = None,
 ) -> RestartPreview:
-    """Compare the ClusterPolicy with the plan; nothing restarts without an operator or without pools.
+    """Compare the ClusterPolicy with the plan; without a policy or without pools, nothing restarts.
 
     `objects` are the NVIDIADriver objects with the changes that the pools require.
     """
@@ -104,7 +104,7 @@ def preview_restarts(
 
 
 def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, objects: DriverObjects) -> RestartPreview:
-    """The preview with the changes of the NVIDIADriver objects, by the Helm values and by the pools (pure)."""
+    """Add the changes of NVIDIADriver objects that result from the Helm values and from the pools to the preview (pure)."""
     if preview.versions is not None:
         # The driver is replaced by the new operator.
         objects = replace(objects, own_policies=follows_own_policies((), preview.versions[1]))
@@ -127,7 +127,7 @@ def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, obj
 
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
-    """The effect of the planned Helm release, and of the `change` that the pools make to the policy (pure)."""
+    """Predict the effect of the planned Helm release, and of the `change` that the pools require in the policy (pure)."""
     spec, versions = live.get("spec") or {}, planned_upgrade(live, plan)
     outcome = with_planned_values(live, plan).get("spec") or {}
     by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _RENAMED]
@@ -137,7 +137,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     reasons += [".".join(path) for path in by_pools]
     apps = restarted_operands(change, by_values)
     if not by_values and not change.driver_paths:
-        # A part of the policy that reaches all other operands does not reach the driver of an NVIDIADriver.
+        # Some parts of the policy affect all operands except a driver that an NVIDIADriver describes.
         apps -= {operands.DRIVER}
     return RestartPreview(
         # All operands restart, because every pod has a label with the chart's version.
@@ -150,7 +150,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
 
 
 def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] = ()) -> frozenset[str]:
-    """The apps whose templates change because of this change, or because of values at these paths."""
+    """The apps of the operands whose templates change because of this change, or because of changed values at these paths."""
     before, after = change.before.get("spec") or {}, change.after.get("spec") or {}
     paths = list(reaching_driver)
     for part in {*before, *after}:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that are not ready while a wait for the operator makes no progress."""
+"""Reads the pods that are not ready while a wait for the operator makes no progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 
-# Seconds without a change of the number of ready pods before the pods are read, and between two reads.
+# Pods are read if the number of ready pods has not changed for this number of seconds, and again at this interval.
 _INTERVAL = 60.0
 # The maximum number of nodes whose pods are returned, and the number of pods in one page.
 _MAX_NODES = 100
@@ -34,9 +34,9 @@ class StalledPods:
         self._next_read = _INTERVAL
 
     def find(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
-        """The unready pods of unfinished operands, on up to 100 nodes; empty until the number of ready pods has not changed for a minute.
+        """The unready pods of unfinished operands, on up to 100 nodes; empty if the number of ready pods has changed within the last minute.
 
-        The list is the same object until the pods are read again.
+        The same list object is returned until the pods are read again.
         """
         seconds = self._timer.seconds("ready pods", readiness.pods)
         if seconds < _INTERVAL or not readiness.unfinished:
@@ -62,7 +62,7 @@ class StalledPods:
 
 
 def permitted_pods(client: Client, namespace: str, selector: str) -> t.Iterator[Object]:
-    """The pods with these labels, read page by page; none without permission to list pods."""
+    """The pods with these labels, read page by page; empty if the user is not allowed to list pods."""
     try:
         yield from client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, limit=_PAGE)
     except ApiError as error:

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The container toolkit's settings for the distribution of the nodes.
+"""Determines the container toolkit's settings for the distribution of the nodes.
 
-If gpu_cluster.distribution does not name it, an installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was changed
-manually: what the Helm release has recorded is given to Helm again, so that nothing changes. A toolkit that works also keeps its settings if
+If gpu_cluster.distribution is not set, an installation keeps its settings if its toolkit works, or if its ClusterPolicy was changed manually: the values
+that the Helm release has recorded are passed to Helm again, so that nothing changes. A toolkit that works also keeps its settings if
 gpu_cluster.distribution names a distribution that no node has.
 """
 
@@ -36,15 +36,15 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# As many nodes as a page of a list has; the nodes of a cluster are of one distribution.
+# The maximum number of nodes to read (one page); all nodes of a cluster are expected to have the same distribution.
 _SAMPLE = 100
-# Managers of fields that belong to an installation: helm and its copies, and this collection.
+# Prefixes of the field managers of installers: helm and programs based on it, and this collection.
 _INSTALLERS = ("helm", "accel.gpu")
 
 
 @dataclass(frozen=True)
 class ToolkitSettings:
-    """The values to add to the operator's Helm values; `notes` describe what was kept, or what changes.
+    """The values to add to the operator's Helm values; `notes` describe the settings that are kept or that change.
 
     `replaces_declared`: the values that are derived from the declared distribution are left out.
     """
@@ -56,16 +56,16 @@ class ToolkitSettings:
 
     @property
     def env(self) -> list[Object]:
-        """The variables among the values."""
+        """The environment variables of the toolkit in the values."""
         return _env(self.values)
 
 
 @dataclass(frozen=True)
 class InstalledToolkit:
-    """The toolkit of an installed operator: its variables in the ClusterPolicy and in the Helm release.
+    """The toolkit of an installed operator, with its environment variables in the ClusterPolicy (`live`) and in the Helm release (`recorded`).
 
-    `ready_nodes` are the nodes where its pod is ready; `working`: it is ready on all of its nodes, and there is one. `edited_by` is the manager that
-    has set its variables manually.
+    `ready_nodes` is the number of nodes where its pod is ready; `working`: it has nodes, and is ready on all of them. `edited_by` is the field manager of a
+    manual change of its variables.
     """
 
     live: t.Mapping[str, t.Any]
@@ -77,7 +77,7 @@ class InstalledToolkit:
 
 
 def sample_nodes(client: Client) -> list[Node]:
-    """Some of the GPU nodes; of all nodes as long as NFD has labelled none."""
+    """A limited number of GPU nodes, or of all nodes if NFD has not labelled any GPU node yet."""
     for selector in (*(f"{label}=true" for label in PCI_PRESENT_LABELS), None):
         listed = client.list(NODES, label_selector=selector, limit=_SAMPLE)
         if nodes := [parse_node(node) for node in itertools.islice(listed, _SAMPLE)]:
@@ -88,7 +88,7 @@ def sample_nodes(client: Client) -> list[Node]:
 def read_toolkit_settings(
     client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
 ) -> ToolkitSettings:
-    """The settings for an operator that Helm installs or upgrades; none for an adopted one, or if they are in the plan's values."""
+    """The settings for an operator that Helm installs or upgrades; empty if it is adopted, or if the plan's values already contain them."""
     if not finding.managed or finding.problem or not plan.pools:
         return ToolkitSettings()
     if plan.cluster.distribution:
@@ -108,7 +108,7 @@ def read_toolkit_settings(
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
-    """The operator's finding with its distribution and the values for it, as modules return it."""
+    """The operator's finding, with the distribution and its values, in the format of modules' results."""
     distribution = plan.cluster.distribution or settings.distribution
     return {
         **finding.as_dict(),
@@ -119,7 +119,7 @@ def operator_result(finding: InstallationFinding, settings: ToolkitSettings, pla
 
 
 def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
-    """The plan with the values that site gives to Helm, as the role gpu_operator combines them."""
+    """The plan with the values that the playbook site passes to Helm, combined in the same way as in the role gpu_operator."""
     values = plan.operator.values
     if settings.replaces_declared:
         values = without_values(values, plan.cluster.distribution_values)
@@ -130,7 +130,7 @@ def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
 def settings_for(
     plan: Plan, found: t.Mapping[str, t.Sequence[str]], installed: InstalledToolkit | None = None
 ) -> ToolkitSettings:
-    """The settings for nodes of these distributions (pure); `installed` if a toolkit with other settings is installed."""
+    """The settings for nodes of these distributions (pure); `installed` is given if a toolkit with different settings is installed."""
     needs = {name: BY_NAME[name] if name else None for name in found}
     needed = {name: _values(plan, distribution) for name, distribution in needs.items()}
     if any(values != other for values, other in itertools.pairwise(needed.values())):
@@ -150,7 +150,7 @@ def settings_for(
 
 
 def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> ToolkitSettings:
-    """The settings for an installed operator if no node is of the declared distribution (pure): a toolkit that works keeps its own."""
+    """The settings for an installed operator if no node has the declared distribution (pure); a toolkit that works keeps its settings."""
     distribution, env = BY_NAME[plan.cluster.distribution or ""], _env(plan.cluster.distribution_values)
     recorded = _recorded(env, installed)
     if not installed.working or _is_derived(plan, distribution, recorded, installed):
@@ -164,7 +164,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
 
 
 def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
-    """Whether a node is of the declared distribution, or no node contradicts it."""
+    """Whether at least one node has the declared distribution, or no node contradicts it."""
     others = other_nodes(declared, nodes)
     return not others or any(distribution_of(node) is declared for node in nodes)
 
@@ -193,13 +193,13 @@ def _for_installed(
 
 
 def _recorded(env: t.Sequence[Object], installed: InstalledToolkit) -> tuple[Object, ...]:
-    """The values of these variables that the Helm release has recorded."""
+    """The variables of this list that the Helm release has recorded, with the recorded values."""
     names = {entry["name"] for entry in env}
     return tuple({"name": name, "value": value} for name, value in installed.recorded.items() if name in names)
 
 
 def _with_recorded(values: Document, env: t.Sequence[Object], recorded: t.Sequence[Object]) -> Object:
-    """The values of a distribution with the recorded variables of the toolkit instead of its own."""
+    """The values of a distribution, with the toolkit's variables `env` replaced by the recorded ones."""
     return dict(with_values(without_values(values, toolkit_values(env)), toolkit_values(recorded)))
 
 
@@ -216,7 +216,7 @@ def _format(env: t.Iterable[Object]) -> str:
 
 
 def restart_note(distribution: Distribution | None, settings: str, nodes: int) -> str:
-    """The announcement of a change of the toolkit's settings."""
+    """The note that announces a change of the toolkit's settings."""
     restarted = distribution.restarts if distribution else "containerd"
     where = f" on {nodes} node(s)" if nodes else ""
     return (
@@ -226,7 +226,7 @@ def restart_note(distribution: Distribution | None, settings: str, nodes: int) -
 
 
 def declared_change(plan: Plan, policy: Document | None, detected: str = "") -> tuple[str, ...]:
-    """The announcement if the declared values change the toolkit's variables of an installed operator."""
+    """The note about the toolkit's variables of an installed operator that the declared values change; empty if none change."""
     if policy is None:
         return ()
     live = _variables(get_nested(policy, "spec", "toolkit", "env"))
@@ -239,9 +239,9 @@ def declared_change(plan: Plan, policy: Document | None, detected: str = "") -> 
 def adapt_finding(
     client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
 ) -> tuple[InstallationFinding, ToolkitSettings]:
-    """The operator's finding, extended by problems and notes about these nodes, and the toolkit's settings.
+    """The operator's finding with problems and notes about these nodes, and the toolkit's settings.
 
-    A driver without an image is a problem only before the operator is installed, since an installed one may work already.
+    A missing driver image is a problem only before the operator is installed, because the driver of an installed operator may already work.
     """
     if finding.installs and plan.pools and (problem := missing_image_problem(plan, nodes)):
         return replace(finding, problem=problem), ToolkitSettings()
@@ -255,13 +255,13 @@ def adapt_finding(
 
 
 def _toolkit_nodes(nodes: t.Iterable[Node]) -> list[Node]:
-    """The nodes with containerd among those on which the toolkit runs, as sample_nodes() selects them."""
+    """The nodes that use containerd: GPU nodes if there are any, otherwise all of them, as in sample_nodes()."""
     nodes = [node for node in nodes if node.container_runtime.startswith(CONTAINERD)]
     return [node for node in nodes if any(node.labels.get(label) == "true" for label in PCI_PRESENT_LABELS)] or nodes
 
 
 def _has(policy: Document, env: t.Iterable[Object]) -> bool:
-    """Whether the ClusterPolicy has all of these variables of the toolkit."""
+    """Whether the ClusterPolicy contains all these variables of the toolkit with these values."""
     live = _variables(get_nested(policy, "spec", "toolkit", "env"))
     return all(live.get(entry["name"]) == entry["value"] for entry in env)
 
@@ -303,6 +303,6 @@ def _read_installed(
 
 
 def _editor(policy: Document) -> str:
-    """The manager other than an installer that has written toolkit.env; empty if there is none."""
+    """The field manager, other than an installer, that has written toolkit.env; empty if there is none."""
     names = writers(policy, ("spec", "toolkit", "env"))
     return next((name for name in names if not name.startswith(_INSTALLERS)), "")

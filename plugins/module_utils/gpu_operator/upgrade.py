@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades of the operator's Helm release: their impact, the permission for it, and a single restart of the driver instead of two.
+"""Checks the impact of an upgrade of the operator's Helm release and whether it is allowed, and prevents a second restart of the driver.
 
 Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
-taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore the old operator is stopped first. Helm
+taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore, the old operator is stopped first. Helm
 starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
 """
 
@@ -53,10 +53,10 @@ _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 
 @dataclass(frozen=True)
 class UpgradePreview:
-    """The effect on the active policy; `spec` is the result.
+    """The effect of an upgrade on the active policy; `spec` is the resulting spec.
 
-    `manual` are the manually set fields that Helm would overwrite; `driver_paths` are the fields below spec that change the driver's DaemonSet, and
-    `reasons` the reasons why it changes, empty if it does not. `by_values`: it changes although the chart stays the same.
+    `manual` are the manually set fields that Helm would overwrite. `driver_paths` are the fields below spec that change the driver's DaemonSet, and
+    `reasons` explain its change (empty if it does not change). `by_values`: it changes although the chart stays the same.
     `drivers` are the NVIDIADriver objects of the Helm release whose driver changes.
     """
 
@@ -78,7 +78,7 @@ def preview_upgrade(
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
-    `live` is the active ClusterPolicy, `desired` the values that the user sets; a field in these values may be overwritten.
+    `live` is the active ClusterPolicy, `desired` are the values that the user sets; fields that these values contain may be overwritten.
     `definitions` are CRDs whose defaults explain values, `drivers` the NVIDIADriver objects.
     """
     name = live["metadata"]["name"]
@@ -88,8 +88,8 @@ def preview_upgrade(
     paths = driver_fields(spec, outcome)
     replaced = old[0] != new[0]
     reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
-    # A new chart changes many fields and the version label of every pod, so in that case only the driver itself is
-    # named.
+    # A new chart changes many fields, and the version label of every pod. In that case, only the fields that select the
+    # driver itself are named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
     objects = changed_objects(old[1], new[1], drivers)
@@ -116,7 +116,7 @@ def operator_deployments(manifest: str) -> list[str]:
 
 
 class UpgradeRefused(Exception):
-    """The upgrade is not started; the message contains the reason and the remedy, and `code` identifies the reason."""
+    """Raised if an upgrade must not be started; the message contains the reason and the remedy, and `code` identifies the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         """`code` is manual_fields or driver_rollout."""
@@ -126,9 +126,9 @@ class UpgradeRefused(Exception):
 
 @dataclass(frozen=True)
 class UpgradeDecision:
-    """The remaining step once the impact is known; `rollout` is None if the driver does not change.
+    """The decision about a step once its impact is known; `rollout` is None if the driver does not change.
 
-    `refusals` are the reasons why the step is not taken.
+    `held_back` are the paths of Helm values that are not applied. `refusals` are the reasons why the step must not be taken.
     """
 
     step: ReleaseStep
@@ -137,13 +137,13 @@ class UpgradeDecision:
     refusals: tuple[UpgradeRefused, ...] = ()
 
     def require_allowed(self) -> None:
-        """Raise all refusals as one; its code is that of the first."""
+        """Raise all refusals as one exception, with the code of the first."""
         if self.refusals:
             raise UpgradeRefused(self.refusals[0].code, " ".join(map(str, self.refusals)))
 
 
 class OperatorUpgrade:
-    """Checks one upgrade, and stops the operator for it."""
+    """Checks one upgrade, and stops the operator before it."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
         """`namespace` is the namespace of the Helm release; `allowed`: the driver may restart."""
@@ -159,10 +159,10 @@ class OperatorUpgrade:
         definitions: t.Iterable[Object],
         desired: t.Mapping[str, t.Any],
     ) -> UpgradeDecision:
-        """Predict the upgrade, which is rejected if it would overwrite manually set fields, or restart the driver without permission.
+        """Predict the effect of the upgrade, and reject it if it would overwrite manually set fields, or restart the driver without permission.
 
-        `definitions` are the CRDs of the chart. If the upgrade would reset names of the collection's ConfigMaps, they are added to the values of the
-        preparation.
+        `definitions` are the CRDs of the chart. If the upgrade would reset the names of the collection's ConfigMaps, these names are added to
+        `preparation.kept_values`.
         """
         installed = preparation.content
         if step.action != UPGRADE or installed is None or not operator_deployments(installed.manifest):
@@ -215,7 +215,7 @@ class OperatorUpgrade:
         nodes = rolled_nodes(driver_nodes(daemonsets), preview.driver_paths, preview.drivers, replaced=replaced)
         if not nodes or not preview.reasons:
             return None
-        # The new operator replaces the drivers, so what its API server sets in the current objects does not count.
+        # The new operator replaces the drivers, so its version decides, not the fields in the current objects.
         own = follows_own_policies((), chart.version)
         rollout = UpgradePolicies.read(preview.spec, drivers, own=own).rollout(nodes, preview.reasons)
         in_place = (
@@ -228,7 +228,7 @@ class OperatorUpgrade:
         return replace(rollout, in_place=in_place)
 
     def _live_definition(self) -> list[Object]:
-        """The CRD of the ClusterPolicy in the cluster; None if the user is not allowed to read it."""
+        """The CRD of the ClusterPolicy in the cluster, as a list; empty if it does not exist or the user is not allowed to read it."""
         try:
             found = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{_DEFINITION}")
         except ApiError as error:
@@ -240,7 +240,7 @@ class OperatorUpgrade:
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
         for name in operator_deployments(manifest):
-            # The upgrade restores a deleted Deployment.
+            # A Deployment that was deleted is skipped; the upgrade restores it.
             if self._client.get(self._path(name)) is not None:
                 self._scale(name, 0)
         wait_until(
@@ -256,7 +256,7 @@ class OperatorUpgrade:
         )
 
     def resume(self, manifest: str, *, check: bool, before_write: t.Callable[[], None]) -> bool:
-        """Start operators that were stopped for an upgrade that did not happen; returns whether there were any."""
+        """Start operators that were stopped for an upgrade that did not take place; returns whether there were any."""
         stopped = [name for name in operator_deployments(manifest) if self._is_stopped(name)]
         if stopped and not check:
             before_write()
@@ -268,7 +268,7 @@ class OperatorUpgrade:
         live = self._client.get(self._path(name))
         if live is None or live["spec"].get("replicas") != 0:
             return False
-        # A later scaling, by Helm or manually, takes over the field.
+        # If Helm or a user has scaled the Deployment later, this manager no longer owns the field.
         return "f:replicas" in child(owned_by(live, STOPPING_MANAGER), "spec")
 
     def _scale(self, name: str, replicas: int) -> None:

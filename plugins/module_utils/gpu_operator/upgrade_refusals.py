@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts for a plan whether site would refuse an upgrade of the operator's Helm release; nothing is sent.
+"""Predicts, for a plan, whether the playbook site would refuse an upgrade of the operator's Helm release; changes nothing.
 
-The release is read first. Only if site would change it, the chart is fetched and rendered, and the decision is the one of helm_release.
+The release is read first. Only if site would change it, the chart is fetched and rendered; the decision is then made by the code of helm_release.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Object = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class HelmTools:
-    """The tools of the machine that runs Ansible: helm at `binary`, or by `search` on PATH, and a `folder` for charts."""
+    """The tools of the machine that runs the module: helm at `binary`, or found on PATH with `search`, and a `folder` for charts."""
 
     binary: str | None
     search: t.Callable[[str], str | None]
@@ -46,20 +46,20 @@ class HelmTools:
 
 @dataclass(frozen=True)
 class RefusalPreview:
-    """The messages with which site would refuse the upgrade, by code, or the `problem` that prevents their prediction."""
+    """The codes and messages of the refusals with which site would fail, or the `problem` that prevents a prediction."""
 
     refusals: tuple[tuple[str, str], ...] = ()
     problem: str = ""
 
     def as_dict(self) -> Object:
-        """The preview as gpu_info returns it."""
+        """The preview in the format of gpu_info."""
         return {"refusals": [{"code": code, "message": text} for code, text in self.refusals], "problem": self.problem}
 
 
 def preview_upgrade_of_site(
     client: Client, plan: Plan, finding: InstallationFinding, tools: HelmTools, *, allowed: bool
 ) -> RefusalPreview | None:
-    """The refusals of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may roll."""
+    """The preview of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may be restarted."""
     installation = finding.installation
     if not plan.pools or installation is None or not finding.managed or finding.installer != HELM:
         return None
@@ -87,7 +87,7 @@ def preview_upgrade_of_site(
 
 
 def initial_values(plan: Plan) -> Object:
-    """The values of a first installation, as the role gpu_operator sets them."""
+    """The values of a first installation, the same as in the role gpu_operator."""
     values: Object = {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
     if plan.declares_drivers:
         values["driver"] = {"nvidiaDriverCRD": dict(DRIVER_OBJECT_VALUES)}
@@ -97,7 +97,7 @@ def initial_values(plan: Plan) -> Object:
 def _is_up_to_date(
     revision: Revision | None, content: ReleaseContent | None, operator: ComponentPlan, initial: Object
 ) -> bool:
-    """Whether helm_release would find nothing to do, without helm: a remote chart counts as equal if its version is."""
+    """Whether helm_release would find nothing to do, determined without helm: a remote chart counts as equal if its version is equal."""
     if revision is None or content is None or revision.status != DEPLOYED:
         return False
     same = _same_version(content.chart.version, operator.version)

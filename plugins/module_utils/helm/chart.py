@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm charts: their identity from their files, and the objects in helm's rendered output."""
+"""Reads the identity of Helm charts from their files, and the objects in helm's rendered output."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SOURCE = re.compile(r"^---\n# Source: (\S+)\n", re.MULTILINE)
 
 
 class ChartProblem(Exception):
-    """The chart cannot be used; the message is one line with the reason and the remedy."""
+    """Raised if a chart cannot be used; the message is one line with the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """The identity of a chart, as helm compares it."""
+    """The identity of a chart: the fields that helm compares."""
 
     name: str
     version: str
@@ -83,11 +83,11 @@ def _read_from_archive(path: str) -> str:
 
 
 def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
-    """The objects of every `crds/` folder in the output of `helm template --include-crds`.
+    """The CRDs of all `crds/` folders in the output of `helm template --include-crds`.
 
-    Helm leaves out sub-charts that the values disable. CRDs in the templates belong to the release itself.
+    Sub-charts that the values disable are not in the output. CRDs in the templates are not returned, because they are part of the release.
     """
-    # Text before the first source, then alternately a path and the text of its documents.
+    # The result contains the text before the first source, then alternately a path and the text of its documents.
     dummy, *parts = _SOURCE.split(rendered)
     texts = [text for source, text in zip(parts[::2], parts[1::2], strict=True) if "/crds/" in source]
     return [item for text in texts for item in definitions_of(text)]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The helm program: fetches and renders charts, without a connection to the cluster."""
+"""Runs helm to fetch and render charts, without a connection to the cluster."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("should be in form of repo_name/path_to_chart", "A bare chart name needs chart_repo_url; a path starts with / or ./ ."),
 )  # fmt: skip
 
-# Seconds for one command: a chart has at most a few MB.
+# The time limit for one command in seconds, which is sufficient because charts have at most a few MB.
 _TIMEOUT = 300.0
 
 
 class HelmMissing(Exception):
-    """helm was not found; the message says where the search took place and what to do."""
+    """Raised if helm was not found; the message contains the place of the search and the remedy."""
 
 
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
-    """The helm at this path, or else the first one on PATH; raises HelmMissing."""
+    """The path to helm: the given path if it is set, otherwise the first helm on PATH; raises HelmMissing."""
     if path and not os.access(path, os.X_OK):
         raise HelmMissing(f"There is no executable at binary_path {path}. {INSTALL_HELM}")
     binary = path or search("helm")
@@ -55,13 +55,13 @@ class Helm:
     """One helm binary; only names, versions and file paths appear on its command lines."""
 
     def __init__(self, binary: str, run: RunCommand, folder: str) -> None:
-        """`folder` is the target of chart downloads."""
+        """`folder` is the directory for downloaded charts."""
         self._binary = binary
         self._run = run
         self._folder = folder
 
     def fetch(self, reference: str, repository: str | None, version: str | None) -> str:
-        """The local path of a chart, which is downloaded if it is remote; raises ChartProblem."""
+        """Return the local path of a chart; a remote chart is downloaded. Raises ChartProblem."""
         if is_local_chart(reference):
             path = os.path.expanduser(reference)
             if not os.path.exists(path):
@@ -89,7 +89,7 @@ class Helm:
     ) -> str:
         """The output of the chart with these values, including CRDs; raises ChartProblem with helm's own reason.
 
-        `server_version` is only called if the chart refuses the Kubernetes version that helm assumes.
+        `server_version` is only called if the chart is incompatible with the Kubernetes version that helm assumes.
         """
         # Values are passed through standard input, because a file with values would remain after a killed run.
         command = ["template", release, path, "--namespace", namespace, "--include-crds", "--skip-tests"]
@@ -102,7 +102,7 @@ class Helm:
         return output
 
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
-        # Neither command needs a cluster; without a kubeconfig, helm cannot reach a wrong cluster.
+        # Neither command needs a cluster; without a kubeconfig, helm cannot connect to the wrong cluster.
         environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
         try:
             return run_within(
@@ -131,7 +131,7 @@ def error_summary(errors: str) -> str:
 
 
 def is_running(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
-    """Whether one of these command lines is a helm that works on the release."""
+    """Whether one of these command lines is a helm process that works on the release."""
     return any(args and os.path.basename(args[0]).startswith("helm") and release in args[1:] for args in processes)
 
 

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The effect of a Helm upgrade on an object of a custom resource, such as the ClusterPolicy or an NVIDIADriver (pure).
+"""Predicts the effect of a Helm upgrade on a custom resource, for example the ClusterPolicy or an NVIDIADriver (pure).
 
 For a kind that helm does not know, helm sends the difference between the manifests of the old and the new revision as a JSON merge patch
-(helm v3 pkg/kube/client.go, createPatch). A field that was set manually therefore stays if both manifests agree on it, and is overwritten or
+(helm v3 pkg/kube/client.go, createPatch). A manually set field is therefore kept if both manifests have the same value for it, and overwritten or
 removed if they differ.
 """
 
@@ -22,7 +22,7 @@ def upgraded(live: Document, before: Document, after: Document) -> dict[str, t.A
 
 
 def overwritten(live: Document, before: Document, after: Document) -> t.Iterator[tuple[tuple[str, ...], t.Any, t.Any]]:
-    """Path, live value and new value of every field of the live spec that the upgrade changes; None is the new value of a removed field."""
+    """The path, live value and new value (None if removed) of every field of the live spec that the upgrade changes."""
     return _changed_leaves(live, merge_patch(before, after), ())
 
 

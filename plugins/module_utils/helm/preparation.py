@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of helm_release, in the order of the module."""
+"""Implements the steps of the module helm_release, in the order in which it calls them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ReleaseOptions:
 
 @dataclass
 class ReleasePreparation:
-    """The preparation of one release, with its findings and changes."""
+    """Prepares one release for helm, and records the findings and changes."""
 
     client: Client
     release: ReleaseOptions
@@ -70,7 +70,7 @@ class ReleasePreparation:
     before_write: t.Callable[[], None]
     # The newest revision after the repair, with its content.
     content: ReleaseContent | None = field(default=None, init=False)
-    # Values that are set in addition to the user's, and that the release keeps.
+    # Values that are set in addition to the user's values, and that the release keeps.
     kept_values: dict[str, t.Any] = field(default_factory=dict, init=False)
     repaired: list[str] = field(default_factory=list, init=False)
     _latest: Revision | None = field(default=None, init=False)
@@ -85,7 +85,7 @@ class ReleasePreparation:
         self._records = ReleaseRecords(self.client, self.release.name, self.release.namespace)
 
     def load_chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:
-        """The chart's identity and its CRDs, without a request to the cluster; raises ChartProblem."""
+        """Fetch and render the chart; returns its identity and its CRDs. Raises ChartProblem. Usually sends no request to the cluster."""
         release = self.release
         program = Helm(binary, self.run_command, folder)
         path = program.fetch(release.chart, release.repository, release.version)
@@ -101,7 +101,7 @@ class ReleasePreparation:
         return read_chart(path), custom_resource_definitions(rendered)
 
     def recover_pending(self) -> None:
-        """Find the newest valid revision: wait for a running helm, and discard revisions of a killed helm."""
+        """Find the newest valid revision: wait for a running helm process, and discard the revisions of killed ones."""
         revisions = self._records.revisions()
         self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
@@ -126,12 +126,12 @@ class ReleasePreparation:
         self.content = self._records.content(self._latest)
 
     def next_step(self, chart: Chart) -> ReleaseStep:
-        """The next step for helm; an interrupted replacement of the newest revision is repeated. Requires the namespace."""
+        """The next step for helm; an interrupted operation is repeated. Raises InvalidObjects if helm must run and the namespace does not exist."""
         step = helm.next_step(self._latest, self.content, chart, self.desired_values)
         repeat = step.action == helm.NOTHING and bool(self.repaired) and self._latest is not None
         if repeat:
             step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release partially changed",))
-        # kubernetes.core.helm would not repeat a failed revision whose chart and values are equal.
+        # Otherwise, kubernetes.core.helm would not replace a failed revision with the same chart and values.
         if self._latest and not self.check and (repeat or self._latest.status == helm.FAILED):
             self.before_write()
             self._records.supersede(self._latest)
@@ -141,17 +141,17 @@ class ReleasePreparation:
 
     @property
     def initial_values(self) -> dict[str, t.Any]:
-        """The initial and the kept values for this release; release values override them."""
+        """The kept values and the initial values for this release; the user's release values override them."""
         installed = self.content.config if self.content else None
         initial = helm.select_initial_values(self.release.initial_values, installed)
         return helm.merge_values(self.kept_values, initial)
 
     def apply_crds(self, definitions: list[Object]) -> None:
-        """Update the CRDs to the chart's content and wait until the server serves new ones."""
+        """Create or update the CRDs from the chart, and wait until the server serves them."""
         self._definitions = _apply_crds(self.client, definitions, check=self.check, before_write=self.before_write)
 
     def write_marker(self, step: ReleaseStep) -> None:
-        """Record that helm will start, with the machine and the revision."""
+        """Record in the marker Lease that helm will start, with the machine and the revision."""
         if step.action == helm.NOTHING:
             return
         self._marked = True
@@ -180,7 +180,7 @@ class ReleasePreparation:
         return self.content.manifest if self.content else ""
 
     def as_dict(self, chart: Chart, step: ReleaseStep) -> Object:
-        """The result, which contains no value of the release except the initial values."""
+        """The result of the module; the only values of the release that it contains are the initial values."""
         return {
             "action": step.action,
             "reasons": list(step.reasons),
@@ -196,7 +196,7 @@ class ReleasePreparation:
         }
 
     def diff(self, chart: Chart, step: ReleaseStep) -> tuple[Object, Object]:
-        """The states before and after: a summary of the changed CRDs, and the release."""
+        """The changed CRDs (as summaries) and the release before and after, for a diff."""
         before: Object = {}
         after: Object = {}
         for change in self._definitions:
@@ -234,16 +234,16 @@ def _apply_crds(
 
 
 def _crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
-    """A CRD for a diff, with its versions and only a hash of its spec, because a schema has 300 KB."""
+    """The summary of a CRD for a diff: its versions, and a hash of its spec, because a schema has 300 KB."""
     spec = definition.get("spec") or {}
     content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
     return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}
 
 
 def _await_schemas(client: Client, definitions: t.Sequence[Object]) -> None:
-    """Wait until the server has published the schemas of new CRDs, or the time is over: Helm may succeed without them.
+    """Wait until the server has published the schemas of new CRDs; continue after a time limit, because Helm may succeed without them.
 
-    Until then Helm validates objects itself, by an older form of the schema, and refuses an object without a required field that has a default
+    Until then, Helm validates objects itself with an older form of the schema, and rejects objects that lack a required field with a default
     (cli-runtime pkg/resource/query_param_verifier_v3.go, kubectl pkg/validation/schema.go).
     """
     paths = {

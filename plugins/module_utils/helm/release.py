@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm's records of a release, and the next step that is derived from them (pure).
+"""Decodes Helm's records of a release, and derives the next step from them (pure).
 
-Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go): name, status and version are its labels, and its only
+Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go). Its labels contain name, status and version, and its only
 key contains the release as gzipped JSON, encoded twice in base64. Only the names of differing values are returned, never the values.
 """
 
@@ -21,11 +21,11 @@ from .chart import Chart, definitions_of
 
 INSTALL, UPGRADE, NOTHING = "install", "upgrade", "none"
 DEPLOYED, FAILED, SUPERSEDED, UNINSTALLED = "deployed", "failed", "superseded", "uninstalled"
-# Statuses of a revision that helm is working on, or was working on when it was killed; helm then refuses every further
-# operation.
+# The statuses of a revision that helm is working on, or was working on when it was killed; helm then refuses all other
+# operations.
 UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
 
-# The annotations by which Helm knows the objects of its releases (helm v3 pkg/action/validate.go).
+# The annotations by which Helm recognizes the objects of its releases (helm v3 pkg/action/validate.go).
 _NAME_ANNOTATION, _NAMESPACE_ANNOTATION = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 # Name and namespace.
@@ -36,7 +36,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision, from the metadata of its Secret; `created` is the API server's time."""
+    """One revision, read from the metadata of its Secret; `created` is the time at which the API server has created the Secret."""
 
     secret: str
     uid: str
@@ -57,7 +57,7 @@ class ReleaseContent:
     crd_files: tuple[str, ...] = field(default=(), repr=False)
 
     def definitions(self) -> list[dict[str, t.Any]]:
-        """The CRDs of the chart; those of sub-charts are not in Helm's record. They are parsed here, since they are long and rarely needed."""
+        """Parse the CRDs of the chart, without those of sub-charts, which Helm's record does not contain. They are long and rarely needed."""
         texts = (base64.b64decode(data).decode("utf-8", "replace") for data in self.crd_files)
         return [item for text in texts for item in definitions_of(text)]
 
@@ -107,7 +107,7 @@ def decode_content(secret: t.Mapping[str, t.Any]) -> ReleaseContent | None:
 
 
 def supersede_patch(secret: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
-    """The merge patch that marks a revision as superseded, as helm does when a newer revision replaces it; None if it is not in helm's format.
+    """The merge patch that marks a revision as superseded, as helm does when a newer revision replaces it; None if the Secret is not in helm's format.
 
     After an interrupted upgrade, the deployed revision no longer matches the cluster, even if it equals the desired one. Helm still upgrades
     from a superseded revision, but the revision no longer counts as the current state.
@@ -135,7 +135,7 @@ def _decode(secret: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
 def next_step(
     latest: Revision | None, installed: ReleaseContent | None, chart: Chart, desired: t.Mapping[str, t.Any]
 ) -> ReleaseStep:
-    """The next step after unfinished and failed revisions have been handled; `installed` is the content of `latest`."""
+    """The next step once unfinished revisions have been handled; `installed` is the content of `latest`."""
     if latest is None or latest.status == UNINSTALLED:
         return ReleaseStep(INSTALL, ("the release does not exist",))
     if installed is None:
@@ -152,8 +152,8 @@ def next_step(
 
 
 def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[str]:
-    """The paths at which two sets of values differ, without the values; a list is one value."""
-    # If only one side has a map, everything in it differs.
+    """The paths at which two sets of values differ, without the values; lists are compared as a whole."""
+    # If a map is missing on one side, all paths in it differ.
     installed, desired = (
         {} if one is _MISSING and isinstance(other, dict) and other else one
         for one, other in ((installed, desired), (desired, installed))
@@ -170,7 +170,7 @@ def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[s
 
 
 def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Two sets of values, merged in the same way as in helm: maps are merged deeply, and everything else is replaced."""
+    """Merge two sets of values in the same way as helm: maps are merged deeply, and everything else is replaced."""
     result = dict(base)
     for key, value in override.items():
         below = result.get(key)
@@ -179,9 +179,9 @@ def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -
 
 
 def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """The initial values to pass to helm: all of them for a new release, otherwise the initial values that the release has, unchanged.
+    """The initial values to pass to helm: all of them for a new release, otherwise only those that the release has, with its own values.
 
-    A later run therefore neither removes nor repeats the initial values of the first installation.
+    A later run therefore neither removes nor resets the initial values of the first installation.
     """
     if installed is None:
         return dict(initial)
@@ -195,7 +195,7 @@ def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[s
 
 
 def helm_release_of(found: t.Mapping[str, t.Any]) -> ReleaseId | None:
-    """The Helm release that an object belongs to, according to its annotations."""
+    """The Helm release that an object belongs to, according to its annotations; None if it belongs to none."""
     annotations = found["metadata"].get("annotations") or {}
     name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
     return (name, namespace) if name and namespace else None

@@ -27,7 +27,7 @@ Object = dict[str, t.Any]
 
 
 class ReleaseRecords:
-    """The Secrets of one release; only the metadata of the Secrets is listed, and only the newest Secret is read."""
+    """Accesses the Secrets of one release; lists contain only their metadata, and Secrets are read individually."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         """Send no request yet."""
@@ -41,11 +41,11 @@ class ReleaseRecords:
         return sort_revisions(self._client.list(self._secrets, label_selector=selector, metadata_only=True))
 
     def latest(self) -> Revision | None:
-        """The newest revision."""
+        """The newest revision; None if there is none."""
         return next(iter(self.revisions()), None)
 
     def content(self, revision: Revision | None) -> ReleaseContent | None:
-        """The content of a revision."""
+        """The content of a revision; None without a revision, or if its Secret is gone or not in helm's format."""
         secret = self._client.get(f"{self._secrets}/{revision.secret}") if revision else None
         return decode_content(secret) if secret else None
 
@@ -61,7 +61,7 @@ class ReleaseRecords:
         return True
 
     def supersede(self, revision: Revision) -> bool:
-        """Mark a revision as superseded, so that helm processes it again; False if it has changed since it was read."""
+        """Mark a revision as superseded, so that helm handles the release again; False if it has changed since it was read."""
         path = f"{self._secrets}/{revision.secret}"
         secret = self._client.get(path)
         if secret is None or secret["metadata"]["resourceVersion"] != revision.resource_version:
@@ -78,11 +78,11 @@ class ReleaseRecords:
         return True
 
     def marker(self) -> Object | None:
-        """The Lease that names the last run of this collection that started helm; None if there was none."""
+        """The Lease with the last run of this collection that has started helm; None if there is none."""
         return self._client.get(marker_path(self.name, self.namespace))
 
     def write_marker(self, run_id: str, action: str, revision: int, timeout: float) -> None:
-        """Record, before helm starts, the run, the machine and the revision that helm will write."""
+        """Record the run, the machine and the revision that helm will write; call this before helm starts."""
         installed = action == INSTALL or is_marked_installed(self.marker())
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         path = marker_path(self.name, self.namespace)
@@ -103,7 +103,7 @@ class ReleaseRecords:
         self._client.apply(path, body)
 
     def is_abandoned(self, revision: Revision, run: RunCommand, pending_timeout: float) -> tuple[bool, str]:
-        """Whether no helm works on this unfinished revision any longer, and the reason."""
+        """Whether no helm process works on this unfinished revision any longer, and the reason."""
         running = processes(run)
         return is_abandoned(
             revision,
@@ -148,13 +148,13 @@ def is_abandoned(
     age: float,
     timeout: float,
 ) -> tuple[bool, str]:
-    """Whether no helm works on an unfinished revision of this age any longer, and the reason as text.
+    """Whether no helm process works on an unfinished revision of this age any longer, and the reason.
 
-    `helm_here` is whether a helm works on the release on this `machine`; None if that is unknown.
+    `helm_here`: whether a helm process on this `machine` works on the release; None if unknown.
 
-    1. If a helm on this machine works on the release, the revision is not abandoned, regardless of its age.
-    2. If the marker shows that a helm on this machine writes this revision, and no such helm exists, helm was killed.
-    3. Otherwise (another machine or another tool), a revision older than pending_timeout is abandoned.
+    1. If a helm process on this machine works on the release, the revision is not abandoned, regardless of its age.
+    2. If, according to the marker, helm was started on this machine for this revision, and no such process exists, the revision is abandoned.
+    3. Otherwise (another machine or another tool), the revision is abandoned if it is older than pending_timeout.
     """
     if helm_here:
         return False, "a helm process on this machine is working on it"
@@ -182,5 +182,5 @@ def is_marked_installed(marker: t.Mapping[str, t.Any] | None) -> bool:
 
 
 def machine_id() -> str:
-    """An id of this machine since its boot; each container counts as a separate machine, because only its own processes are visible."""
+    """An id of this machine that changes with each boot; each container counts as a separate machine, because only its own processes are visible."""
     return f"{socket.gethostname()}/{process.machine() or f'{uuid.getnode():x}'}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The removal of a Helm release: checks whether this collection installed it, and repairs its records before helm uninstalls it."""
+"""Prepares the removal of a Helm release: checks whether this collection has installed it, and repairs its records before helm uninstalls it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .release_records import ReleaseRecords, is_marked_installed
 
 
 class ReleaseRemoval:
-    """One release; its records are read on construction."""
+    """The state of one release; its records are read when the object is created."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ReleaseRemoval:
 
     @property
     def status(self) -> str:
-        """Helm's status of the newest revision; `absent` without a revision."""
+        """The status of the newest revision; `absent` without a revision."""
         return self._latest.status if self._latest else "absent"
 
     @property
@@ -52,7 +52,7 @@ class ReleaseRemoval:
         return helm_release_of(item) == (self.name, self.namespace)
 
     def await_other_helm(self) -> None:
-        """Wait until no other helm works on the release; raises WaitTimeout."""
+        """Wait until no other helm process works on the release; raises WaitTimeout."""
         if self._latest is not None and self._latest.status in helm.UNFINISHED:
             self._records.await_other_helm(self._run, self._timeout, self._waiting)
             self._latest = self._records.latest()
@@ -63,10 +63,10 @@ class ReleaseRemoval:
         return self._latest is None or self._latest.status in (helm.SUPERSEDED, helm.UNINSTALLED)
 
     def supersede(self, run_id: str) -> None:
-        """Mark the newest record as superseded, and record the run, before any object of the release is deleted.
+        """Mark the newest record as superseded, and record the run; call this before any object of the release is deleted.
 
-        If this run were killed in between, a record with the status deployed would keep an installation from restoring the objects,
-        and the status uninstalling would keep kubernetes.core.helm from finishing (it treats this status as done).
+        Otherwise, if this run were killed while it deletes objects, a record with the status deployed would prevent an installation from restoring them,
+        and with the status uninstalling, kubernetes.core.helm would not finish the removal (it treats this status as done).
         """
         if self._latest is not None and not self.is_superseded:
             self._records.write_marker(run_id, "uninstall", self._latest.number, self._timeout)

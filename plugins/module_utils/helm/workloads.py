@@ -27,7 +27,7 @@ _LOG_LINES = 3
 
 @dataclass(frozen=True)
 class WorkloadRollout:
-    """The rollout of one workload of the release."""
+    """The state of the rollout of one workload."""
 
     kind: str
     name: str
@@ -43,14 +43,14 @@ class WorkloadRollout:
 @dataclass(frozen=True)
 class _ReleaseRollout:
     rollouts: tuple[WorkloadRollout, ...]
-    # The nodes without the annotation, and the number of nodes with it; None if it is not required, or not counted
-    # because pods are missing.
+    # The nodes without the annotation, and the number of nodes with it. The number is None if no annotation is required, or
+    # if it was not counted because pods are missing.
     unannotated: tuple[str, ...] = ()
     annotated: int | None = None
 
     @property
     def missing_annotations(self) -> int:
-        """The number of nodes that still lack the annotation; a node without a pod of the DaemonSets may never get it."""
+        """The number of nodes that still lack the annotation; only as many nodes as a DaemonSet has are expected to have it."""
         served = max((item.desired for item in self.rollouts if item.kind == "DaemonSet"), default=0)
         return 0 if self.annotated is None else max(0, served - self.annotated)
 
@@ -77,7 +77,7 @@ def workloads(manifest: str) -> list[tuple[str, str]]:
 
 
 def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
-    """The state of a workload; its status only counts if it is for the current generation."""
+    """The state of a workload's rollout; it is only `done` if the status is for the current generation."""
     metadata, spec, status = live["metadata"], live["spec"], live.get("status") or {}
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
     if kind == "DaemonSet":
@@ -101,7 +101,7 @@ def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
 def await_workloads(
     client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: WaitOptions
 ) -> dict[str, str]:
-    """Wait for the rollout of a Helm release and return "ready/desired" pods by workload; raises WaitTimeout."""
+    """Wait for the rollout of a Helm release; returns the numbers of pods as "ready/desired" by workload. Raises WaitTimeout."""
     expected = workloads(manifest)
     if annotation is None and not expected:
         return {}
@@ -120,7 +120,7 @@ def await_rollout(
 ) -> dict[str, str]:
     """Wait for these workloads (kind and name), and for the annotation on as many nodes as a DaemonSet has; raises WaitTimeout.
 
-    `names`: what they belong to in messages and in progress reports, and the key of the partial result.
+    `names`: the owner of the workloads in messages, its name in progress reports, and the key of the partial result.
     """
     title, short, key = names
 
@@ -172,7 +172,7 @@ def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
 def diagnose_pods(
     client: Client, namespace: str, selectors: t.Iterable[str], last_nodes: t.Collection[str] = ()
 ) -> list[ContainerFailure]:
-    """The reasons why the selected pods are not ready, with the end of the log of the first pod; an unreadable log is left out.
+    """The failures of the selected pods that are not ready; the first one includes the end of its log, if the log can be read.
 
     last_nodes: nodes whose pods come after those of other nodes.
     """
@@ -186,7 +186,7 @@ def diagnose_pods(
 def pod_failures(
     pods: t.Iterable[Document], limit: int = 5, last_nodes: t.Collection[str] = ()
 ) -> list[ContainerFailure]:
-    """One failure for each pod that is not ready, sorted by the number of restarts; those on `last_nodes` come last."""
+    """The failures of up to `limit` pods that are not ready, those with the most restarts first; pods on `last_nodes` come last."""
     listed = list(pods)
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}
@@ -199,11 +199,11 @@ def pod_failures(
 
 
 def _unready_container(pod: Document) -> tuple[str, str]:
-    """The container that a pod without a failure waits for, with its state; "-" if no single container is the cause."""
+    """The name and state of the container that a pod without a failure waits for; "-" if no single container is the cause."""
     status = pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     if all((item.get("state") or {}).get("waiting") for item in containers):
-        # Earlier ones that keep running are sidecars.
+        # Only the last running init container counts, because earlier ones that still run are sidecars.
         for item in reversed(status.get("initContainerStatuses") or ()):
             if "running" in (item.get("state") or {}):
                 return item["name"], "the init container is running"
@@ -211,7 +211,7 @@ def _unready_container(pod: Document) -> tuple[str, str]:
 
 
 def format_failure(failure: ContainerFailure) -> str:
-    """One pod's failure as text, with its node."""
+    """The text of a pod's failure, with its node."""
     return with_meaning(f"{failure} on node {failure.node}" if failure.node else f"{failure} (on no node)")
 
 

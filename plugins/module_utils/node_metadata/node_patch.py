@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The desired metadata of one node from all its sets (pure)."""
+"""Combines the desired metadata of one node from all its sets, and builds the patch (pure)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequiredMetadata:
 
 
 class ConflictingSets(Exception):
-    """Two sets, or a set and the node's pool, require different metadata of the same node."""
+    """Raised if two sets, or a set and the node's pool, require different metadata of the same node."""
 
 
 def required_metadata(node: Node, sets: t.Sequence[NodeSet]) -> RequiredMetadata | None:
@@ -46,7 +46,7 @@ def required_metadata(node: Node, sets: t.Sequence[NodeSet]) -> RequiredMetadata
 
 
 def _combine(node: Node, kind: str, sets: t.Iterable[tuple[str, t.Mapping[str, V]]]) -> dict[str, V]:
-    """The entries of all sets, each given with its name."""
+    """Merge the entries of all sets, given with their names; raises ConflictingSets if two sets differ."""
     combined: dict[str, V] = {}
     required_by: dict[str, str] = {}
     for name, entries in sets:
@@ -60,12 +60,12 @@ def _combine(node: Node, kind: str, sets: t.Iterable[tuple[str, t.Mapping[str, V
 
 
 def required_metadata_edit(node: Node, required: RequiredMetadata) -> NodeEdit | None:
-    """The merge patch, or None if nothing differs. Metadata that existed before is not recorded as managed."""
+    """The edit that sets the required metadata; None if nothing differs. Metadata that already existed is not recorded as managed."""
     return metadata_edit(node, NODE_METADATA_OWNER, required.metadata, remove_others=required.purge)
 
 
 def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
-    """Check that no metadata of the node's pool is changed, because two writers would overwrite each other in every run."""
+    """Raise ConflictingSets if metadata of the node's pool would be changed, because pool and set would overwrite each other in every run."""
     owned = recorded(node, POOL_OWNER)
     for kind, live, entries, owned_keys in (
         ("Label", node.labels, desired.labels, owned.labels),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option `sets` of the module node_metadata: its schema, and the assignment of nodes to sets (pure)."""
+"""Defines the schema of the option `sets` of the module node_metadata, and assigns nodes to sets (pure)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _reserved_key(value: str) -> str | None:
 
 
 class _TextOrNull(Text):
-    """Text, or null, which removes an entry."""
+    """Text, or null, which means that the entry is removed."""
 
     def problems(self, value: t.Any, path: str) -> t.Iterator[str]:
         return iter(()) if value is None else super().problems(value, path)
@@ -78,7 +78,7 @@ _SETS = ListOf(
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Some nodes and their desired metadata, taints by key and effect; None as a value removes a managed entry.
+    """A selection of nodes and their desired metadata (taints by key and effect); None as a value removes a managed entry.
 
     `products` are the normalized product names of a GPU model; if empty, nodes of any model and nodes without GPUs are included.
     """
@@ -102,12 +102,12 @@ class NodeSet:
 
     @property
     def needs_taints(self) -> bool:
-        """Whether the nodes' specs are needed in addition to their metadata, which has labels and annotations."""
+        """Whether the nodes' specs, which contain the taints, must be read in addition to their metadata."""
         return bool(self.taints or self.purge)
 
 
 def node_sets(entries: t.Sequence[t.Any]) -> list[NodeSet]:
-    """The sets; raises InvalidOptions with all problems."""
+    """Parse the option `sets`; raises InvalidOptions with all problems."""
     problems: list[str] = []
     normalized = [_normalize(entry, f"sets[{index}]", problems) for index, entry in enumerate(entries)]
     problems += _SETS.problems(normalized, "sets")
@@ -147,7 +147,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
 
 
 def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
-    """Problems between the fields of a set."""
+    """The problems that concern several fields of a set."""
     if all(entry.get(name) is None for name in ("label_selectors", "names", "match")):
         yield f"{path}: selects no nodes; set label_selectors, names or match (label_selectors: [] for all nodes)"
     elif entry.get("match") is not None and not any((entry["match"] or {}).values()):
@@ -158,11 +158,11 @@ def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
         yield f"{path}.purge: cannot be combined with state: absent; purge: true alone removes everything"
     identities = [(taint["key"], taint["effect"]) for taint in entry.get("taints") or ()]
     for key, effect in sorted({identity for identity in identities if identities.count(identity) > 1}):
-        yield f"{path}.taints: {key}:{effect} is listed more than once; a node has one taint of a key and effect"
+        yield f"{path}.taints: {key}:{effect} is listed more than once; a node can have only one taint with this key and effect"
 
 
 def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
-    """Parse label_selectors like the list options of other modules, in which text is split at commas outside brackets."""
+    """Parse label_selectors in the same way as list options of other modules: text is split at commas outside brackets."""
     if not isinstance(entry, dict) or entry.get("label_selectors") is None:
         return entry
     given = entry["label_selectors"]
@@ -171,7 +171,7 @@ def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
     except ValueError as error:
         problems.append(f"{path}.label_selectors: {error}")
         return {**entry, "label_selectors": None}
-    # Only an explicit empty list means all nodes, because a template that renders to nothing must not select the whole
+    # Only an explicit empty list selects all nodes: a template that renders to an empty value must not select the whole
     # cluster.
     blank = isinstance(given, list) and any(coercion.is_blank(item) or item is None for item in given)
     if given != [] and (blank or not selectors):

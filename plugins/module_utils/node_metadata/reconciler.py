@@ -29,7 +29,7 @@ from .node_sets import NodeSet
 
 @dataclass
 class SetMatches:
-    """The sets compared with one list of the nodes."""
+    """The result of comparing the sets with one list of the nodes; `by_set` counts the nodes of each set."""
 
     edits: dict[str, NodeEdit] = field(default_factory=dict)
     by_set: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -39,7 +39,7 @@ class SetMatches:
 
 @dataclass
 class NodesOutcome:
-    """The result of the patches; `failures` maps a node to its message."""
+    """The result of the patches; `failures` contains the messages by node."""
 
     sets: list[NodeSet]
     matches: SetMatches
@@ -90,7 +90,7 @@ class NodesOutcome:
         return report
 
     def raise_failures(self, result: dict[str, t.Any]) -> None:
-        """Fail with the result if a node could not be changed."""
+        """Raise the error, with the result as its partial result, if a node could not be changed."""
         if self.cause is not None:
             self.cause.partial = result
             raise self.cause
@@ -110,7 +110,7 @@ def reconcile(
     progress: Progress,
     parallel: int = DEFAULT_LIMIT,
 ) -> NodesOutcome:
-    """Read all nodes and patch the nodes that differ. If there are differences, the lease is acquired and the nodes are read again first.
+    """Read all nodes and patch those that differ. Before the first patch, the lease is acquired and the nodes are read again.
 
     Raises InvalidOptions before the first patch if sets conflict or name nodes that do not exist.
     """
@@ -143,7 +143,7 @@ def reconcile(
 
 
 def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
-    """Compare the nodes with the sets while they are listed; without taints, only the nodes' metadata is requested."""
+    """List the nodes and compare them with the sets; if no set concerns taints, only the nodes' metadata is requested."""
     matches = SetMatches()
     problems: list[str] = []
     missing = {name for node_set in sets for name in node_set.names or ()}

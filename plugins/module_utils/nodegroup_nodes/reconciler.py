@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for the nodes of the pools' node groups, and sets the pool's metadata on each node in one patch when it joins."""
+"""Waits for the nodes of the pools' node groups, and sets the pool's metadata on each node with one patch when the node joins."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .status import GroupStatus, StatusHistory, group_statuses, progress_text
 
 @dataclass
 class GroupNodesResult:
-    """The changes of a run, or the predicted changes in check mode; `edits` by node."""
+    """The changes of a run, or the predicted changes in check mode; `edits` contains the edit of each changed node."""
 
     groups: list[GroupStatus] = field(default_factory=list)
     edits: dict[str, NodeEdit] = field(default_factory=dict)
     unchecked: bool = False
 
     def result(self, check_mode: bool) -> dict[str, t.Any]:
-        """`changed`, `diff` and `nodegroup_nodes`."""
+        """The result of the module: `changed`, `diff` and `nodegroup_nodes`."""
         missing = {status.pool.name: status.missing for status in self.groups if status.missing}
         not_ready = {name: reason for status in self.groups for name, reason in status.not_ready.items()}
         names = sorted(self.edits)
@@ -70,7 +70,7 @@ class GroupNodesResult:
 class GroupNodesReconciler:
     """Reconciles the nodes of one cluster's node groups.
 
-    `nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes must be changed.
+    `nodegroups` is the result of the cloud's module, by group; `lease` returns a new lease, and is called whenever nodes must be changed.
     """
 
     client: Client

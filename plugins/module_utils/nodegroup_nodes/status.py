@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes of the pools' node groups in the cluster, the edits that make them match their pools, and the progress texts of the wait.
+"""Finds the nodes of the pools' node groups, and provides the edits that make them match their pools and the texts for the wait.
 
-Pure, except for the clock of StatusHistory.
+All functions are pure, except for the clock of StatusHistory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NodeObject = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """The nodes of one pool's group, their desired number, and the reasons why nodes are not ready, by name."""
+    """The nodes of a pool's node group, their desired number, and, by node name, the reasons why nodes are not ready."""
 
     pool: PoolPlan
     group: NodeGroupPlan
@@ -56,10 +56,10 @@ class GroupStatus:
         return self.ready >= self.desired
 
     def edit_of(self, node: Node) -> NodeEdit | None:
-        """The edit that sets a pool's metadata on a node; a node that already offers GPUs only gets the pool's label.
+        """The edit that sets the pool's metadata on a node; a node that already offers GPUs only gets the pool label.
 
-        The GPUs of such a node may be in use, so the run that drains the node changes their sharing. A node that a killed run has cordoned for
-        removal is uncordoned, unless its group has surplus nodes that will be removed.
+        The GPUs of such a node may be in use, so their sharing is changed later by a run that drains the node. A node that a killed run has cordoned
+        for removal is uncordoned, unless its group has surplus nodes that will be removed.
         """
         if node.discovered or any(node.allocatable.values()):
             change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: self.pool.name}))
@@ -83,7 +83,7 @@ def group_statuses(
     objects: t.Iterable[NodeObject],
     pool_names: t.Collection[str] = (),
 ) -> list[GroupStatus]:
-    """The groups of all pools (or of those named), in the pools' order; `nodegroups` is the result of the cloud's module, by group."""
+    """The status of the node groups of all pools (or of `pool_names`), in the pools' order; `nodegroups` is the result of the cloud's module, by group."""
     not_ready: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     for item in objects:
@@ -104,13 +104,13 @@ def group_statuses(
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool belongs to its group, by the cloud's label, otherwise by the pool's label."""
+    """Whether a node of the pool belongs to its node group, according to the cloud's label or, if it is missing, to the pool label."""
     name = node.labels.get(group.group_label) if group.group_label else None
     return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The number of nodes in the cloud's result, otherwise the declared number; the sum over the zones of the pool."""
+    """The desired number of nodes, summed over the pool's zones: from the result of the cloud's module, otherwise the declared number."""
     return sum(_member_count(group, member, nodegroups.get(member.name) or {}) for member in group.members)
 
 
@@ -128,13 +128,13 @@ def _not_ready_reason(item: NodeObject) -> str:
 
 
 def progress_text(groups: t.Sequence[GroupStatus]) -> str:
-    """One line about the groups that are not complete."""
+    """A progress line about the groups that are not complete."""
     waiting = [f"{status.group.name} {status.ready}/{status.desired}" for status in groups if not status.complete]
     return f"nodes ready: {abbreviate(waiting)}" if waiting else "all nodes are ready"
 
 
 class StatusHistory:
-    """Records since when groups and nodes have their status."""
+    """Records how long groups and nodes have had their current status."""
 
     def __init__(self, timer: StateTimer | None = None) -> None:
         """Start without records."""
@@ -148,7 +148,7 @@ class StatusHistory:
                 self._node_age(node.name, status)
 
     def timeout_message(self, groups: t.Sequence[GroupStatus], look_at: str) -> str:
-        """A message about each incomplete group: the ready nodes, the nodes that are not ready with the reason and since when, and the remedy."""
+        """A message about each incomplete group, with the nodes that are not ready, the reason and duration for each, and the remedy."""
         return " ".join(
             [
                 *(self._group_message(status) for status in groups if not status.complete),

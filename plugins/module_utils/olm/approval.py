@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The decision whether an InstallPlan may be approved (pure).
+"""Decides whether an InstallPlan may be approved (pure).
 
 OLM puts all pending changes of a namespace into one InstallPlan, so approving it for one operator may upgrade others.
 """
@@ -21,7 +21,7 @@ _ADDITIONAL_CSVS = option_of_role("olm.additional_csvs", "additional_csvs")
 
 @dataclass(frozen=True)
 class ApprovalDecision:
-    """Whether to approve, or to discard, the InstallPlan with this name; neither if there is a problem or nothing to do."""
+    """The name of the InstallPlan to approve or to discard; both are empty if there is a problem or nothing to do."""
 
     approve: str = ""
     discard: str = ""
@@ -44,10 +44,10 @@ def decide_approval(
     additional: t.Collection[str],
     discarded: bool = False,
 ) -> ApprovalDecision:
-    """The decision about an InstallPlan that waits for its approval.
+    """Decide about an InstallPlan that is waiting for approval.
 
     steps: the ClusterServiceVersions on the upgrade path to the desired one. additional: other ClusterServiceVersions that the user names. A plan for
-    another version of the package is discarded once (`discarded`), because OLM makes no other plan while this one waits.
+    another version of the package is discarded, but only once (`discarded`), because OLM creates no other plan while this one is waiting.
     """
     names = plan_csvs(plan)
     own = [name for name in names if name in steps]

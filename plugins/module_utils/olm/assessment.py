@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of an installation through OLM: done, waiting for something, an InstallPlan to approve, or a problem (pure).
+"""Assesses an installation through OLM: it is done, waiting, in need of an approval, or has a problem (pure).
 
 Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
-A problem is reported only after it has lasted for its `minimum_seconds`, since OLM's conditions are wrong for a few seconds during upgrades.
+A problem is reported only after it has lasted for its `minimum_seconds`, because OLM's conditions may be wrong for a few seconds during upgrades.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class DesiredVersion:
     automatic: bool = False
     # The Subscription's spec.config before the run.
     former_config: t.Mapping[str, t.Any] | None = None
-    # The InstallPlans that this run has discarded.
+    # Whether this run has already discarded an InstallPlan.
     discarded: bool = False
-    # If the run repairs the Subscription, the InstallPlans that had failed before: OLM must create a new one.
+    # If the run has repaired the Subscription, the InstallPlans that had failed before; OLM must replace them.
     failed_plans: frozenset[str] = frozenset()
 
     def failed_before(self, plan: Document) -> bool:
@@ -59,22 +59,22 @@ class DesiredVersion:
 
 @dataclass(frozen=True)
 class Assessment:
-    """One of: done; a problem; an InstallPlan to approve or to discard; otherwise `text` describes what the run waits for."""
+    """One of these results: done, a problem, or an InstallPlan to approve or discard; otherwise, `text` describes the cause of the wait."""
 
     text: str = ""
     done: bool = False
     problem: Problem | None = None
     approve: str = ""
     discard: str = ""
-    # The ClusterServiceVersion that `done` is about.
+    # The ClusterServiceVersion that is installed, if `done`.
     csv: str = ""
-    # What explains a timeout: OLM unpacks the bundle, or these Deployments of the ClusterServiceVersion are not ready.
+    # Explanations for a timeout: OLM is unpacking the bundle, or these Deployments of the ClusterServiceVersion are not ready.
     unpacking: bool = False
     unready: tuple[str, ...] = ()
 
 
 def assess(observed: Observed, desired: DesiredVersion) -> Assessment:
-    """The state of the installation."""
+    """Assess the installation."""
     fundamental = _namespace_problem(observed)
     if fundamental:
         return _problem(fundamental)
@@ -106,7 +106,7 @@ def _namespace_problem(observed: Observed) -> Problem | None:
 
 
 def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
-    """The desired ClusterServiceVersion; with automatic approval, the one that OLM has installed if it is at least as new."""
+    """The desired ClusterServiceVersion or, with automatic approval, the installed one if it is at least as new; None if it does not exist."""
     if desired.automatic:
         installed = observed.csv(installed_csv(subscription))
         version = csv_version(installed)
@@ -124,7 +124,7 @@ def _newer_csv(observed: Observed, desired: DesiredVersion, subscription: Docume
 def _progress(
     observed: Observed, desired: DesiredVersion, subscription: Document, csv: Document, reason: str
 ) -> Assessment:
-    """The state of an existing ClusterServiceVersion that is not stable."""
+    """Assess an existing ClusterServiceVersion that is not stable."""
     plan = observed.plan_of(subscription)
     if plan is not None and plan_phase(plan) == FAILED:
         return _failed_plan(plan, desired)
@@ -135,7 +135,7 @@ def _progress(
 
 
 def _failed_plan(plan: Document, desired: DesiredVersion) -> Assessment:
-    """A failed InstallPlan is a problem immediately, or if OLM does not replace one that the run has repaired."""
+    """Assess a failed InstallPlan: it is a problem immediately, or, if it had failed before a repair, if OLM does not replace it."""
     problem = failures.plan_failed(plan)
     if not desired.failed_before(plan):
         return _problem(problem)
@@ -144,7 +144,7 @@ def _failed_plan(plan: Document, desired: DesiredVersion) -> Assessment:
 
 
 def _detail(reason: str, csv: Document) -> str:
-    """The reason with the requirements that are not met."""
+    """The reason, with the unmet requirements of a pending ClusterServiceVersion."""
     missing = [
         f"{item.get('kind')} {item.get('name')} ({item.get('status')})"
         for item in get_nested(csv, "status", "requirementStatus") or ()
@@ -155,7 +155,7 @@ def _detail(reason: str, csv: Document) -> str:
 
 
 def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Assessment:
-    """The state before the desired ClusterServiceVersion exists."""
+    """Assess the installation while the desired ClusterServiceVersion does not exist yet."""
     plan = observed.plan_of(subscription)
     phase = plan_phase(plan)
     if plan is not None and phase == FAILED:
@@ -192,7 +192,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
-    """Problem: a condition of the Subscription is true, or OLM has nothing to install."""
+    """The problem that the Subscription reports in a condition, or that OLM has nothing to install; None if there is none."""
     found = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (
@@ -215,7 +215,7 @@ def subscription_problem(observed: Observed, desired: DesiredVersion, subscripti
 
 
 def _without_plan(observed: Observed, desired: DesiredVersion, subscription: Document) -> Assessment:
-    """OLM has not made the InstallPlan yet."""
+    """Assess the installation while OLM has not created the InstallPlan yet."""
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     unpacking = conditions(subscription).get("BundleUnpacking")
     if unpacking is not None and unpacking.is_true:

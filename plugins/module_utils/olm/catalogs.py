@@ -28,13 +28,13 @@ if t.TYPE_CHECKING:
 READY = "READY"
 # Seconds between reads of the packages, which cannot be watched.
 _PACKAGES_INTERVAL = 1.0
-# Seconds to wait for the packages of a catalog, if it was connected during the seconds of the second number; the clocks may differ.
+# The seconds to wait for the packages of a catalog that was connected less than _RECENT seconds ago; clocks may differ.
 _PACKAGES_START, _RECENT = 20.0, 90.0
 
 
 @dataclass
 class CatalogChoice:
-    """The choice for one run; `applied` is the change of the CatalogSource."""
+    """Chooses the version to install in one run; `applied` is the change of the CatalogSource."""
 
     client: OlmClient
     options: OlmOptions
@@ -43,11 +43,11 @@ class CatalogChoice:
     wait: bool
     check: bool
     applied: AppliedObject | None = None
-    # The CatalogSource of the image that was removed because it does not start, with the reason.
+    # The message about the CatalogSource of the image if it was removed because it does not start.
     removed: str = ""
 
     def find_version(self, observed: Observed, live: Object | None) -> CatalogVersion | ChannelEntry | None:
-        """The installed version if it is the desired one, otherwise what the catalogs offer; None if check mode cannot know it."""
+        """The installed version if it is the desired one, otherwise the version that the catalogs offer; None if it is unknown in check mode."""
         installed = installed_entry(observed, self.options, live)
         if installed is not None:
             return installed
@@ -58,7 +58,7 @@ class CatalogChoice:
         return self._await_version(live)
 
     def _apply_catalog(self, observed: Observed) -> bool:
-        """Create or update the CatalogSource of the image; whether it differed."""
+        """Create or update the CatalogSource of the image; returns whether it differed."""
         live = observed.catalog(self.options.source[0])
         if live is not None and not is_created_by_collection(live):
             if (live.get("spec") or {}).get("image") == self.options.catalog_image:
@@ -70,7 +70,7 @@ class CatalogChoice:
         return change is not None
 
     def _await_version(self, live: Object | None) -> CatalogVersion:
-        """The version that the catalogs offer; waits for catalogs that are starting, and for the packages of catalogs that have just started."""
+        """Return the version that the catalogs offer; waits for catalogs that are starting, and for the packages of catalogs that have just started."""
         timer = StateTimer()
         while True:
             observed = self.client.observed()
@@ -93,7 +93,7 @@ class CatalogChoice:
             self.client.await_change(_PACKAGES_INTERVAL)
 
     def _is_starting(self, timer: StateTimer, catalog: Object | None) -> bool:
-        """Whether to wait for a catalog: until it is connected, and until the package server has read it."""
+        """Whether to wait for a catalog, because it is not connected yet, or because the package server has not read it yet."""
         if catalog is None:
             return False
         is_connected = catalog_state(catalog) == READY
@@ -104,7 +104,7 @@ class CatalogChoice:
         return timer.seconds(name_of(catalog), is_connected) < limit
 
     def _remove_catalog(self, catalog: Object | None) -> None:
-        """Delete the CatalogSource that this run has created: one that is not connected stops all Subscriptions that can see it."""
+        """Delete the collection's CatalogSource, because one that is not connected blocks all Subscriptions that can see it."""
         if catalog is None or not is_created_by_collection(catalog):
             return
         name, namespace = name_of(catalog), self.options.source_namespace
@@ -124,7 +124,7 @@ class CatalogChoice:
         )
 
     def _sources(self, live: Object | None) -> tuple[str, ...]:
-        """The declared sources, the one in use first; without declared ones, only the one in use."""
+        """The declared sources, starting with the one in use; if none are declared, only the one in use."""
         current = str(((live or {}).get("spec") or {}).get("source") or "")
         declared = self.options.source[1:] if self.removed else self.options.source
         if not declared:
@@ -143,7 +143,7 @@ class CatalogChoice:
 
 
 def _packages_timeout(catalog: Object, now: float) -> float:
-    """The seconds until the package server has read a connected catalog; 0 if enough time has passed."""
+    """The seconds to wait until the package server has read a connected catalog; 0 if it was connected long enough ago."""
     connected = get_nested(catalog, "status", "connectionState", "lastConnect")
     try:
         moment = datetime.datetime.fromisoformat(str(connected)).timestamp()

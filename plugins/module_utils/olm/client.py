@@ -33,13 +33,13 @@ _PLURALS = {
 }
 # The fields in which a Subscription's status records the result of a resolution.
 _RESOLVED_STATUS = ("currentCSV", "installedCSV", "installPlanRef", "installplan", "state")
-# Attempts of a write after a conflict: OLM updates the status of a Subscription often.
+# The maximum number of attempts if writes conflict, because OLM often updates the status of a Subscription.
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class AppliedObject:
-    """The change of one object, or the one that check mode predicts."""
+    """The change of one object, or its prediction in check mode."""
 
     label: str
     created: bool
@@ -49,9 +49,9 @@ class AppliedObject:
 
 
 class OlmClient:
-    """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
+    """Accesses the objects of one namespace; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
 
-    `unchecked` says that a dry run was not possible without write permission; the preview then continues without the server.
+    `unchecked` is a message if dry runs were impossible because of missing write permissions; the preview then continues without the server.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class OlmClient:
         force_conflicts: bool,
         before_write: t.Callable[[], Lease | None],
     ) -> None:
-        """Send nothing yet."""
+        """Send no request yet."""
         self.client = client
         self.namespace = namespace
         self._source_namespace = source_namespace
@@ -76,10 +76,11 @@ class OlmClient:
             client,
             {
                 "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", may_be_forbidden=True),
-                # Objects that the user is not allowed to list are not absent: a second OperatorGroup would stop OLM, and an operator would count as removed.
+                # A missing permission to list these kinds is an error: if objects counted as absent, a second OperatorGroup would stop OLM, and an
+                # operator would count as removed.
                 "subscriptions": Collection(self.path("Subscription"), optional=True),
                 "groups": Collection(self.path("OperatorGroup"), optional=True),
-                # Every namespace has a copy of the ClusterServiceVersions that watch all namespaces.
+                # This excludes the copies of ClusterServiceVersions for all namespaces, which OLM creates in every namespace.
                 "csvs": Collection(
                     self.path("ClusterServiceVersion"), label_selector=f"!{COPIED_LABEL}", optional=True
                 ),
@@ -103,7 +104,7 @@ class OlmClient:
         return self.observed()
 
     def observed(self) -> Observed:
-        """The objects as they are known."""
+        """The objects in their last known state."""
         namespaces = self._cache.objects("namespace")
         return Observed(
             namespace=self.namespace,
@@ -137,7 +138,7 @@ class OlmClient:
         self._cache.close()
 
     def packages(self, package: str) -> list[Package]:
-        """The package in each catalog of the source's namespace, and of the cluster; empty without a packageserver."""
+        """The package in each catalog that is available in the source's namespace; empty without a packageserver."""
         path = f"{PACKAGES_API_PATH}/namespaces/{self._source_namespace}/packagemanifests"
         try:
             manifests = list(self.client.list(path, field_selector=f"metadata.name={package}"))
@@ -153,12 +154,12 @@ class OlmClient:
 
     @staticmethod
     def differs(body: Object, live: Object | None) -> bool:
-        """Whether an object needs a write to get this content."""
+        """Whether an object differs from this content, so that it must be written."""
         found = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
         return difference(found, body, FIELD_MANAGER).changed
 
     def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
-        """Give an object its content; None if nothing differs. `collection` is that of the cache.
+        """Apply the content to an object; returns None if nothing differs. `collection` is the object's collection in the cache.
 
         Raises a conflict if the object was changed since it was read, or, unless `force_conflicts`, if another manager owns a field.
         """
@@ -173,7 +174,7 @@ class OlmClient:
             return AppliedObject(label, True, plan.before, plan.after)
         content = plan.patch_body
         if live is not None:
-            # The lists in it were merged with those that were read.
+            # Lists in the body were merged with the lists that were read, so the object must not have changed since.
             version = {"resourceVersion": live["metadata"]["resourceVersion"]}
             content = {**content, "metadata": {**content["metadata"], **version}}
         result = self._write(
@@ -190,7 +191,7 @@ class OlmClient:
         return AppliedObject(label, live is None, plan.before, plan.after if live is None else shown(result))
 
     def approve(self, plan: Object) -> bool:
-        """Approve exactly the InstallPlan that was read; False if it was changed since."""
+        """Approve the InstallPlan; False if it was changed or deleted after it was read."""
         version = plan["metadata"]["resourceVersion"]
         body = {"metadata": {"resourceVersion": version}, "spec": {"approved": True}}
         try:
@@ -204,7 +205,7 @@ class OlmClient:
         return True
 
     def delete(self, kind: str, name: str, uid: str, namespace: str = "") -> bool:
-        """Delete exactly the object that was read; False if it no longer exists."""
+        """Delete the object that has this uid; False if it no longer exists."""
         path, body = self.path(kind, name, namespace), {"preconditions": {"uid": uid}}
         try:
             return self._write(lambda: self.client.delete(path, body=body, dry_run=self._check)) is not False
@@ -214,7 +215,7 @@ class OlmClient:
             raise
 
     def reset(self, subscription: Object, previous: str) -> bool:
-        """Let OLM resolve a Subscription again, as a new one or from a previous version; False if OLM has continued with it since it was read."""
+        """Reset the status of a Subscription, so that OLM resolves it as a new one or from version `previous`; False if OLM has continued with it since."""
         path = self.path("Subscription", name_of(subscription))
         current = (subscription.get("status") or {}).get("currentCSV")
         for dummy in range(_ATTEMPTS):
@@ -244,7 +245,7 @@ class OlmClient:
         return False
 
     def resolve_again(self, subscription: Object) -> bool:
-        """Let OLM resolve a Subscription again after a failed resolution; False if it has changed since it was read."""
+        """Remove the condition about a failed resolution, so that OLM resolves the Subscription again; False if it has changed since it was read."""
         body = {
             "metadata": {"resourceVersion": subscription["metadata"]["resourceVersion"]},
             "status": {"conditions": _without_resolution_failed(subscription)},
@@ -261,7 +262,7 @@ class OlmClient:
         return self._write(lambda: self.client.patch(path, body, dry_run=self._check))
 
     def _write(self, request: t.Callable[[], T]) -> T | None:
-        """The response to a write or its dry run; None if this user is not allowed to send a dry run."""
+        """Send a write or its dry run and return the response; None if this user is not allowed to send a dry run."""
         self._prepare()
         try:
             return request()
@@ -278,7 +279,7 @@ class OlmClient:
 
 
 def _status_of(csv: str) -> Object:
-    """The status of a Subscription that has installed a ClusterServiceVersion."""
+    """The status fields of a Subscription that has installed this ClusterServiceVersion; empty without a name."""
     return {"currentCSV": csv, "installedCSV": csv, "state": AT_LATEST} if csv else {}
 
 

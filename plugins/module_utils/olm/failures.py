@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The problems that OLM's objects show: what their statuses mean, and the remedies (pure).
+"""Builds the problems that the statuses of OLM's objects show, with their remedies (pure).
 
-The statuses were recorded with OLM 0.46; conditions are matched by type and reason, and by text only where OLM has one reason for several causes.
+The statuses were recorded with OLM 0.46. Conditions are matched by type and reason; their text is only compared if OLM uses one reason for several causes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ..schema.messages import abbreviate
 from .observed import Condition, Document, catalog_state, conditions, csv_phase
 from .problem import CATALOG_START, LONG, MEDIUM, SHORT, Problem
 
-# Reasons for a failed ClusterServiceVersion that only a change to the OperatorGroups resolves, each with the remedy.
+# Reasons for a failed ClusterServiceVersion that can only be resolved by changing OperatorGroups, with the remedies.
 _GROUP_REASONS = {
     "TooManyOperatorGroups": "Delete all OperatorGroups in the namespace except one.",
     "NoOperatorGroup": "Run the playbook again, which creates an OperatorGroup.",
     "UnsupportedOperatorGroup": "In the OperatorGroup, set spec.targetNamespaces to namespaces that the operator supports.",
 }
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
-# The reason of BundleUnpackFailed for which no bundle is unpacked (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
+# The reason of BundleUnpackFailed that does not concern unpacking (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
 PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
-# OLM's name of a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
+# The form in which OLM names a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
 _NAMED_CATALOG = re.compile(r"catalogsource ([a-z0-9.-]+)/([a-z0-9.-]+)")
 UNREFERENCED = "exists and is not referenced by a subscription"
-# The conditions of a Subscription that are only warnings, each with the remedy (operator-framework/api pkg/operators/v1alpha1/subscription_types.go; OLM
+# The conditions of a Subscription that are only warnings, with the remedies (operator-framework/api pkg/operators/v1alpha1/subscription_types.go; OLM
 # sets these three since v0.28). The condition Deprecated is left out, because it only repeats their messages.
 _WARNINGS = {
     "PackageDeprecated": "Follow the advice in the message; the catalog may not offer newer versions of this package, or may remove it.",
@@ -44,7 +44,7 @@ def subscription_warnings(subscription: Document | None) -> list[str]:
     name = f"Subscription {subscription['metadata']['namespace']}/{name_of(subscription)}"
     found = conditions(subscription)
     return [
-        # The message is text from the catalog, which may have several lines.
+        # The message comes from the catalog, and may have several lines.
         f"{name}: condition {kind} is True ({' '.join(found[kind].message.split()).rstrip('.')}). {remedy}"
         for kind, remedy in _WARNINGS.items()
         if kind in found and found[kind].is_true
@@ -52,7 +52,7 @@ def subscription_warnings(subscription: Document | None) -> list[str]:
 
 
 def namespace_terminating(namespace: str, live: Document) -> Problem:
-    """The namespace is being deleted."""
+    """The problem that the namespace is being deleted."""
     since = live["metadata"].get("deletionTimestamp")
     return Problem(
         code="namespace_terminating",
@@ -65,7 +65,7 @@ def namespace_terminating(namespace: str, live: Document) -> Problem:
 
 
 def catalog_missing(namespace: str, name: str) -> Problem:
-    """There is no such CatalogSource."""
+    """The problem that a CatalogSource does not exist."""
     return Problem(
         code="source",
         subject=f"CatalogSource {namespace}/{name}",
@@ -77,7 +77,7 @@ def catalog_missing(namespace: str, name: str) -> Problem:
 
 
 def catalog_unreachable(namespace: str, catalog: Document) -> Problem:
-    """OLM has no connection to the catalog."""
+    """The problem that OLM has no connection to a catalog."""
     name = name_of(catalog)
     state = catalog_state(catalog) or "not connected"
     image = get_nested(catalog, "spec", "image")
@@ -99,7 +99,7 @@ def catalog_unreachable(namespace: str, catalog: Document) -> Problem:
 
 
 def subscription_gone(namespace: str, name: str) -> Problem:
-    """Someone else has deleted the Subscription during the run."""
+    """The problem that another tool or user has deleted the Subscription during the run."""
     return Problem(
         code="subscription_deleted",
         subject=f"Subscription {namespace}/{name}",
@@ -112,7 +112,7 @@ def subscription_gone(namespace: str, name: str) -> Problem:
 
 
 def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
-    """Someone else has approved or caused an upgrade beyond the desired version."""
+    """The problem that another tool or user has upgraded the operator beyond the desired version."""
     return Problem(
         code="upgraded_by_other",
         subject=f"ClusterServiceVersion {namespace}/{newer}",
@@ -124,7 +124,7 @@ def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
 
 
 def plan_failed(plan: Document) -> Problem:
-    """A step of the InstallPlan has failed permanently."""
+    """The problem that a step of the InstallPlan has failed permanently."""
     message = get_nested(plan, "status", "message")
     steps = [
         f"{get_nested(step, 'resource', 'kind')} {get_nested(step, 'resource', 'name')}"
@@ -143,7 +143,7 @@ def plan_failed(plan: Document) -> Problem:
 
 
 def csv_failed(namespace: str, csv: Document) -> Problem:
-    """The ClusterServiceVersion has failed."""
+    """The problem that the ClusterServiceVersion has failed."""
     dummy, reason, message = csv_phase(csv)
     remedy = _GROUP_REASONS.get(reason)
     return Problem(
@@ -159,7 +159,7 @@ def csv_failed(namespace: str, csv: Document) -> Problem:
 
 
 def csv_gone(namespace: str, name: str) -> Problem:
-    """The ClusterServiceVersion does not exist although its InstallPlan is complete; OLM does not install it again."""
+    """The problem that the ClusterServiceVersion is gone although its InstallPlan is complete; OLM does not install it again."""
     return Problem(
         code="csv_deleted",
         subject=f"ClusterServiceVersion {namespace}/{name}",
@@ -172,7 +172,7 @@ def csv_gone(namespace: str, name: str) -> Problem:
 
 
 def no_upgrade(subscription: str, installed: str, desired: str, channel: str) -> Problem:
-    """OLM considers the installed version as the newest one."""
+    """The problem that OLM offers no upgrade, because it considers the installed version to be the newest one."""
     return Problem(
         code="upgrade_path",
         subject=subscription,
@@ -185,7 +185,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str) ->
 
 
 def _catalog_remedy(message: str) -> str:
-    """The remedy for the CatalogSource that the message of OLM names. OLM resolves no Subscription that can see a CatalogSource without a connection."""
+    """The remedy for the CatalogSource that OLM's message names; one without a connection blocks all Subscriptions that can see it."""
     blocked = "It blocks all Subscriptions that can see it."
     match = _NAMED_CATALOG.search(message)
     if match is None:
@@ -198,7 +198,7 @@ def _catalog_remedy(message: str) -> str:
 
 
 def resolution_failed(subscription: str, condition: Condition, package: str) -> Problem:
-    """OLM cannot find what to install."""
+    """The problem that OLM cannot determine which version to install."""
     if UNREFERENCED in condition.message and condition.reason == "ConstraintsNotSatisfiable":
         code, rule = "csv_unreferenced", "A ClusterServiceVersion without a Subscription blocks all installations."
         remedy = "Run the playbook again, which replaces it if it belongs to this package. Otherwise, delete it or subscribe to its package."
@@ -220,7 +220,7 @@ def resolution_failed(subscription: str, condition: Condition, package: str) -> 
 
 
 def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
-    """The image of the bundle could not be unpacked, or OLM needs an InstallPlan that was deleted."""
+    """The problem that the bundle's image could not be unpacked, or that OLM needs an InstallPlan that was deleted."""
     if condition.reason == PLAN_NOT_FOUND:
         return Problem(
             code="resolution_failed",
@@ -246,7 +246,7 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
 
 
 def unpack_timeout(subscription: str, seconds: float) -> Problem:
-    """The image of the bundle was not unpacked before the timeout."""
+    """The problem that the bundle's image was not unpacked before the timeout."""
     return Problem(
         code="unpack_failed",
         subject=subscription,
@@ -258,7 +258,7 @@ def unpack_timeout(subscription: str, seconds: float) -> Problem:
 
 
 def subscription_plan_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
-    """A step of the InstallPlan fails, and OLM may still try it again."""
+    """The problem that a step of the InstallPlan has failed; OLM may still retry it."""
     return Problem(
         code="install_plan_failed",
         subject=subscription,
@@ -271,7 +271,7 @@ def subscription_plan_failed(subscription: str, condition: Condition, dummy_pack
 
 
 def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: str) -> Problem:
-    """A CatalogSource is missing or broken."""
+    """The problem that a CatalogSource is missing or broken."""
     return Problem(
         code="source",
         subject=subscription,
@@ -284,7 +284,7 @@ def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: st
 
 
 def other_package(namespace: str, subscription: Document, package: str) -> Problem:
-    """The Subscription with the declared name installs another package."""
+    """The problem that the Subscription with the declared name installs another package."""
     return Problem(
         code="subscription_name",
         subject=f"Subscription {namespace}/{name_of(subscription)}",
@@ -296,7 +296,7 @@ def other_package(namespace: str, subscription: Document, package: str) -> Probl
 
 
 def foreign_catalog(namespace: str, catalog: Document, image: str) -> Problem:
-    """The CatalogSource for the declared image belongs to someone else."""
+    """The problem that the CatalogSource for the declared image is foreign."""
     name = name_of(catalog)
     return Problem(
         code="source",
@@ -309,7 +309,7 @@ def foreign_catalog(namespace: str, catalog: Document, image: str) -> Problem:
 
 
 def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: float) -> Problem:
-    """The operator's Deployment was not ready before the timeout."""
+    """The problem that the operator's Deployment was not ready before the timeout."""
     name, namespace = name_of(deployment), deployment["metadata"].get("namespace", "")
     available = get_nested(deployment, "status", "availableReplicas") or 0
     return Problem(
@@ -328,12 +328,12 @@ def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: f
 
 
 def never_processed(subscription: str) -> str:
-    """The advice if OLM shows no reaction until the timeout."""
+    """The advice if OLM has not reacted before the timeout."""
     return f"If the status of {subscription} does not show the reason, check that OLM is running: {_OPERATOR_LOGS}."
 
 
 def not_removed(namespace: str, csv: Document, seconds: float) -> Problem:
-    """A ClusterServiceVersion still exists after the timeout."""
+    """The problem that a ClusterServiceVersion still exists after the timeout."""
     held = ", ".join(csv["metadata"].get("finalizers") or ()) or "none"
     return Problem(
         code="not_removed",

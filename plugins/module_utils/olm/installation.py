@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans an installation through OLM from what was read and what the catalogs offer: the desired version, the objects to apply, and the repairs (pure)."""
+"""Plans an installation through OLM from the observed objects and the catalogs: the desired version, the objects to apply, and the repairs (pure)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .versions import Version
 
 @dataclass(frozen=True)
 class InstallationPlan:
-    """The objects and repairs of a run. Without `desired`, the version is only known after the catalogs can be read (check mode on a new cluster)."""
+    """The objects and repairs of a run. `desired` is None if the version is unknown until the catalogs can be read (check mode on a new cluster)."""
 
     subscription: Object
     live: Object | None
@@ -46,10 +46,10 @@ class InstallationPlan:
 
 
 def existing_subscription(observed: Observed, options: OlmOptions) -> Object | None:
-    """The Subscription to manage; raises OlmFailure if the name or the package is used by another one."""
+    """The Subscription to manage; None if there is none. Raises OlmFailure if another Subscription uses the name or the package."""
     named = observed.subscription(options.package, options.name)
     if named is None and not options.name:
-        # The name that a new Subscription would have.
+        # A new Subscription would have the name of the package.
         named = observed.subscription(options.package, options.package)
     if named is not None and get_nested(named, "spec", "name") != options.package:
         raise OlmFailure(other_package(observed.namespace, named, options.package))
@@ -60,7 +60,7 @@ def existing_subscription(observed: Observed, options: OlmOptions) -> Object | N
 
 
 def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> ChannelEntry | None:
-    """The installed version if it is the desired one, so that the catalogs are not read; None if they are needed."""
+    """The installed version if it is the desired one, so that the catalogs are not required; None if they must be read."""
     if live is None:
         return None
     spec = live.get("spec") or {}
@@ -82,7 +82,7 @@ def installed_entry(observed: Observed, options: OlmOptions, live: Document | No
 
 
 def desired_version(observed: Observed, options: OlmOptions, live: Document | None) -> str:
-    """The version to look for in the catalogs; without a declared one, that of an unfinished, lost or unreferenced installation. Empty for the newest one."""
+    """The version to find in the catalogs: the declared one, or that of an unfinished, lost or unreferenced installation; empty for the newest version."""
     if options.version:
         return options.version
     if live is None:
@@ -94,7 +94,7 @@ def desired_version(observed: Observed, options: OlmOptions, live: Document | No
 def plan_installation(
     observed: Observed, options: OlmOptions, live: Object | None, available: CatalogVersion | ChannelEntry | None
 ) -> InstallationPlan:
-    """The plan for the version that a catalog offers, or for the installed version; raises OlmFailure with the first problem."""
+    """Plan the installation of the version that a catalog offers, or of the installed version; raises OlmFailure with the first problem."""
     if is_deleting(observed.namespace_object):
         raise OlmFailure(namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object)))
     spec = (live or {}).get("spec") or {}
@@ -142,7 +142,7 @@ def plan_installation(
 
 
 def _has_own_group(observed: Observed) -> bool:
-    """Whether this collection has created the OperatorGroup, which stays if a Subscription is deleted, and so shows who has installed the operator."""
+    """Whether this collection has created the OperatorGroup, and thus installed the operator; the group stays if a Subscription is deleted."""
     return any(map(is_created_by_collection, observed.groups))
 
 
@@ -169,7 +169,7 @@ def _desired(
 
 
 def _failed_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[str]:
-    """The failed InstallPlans, if OLM resolves the Subscription again."""
+    """The failed InstallPlans if a repair makes OLM resolve the Subscription again; otherwise empty."""
     is_resolved_again = any(repair.kind == "Subscription" for repair in found)
     return frozenset(name_of(plan) for plan in observed.plans if is_resolved_again and plan_phase(plan) == FAILED)
 
@@ -177,7 +177,7 @@ def _failed_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[st
 def _installed(
     observed: Observed, options: OlmOptions, live: Document | None, found: t.Sequence[Repair]
 ) -> Object | None:
-    """The installed ClusterServiceVersion: the Subscription's one, or one without a Subscription."""
+    """The installed ClusterServiceVersion: the one that the Subscription has installed, otherwise one without a Subscription."""
     csv = observed.csv(installed_csv(live))
     return csv or _newest([item.item for item in found if item.kind == "ClusterServiceVersion"])
 

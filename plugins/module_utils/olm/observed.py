@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OLM's objects in the namespace of one operator, as they were read (pure)."""
+"""Holds OLM's objects in the namespace of one operator, and reads their statuses (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .versions import Version, parse_version
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# A ClusterServiceVersion that OLM has copied from another namespace has this label (operator-lifecycle-manager api/pkg/operators/v1alpha1).
+# The label of a ClusterServiceVersion that OLM has copied from another namespace (operator-lifecycle-manager api/pkg/operators/v1alpha1).
 COPIED_LABEL = "olm.copiedFrom"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 REQUIRES_APPROVAL, COMPLETE, INSTALLING = "RequiresApproval", "Complete", "Installing"
@@ -23,7 +23,7 @@ AT_LATEST = "AtLatestKnown"
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of an object; `is_true` is its status."""
+    """One condition of an object; `is_true`: its status is True."""
 
     kind: str
     is_true: bool
@@ -32,7 +32,7 @@ class Condition:
 
 
 def conditions(item: Document | None) -> dict[str, Condition]:
-    """The conditions of an object by type; OLM changes their order, and may leave out the message."""
+    """The conditions of an object by type, because OLM changes their order. The message may be empty."""
     found = get_nested(item, "status", "conditions") or ()
     return {
         entry["type"]: Condition(
@@ -58,7 +58,7 @@ def csv_phase(csv: Document | None) -> tuple[str, str, str]:
 
 
 def csv_version(csv: Document | None) -> Version | None:
-    """The version of a ClusterServiceVersion."""
+    """The version of a ClusterServiceVersion; None if it is not known."""
     return parse_version(str(get_nested(csv, "spec", "version") or ""))
 
 
@@ -76,7 +76,7 @@ class Observed:
     catalogs: tuple[Object, ...] = ()
 
     def subscription(self, package: str, name: str = "") -> Object | None:
-        """The Subscription with this name, or without a name that of the package."""
+        """The Subscription with this name, or, without a name, the one of the package."""
         if name:
             return next((item for item in self.subscriptions if name_of(item) == name), None)
         return next((item for item in self.subscriptions if get_nested(item, "spec", "name") == package), None)
@@ -86,7 +86,7 @@ class Observed:
         return next((item for item in self.csvs if name_of(item) == name), None)
 
     def package_csvs(self, package: str) -> tuple[Object, ...]:
-        """The ClusterServiceVersions of a package: OLM labels them, and before that their names begin with the package."""
+        """The ClusterServiceVersions of a package, recognized by OLM's label or, because OLM sets it later, by their names."""
         label = component_label(package, self.namespace)
         return tuple(
             item
@@ -103,7 +103,7 @@ class Observed:
         return tuple(item for item in self.package_csvs(package) if name_of(item) not in referenced | replacing)
 
     def plan_of(self, subscription: Document | None) -> Object | None:
-        """The InstallPlan that a Subscription references."""
+        """The InstallPlan that a Subscription references; None if there is none."""
         name = get_nested(subscription, "status", "installPlanRef", "name")
         return next((item for item in self.plans if name_of(item) == name), None) if name else None
 
@@ -127,7 +127,7 @@ def _owners(plan: Document) -> set[str]:
 
 
 def component_label(package: str, namespace: str) -> str:
-    """The label with which OLM marks the objects of an operator (its decorator: a name of at most 63 characters)."""
+    """The key of the label with which OLM marks the objects of an operator; its name has at most 63 characters (OLM's decorator)."""
     return f"operators.coreos.com/{f'{package}.{namespace}'[:63].rstrip('.-_')}"
 
 

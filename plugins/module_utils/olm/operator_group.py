@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The OperatorGroup of a namespace: which one is created, and whether the existing one suits the operator (pure).
+"""Plans the OperatorGroup of a namespace, and checks whether an existing one is suitable for the operator (pure).
 
-OLM installs nothing in a namespace without exactly one OperatorGroup, and no condition of the Subscription reports this. Sources: OLM's
+OLM installs nothing in a namespace that does not have exactly one OperatorGroup, and no condition of the Subscription reports this. Sources: OLM's
 documentation "Operator Groups" and "Install Modes".
 """
 
@@ -24,10 +24,10 @@ _TARGET_NAMESPACES = option_of_role("olm.target_namespaces", "target_namespaces"
 
 @dataclass(frozen=True)
 class GroupDecision:
-    """The group to use, or the spec of the one to create; or the problem."""
+    """The group to use or to create, or the problem."""
 
     name: str = ""
-    # None if the group exists and is used as it is.
+    # The target namespaces of a group to create; None if the group exists and is used unchanged.
     targets: tuple[str, ...] | None = None
     problem: Problem | None = None
 
@@ -41,7 +41,7 @@ def decide_group(
     default_name: str,
     targets: t.Sequence[str] | None,
 ) -> GroupDecision:
-    """The decision; `targets` None leaves the namespaces to the install modes, an empty list means all namespaces."""
+    """Decide which group to use. `targets`: None selects the namespaces by the install modes; an empty list means all namespaces."""
     problem = targets_problem(namespace, targets, modes) if targets is not None else None
     if problem:
         return GroupDecision(problem=problem)
@@ -61,12 +61,12 @@ def decide_group(
 
 
 def default_targets(namespace: str, modes: frozenset[str] | None) -> tuple[str, ...]:
-    """The namespaces of a new group: its own namespace if the operator supports that, otherwise all namespaces."""
+    """The target namespaces of a new group: all namespaces if the operator supports these but not the group's own namespace, otherwise the latter."""
     return (namespace,) if modes is None or OWN in modes or ALL not in modes else ()
 
 
 def group_targets(group: Object) -> tuple[str, ...] | None:
-    """The namespaces of a group, empty for all namespaces; None if a selector determines them and OLM has not listed them yet."""
+    """The target namespaces of a group, empty for all namespaces; None if a selector determines them and OLM has not listed them yet."""
     spec, status = group.get("spec") or {}, group.get("status") or {}
     if not spec.get("selector"):
         return tuple(spec.get("targetNamespaces") or ())
@@ -75,7 +75,7 @@ def group_targets(group: Object) -> tuple[str, ...] | None:
 
 
 def required_mode(namespace: str, targets: t.Sequence[str]) -> str:
-    """The install mode for these namespaces."""
+    """The install mode that an operator must support for these target namespaces."""
     if not targets:
         return ALL
     if len(targets) > 1:
@@ -84,7 +84,7 @@ def required_mode(namespace: str, targets: t.Sequence[str]) -> str:
 
 
 def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[str] | None) -> Problem | None:
-    """Problem: the operator does not support the declared namespaces."""
+    """The problem that the operator does not support the declared namespaces; None if it does."""
     mode = required_mode(namespace, targets)
     if modes is None or mode in modes:
         return None
@@ -99,7 +99,7 @@ def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[s
 
 
 def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
-    """Problem: the namespace has several OperatorGroups."""
+    """The problem that the namespace has several OperatorGroups."""
     names = sorted(str(group["metadata"]["name"]) for group in groups)
     return Problem(
         code=MULTIPLE,
@@ -113,7 +113,7 @@ def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
 
 
 def no_group(namespace: str) -> Problem:
-    """Problem: the namespace has no OperatorGroup."""
+    """The problem that the namespace has no OperatorGroup."""
     return Problem(
         code="operator_group_missing",
         subject=f"Namespace {namespace}",

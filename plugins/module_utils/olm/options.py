@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of an installation through OLM, and the checks of their values (pure)."""
+"""Defines the options of an installation through OLM, and checks their values (pure)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAMES: t.Mapping[str, t.Any] = {"type": "list", "elements": "str"}
 
 
 def _option(rule: Rule | None = None, **spec: t.Any) -> dict[str, t.Any]:
-    """The metadata of a field: the argument spec of its option, which is text by default, and the rule for its value or for each item of its list."""
+    """The metadata of a field: the argument spec of its option (by default of type str), and the rule for its value or for each item of its list."""
     return {"spec": {"type": "str", **spec}, "rule": rule}
 
 
 @dataclass(frozen=True)
 class OlmOptions:
-    """The options of the module; a new one is a field with a default. Empty text means that an option is not set."""
+    """The options of the module; to add one, add a field with a default. An empty string means that an option is not set."""
 
     namespace: str = field(metadata=_option(dns_label, required=True))
     package: str = field(metadata=_option(object_name, required=True))
@@ -44,9 +44,9 @@ class OlmOptions:
     approval: str = field(default=MANUAL, metadata=_option(choices=[MANUAL, AUTOMATIC], default=MANUAL))
     additional_csvs: tuple[str, ...] = field(default=(), metadata=_option(**_NAMES, default=[]))
     operator_group: str = field(default="", metadata=_option(object_name))
-    # None leaves it to the install modes.
+    # None: the install modes determine the namespaces.
     target_namespaces: tuple[str, ...] | None = field(default=None, metadata=_option(dns_label, **_NAMES))
-    # None leaves spec.config as it is.
+    # None: spec.config is not changed.
     subscription_config: t.Mapping[str, t.Any] | None = field(default=None, metadata=_option(type="dict"))
 
     @classmethod
@@ -67,10 +67,10 @@ OLM_OPTIONS: ArgumentSpec = {item.name: item.metadata["spec"] for item in fields
 
 
 def option_problems(options: OlmOptions) -> t.Iterator[str]:
-    """The problems of the values, each with the name of its option."""
+    """The problems of the values; each begins with the name of the option."""
     for item in fields(options):
         value, rule = getattr(options, item.name), item.metadata["rule"]
-        # A default is valid, and empty text as a default means that the option is not set.
+        # Defaults need no check; an empty string as the default means that the option is not set.
         if rule is None or value == item.default:
             continue
         is_list = isinstance(value, tuple)

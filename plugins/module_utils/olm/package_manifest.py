@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages that catalogs offer, and the choice of catalog, channel and version (pure).
+"""Parses the packages that catalogs offer, and chooses the catalog, channel and version (pure).
 
-A PackageManifest lists the versions of each channel, but not which version replaces which; only the newest one's skipRange is known
+A PackageManifest lists the versions of each channel, but not which version replaces which; only the skipRange of the newest version is known
 (operator-lifecycle-manager pkg/package-server/apis/operators/v1).
 """
 
@@ -23,14 +23,14 @@ SKIP_RANGE = "olm.skipRange"
 
 @dataclass(frozen=True)
 class ChannelEntry:
-    """One version in a channel; `name` is that of its ClusterServiceVersion."""
+    """One version in a channel; `name` is the name of its ClusterServiceVersion."""
 
     name: str
     version: str
 
     @property
     def parsed(self) -> Version | None:
-        """The version for comparisons."""
+        """The parsed version, for comparisons; None if it is invalid."""
         return parse_version(self.version)
 
 
@@ -49,7 +49,7 @@ class Channel:
         return next((entry for entry in self.entries if entry.name == csv), None)
 
     def find(self, package: str, version: str) -> ChannelEntry | None:
-        """The entry of a version, or of a ClusterServiceVersion's name."""
+        """The entry for a version, or for the name of a ClusterServiceVersion."""
         return next((entry for entry in self.entries if is_version(entry.name, entry.version, package, version)), None)
 
 
@@ -69,7 +69,7 @@ class Package:
 
     @property
     def subject(self) -> str:
-        """The package for messages."""
+        """The package in the form used in messages."""
         return f"PackageManifest {self.name} of CatalogSource {self.source_namespace}/{self.source}"
 
 
@@ -83,7 +83,7 @@ class CatalogVersion:
 
 
 def is_version(csv: str, csv_version: str, package: str, version: str) -> bool:
-    """Whether a ClusterServiceVersion is this version; `version` is a version with or without `v`, or the name."""
+    """Whether a ClusterServiceVersion has this version; `version` is a version with or without `v`, or the name of a ClusterServiceVersion."""
     if version in (csv, csv.removeprefix(f"{package}.")):
         return True
     parsed = parse_version(version)
@@ -91,7 +91,7 @@ def is_version(csv: str, csv_version: str, package: str, version: str) -> bool:
 
 
 def parse_package(manifest: Object) -> Package:
-    """The package of a PackageManifest; the default channel of a package with one channel is that channel."""
+    """Parse a PackageManifest. If a package has only one channel, it is the default channel."""
     status = manifest.get("status") or {}
     channels = tuple(map(_parse_channel, status.get("channels") or ()))
     default = str(status.get("defaultChannel") or (channels[0].name if len(channels) == 1 else ""))
@@ -111,7 +111,7 @@ def _parse_channel(channel: Object) -> Channel:
         ChannelEntry(str(item["name"]), str(item.get("version") or "")) for item in channel.get("entries") or ()
     )
     if head and head not in {entry.name for entry in entries}:
-        # Packageservers before OLM 0.22 list no entries.
+        # Package servers before OLM 0.22 do not list entries.
         entries = (ChannelEntry(head, str(description.get("version") or "")), *entries)
     return Channel(
         name=str(channel.get("name") or ""),
@@ -123,7 +123,7 @@ def _parse_channel(channel: Object) -> Channel:
 
 
 def install_modes(spec: Object) -> frozenset[str] | None:
-    """The supported install modes of a ClusterServiceVersion's spec; None if the spec has none."""
+    """The supported install modes in a ClusterServiceVersion's spec; None if the spec does not list install modes."""
     modes = spec.get("installModes")
     return frozenset(mode["type"] for mode in modes if mode.get("supported")) if modes else None
 
@@ -138,7 +138,7 @@ def choose_version(
     source_namespace: str,
     current_channel: str = "",
 ) -> CatalogVersion | Problem:
-    """The first source in the given order that offers the version; the problem of the first source that has the package if none does."""
+    """The version from the first source in the given order that offers it; if none does, the problem of the first source that has the package."""
     found = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
     if sources:
         by_source = {item.source: item for item in found}
@@ -171,7 +171,7 @@ def _choose(package: Package, version: str, channel: str, current: str) -> Catal
     holders = [(item, entry) for item in package.channels if (entry := item.find(package.name, version))]
     if not holders:
         return _no_version(package, version, None)
-    # The channel in use; the default channel; one whose newest version is this one, so that OLM offers no newer one.
+    # The order of preference: the channel in use, the default channel, a channel whose newest version is this one, so that OLM offers no newer one.
     order = sorted(
         holders,
         key=lambda holder: (
@@ -185,7 +185,7 @@ def _choose(package: Package, version: str, channel: str, current: str) -> Catal
 
 
 def allowed_steps(channel: Channel, installed: Version | None, desired: ChannelEntry) -> frozenset[str]:
-    """The ClusterServiceVersions that an upgrade may install: newer than the installed one, and at most as new as the desired one."""
+    """The ClusterServiceVersions that an upgrade may install: those newer than the installed one and not newer than the desired one."""
     limit = desired.parsed
     if installed is None or limit is None:
         return frozenset({desired.name})
@@ -194,7 +194,7 @@ def allowed_steps(channel: Channel, installed: Version | None, desired: ChannelE
 
 
 def skipped_version(channel: Channel, installed: Version | None, desired: ChannelEntry) -> Problem | None:
-    """Problem: OLM offers only the newest version of the channel, because its skipRange contains the installed one."""
+    """The problem that OLM only offers the newest version of the channel, because its skipRange contains the installed version; None if it does not."""
     if installed is None or desired.name == channel.head or desired.parsed == installed:
         return None
     if not channel.skip_range or not in_range(installed, channel.skip_range):
@@ -210,7 +210,7 @@ def skipped_version(channel: Channel, installed: Version | None, desired: Channe
 
 
 def downgrade(installed: str, installed_version: Version | None, desired: ChannelEntry) -> Problem | None:
-    """Problem: the desired version is older than the installed one."""
+    """The problem that the desired version is older than the installed one; None if it is not."""
     if installed_version is None or desired.parsed is None or desired.parsed >= installed_version:
         return None
     return Problem(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A problem that prevents an installation through OLM: the object, its field and value, the rule that it breaks, and the remedy."""
+"""Defines a problem that prevents an installation through OLM: the object, its field and value, the violated rule, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from ..common.errors import ModuleFailure
 
-# Seconds for which a problem must last before it is reported. Conditions that OLM sets while it works may be wrong for some
-# seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that no controller changes without the user are
-# reported immediately. A new catalog needs CATALOG_START until OLM is connected to it.
+# The number of seconds that a problem must last before it is reported. Conditions that OLM sets while it works may be wrong for
+# some seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that do not change unless the user acts are
+# reported immediately. It can take CATALOG_START until OLM is connected to a new catalog.
 FINAL, SHORT, MEDIUM, LONG, CATALOG_START = 0.0, 5.0, 30.0, 60.0, 90.0
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem. `code` names the kind of the problem for playbooks."""
+    """One problem; `code` identifies its kind, for use in playbooks."""
 
     code: str
     subject: str
@@ -26,7 +26,7 @@ class Problem:
     rule: str
     remedy: str
     minimum_seconds: float = FINAL
-    # Between field and value in the message: "are" for a field in the plural.
+    # The verb between field and value in the message; "are" if the field is in the plural.
     verb: str = "is"
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Problem:
         return f"{self.subject}: {self.field} {self.verb} {value}. {self.rule} {self.remedy}"
 
     def as_dict(self) -> dict[str, str]:
-        """The problem for a result."""
+        """The problem in the format of results."""
         return {
             "code": self.code,
             "object": self.subject,
@@ -46,7 +46,7 @@ class Problem:
 
 
 class OlmFailure(ModuleFailure):
-    """OLM cannot install the operator, because of a problem."""
+    """Raised if OLM cannot install the operator because of a problem."""
 
     def __init__(self, problem: Problem, partial: t.Mapping[str, t.Any] | None = None) -> None:
         """The problem's code becomes the code of the failure."""

@@ -25,7 +25,7 @@ _TICK = 5.0
 
 @dataclass
 class OlmRemoval:
-    """One removal; `deleted` are the objects that it has deleted, or would."""
+    """One removal; `deleted` are the objects that were deleted or, in check mode, would be deleted."""
 
     client: OlmClient
     options: OlmOptions
@@ -37,13 +37,13 @@ class OlmRemoval:
     problem: Problem | None = None
 
     def run(self) -> Object:
-        """The result; failures contain the result so far."""
+        """Delete the objects and return the result; failures contain the result so far."""
         deadline = time.monotonic() + self.timeout
         try:
             observed = self.client.read()
             removed = objects_to_remove(observed, self.options)
             for kind, item in removed:
-                # The Subscription first, so that OLM does not replace its ClusterServiceVersion.
+                # The Subscription is deleted first, so that OLM does not replace its ClusterServiceVersion.
                 if not is_deleting(item) and self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])):
                     self.deleted.append((kind, item))
             if self.wait and not self.check:

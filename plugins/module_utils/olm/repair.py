@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""States from which OLM does not recover without help, and the repairs after which it does (pure).
+"""Recognizes states from which OLM does not recover automatically, and plans their repairs (pure).
 
-Only objects that OLM creates again are removed: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
-Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs stay. Deleting the InstallPlan does not help in the last case: OLM
-then compares only the conditions, and keeps its reference (operator-lifecycle-manager pkg/controller/operators/catalog/subscription/state.go,
-InstallPlanNotFound).
+Repairs only remove what OLM creates again: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
+Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs stay. In the last case, deleting the InstallPlan would not help,
+because OLM then only compares the conditions, and keeps its reference (operator-lifecycle-manager
+pkg/controller/operators/catalog/subscription/state.go, InstallPlanNotFound).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .observed import (
 
 @dataclass(frozen=True)
 class Repair:
-    """An object to delete, or a Subscription whose status is reset, and the reason."""
+    """An object to delete, or a Subscription whose status must be reset, with the reason."""
 
     kind: str
     item: Object
     reason: str
-    # The installed ClusterServiceVersion that the reset status names; empty if there is none.
+    # The ClusterServiceVersion that the reset status names as installed; empty if there is none.
     previous: str = ""
 
     @property
@@ -50,7 +50,7 @@ class Repair:
 
 
 def repairs(observed: Observed, package: str, subscription: Object | None) -> list[Repair]:
-    """The repairs in their order."""
+    """The required repairs, in the order in which they must be made."""
     found = [
         Repair(
             "ClusterServiceVersion",
@@ -79,28 +79,28 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
 
 
 def previous_csv(observed: Observed, package: str, lost: t.Collection[str]) -> str:
-    """The ClusterServiceVersion of the package that an upgrade has not replaced yet."""
+    """The ClusterServiceVersion of the package that the upgrade to the `lost` ones has not replaced yet; empty if there is not exactly one."""
     left = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
     return name_of(left[0]) if len(left) == 1 else ""
 
 
 def looks_for_deleted_plan(subscription: Document) -> bool:
-    """Whether OLM has stopped because an InstallPlan of a deleted Subscription disappeared; it continues with the next change of the Subscription."""
+    """Whether OLM has stopped because the InstallPlan of a deleted Subscription is gone; it only continues once the Subscription is changed."""
     condition = conditions(subscription).get("BundleUnpackFailed")
     return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND
 
 
 def is_resolution_prevented(subscription: Document) -> bool:
-    """Whether OLM could not read a catalog. After a few attempts, it does not try again when the catalog of another package becomes available."""
+    """Whether OLM could not read a catalog. After a few attempts, it no longer retries, even if the catalog of another package becomes available."""
     condition = conditions(subscription).get("ResolutionFailed")
     return condition is not None and condition.is_true and condition.reason == "ErrorPreventedResolution"
 
 
 def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
-    """Whether a Subscription references an InstallPlan that does not exist, for a ClusterServiceVersion that does not exist either.
+    """Whether a Subscription references an InstallPlan and a ClusterServiceVersion that both do not exist.
 
-    OLM writes the reference again from its cache if its status was reset, or its InstallPlan deleted, while it processed the Subscription. It then
-    makes no other InstallPlan ("skipping update: installplan already created").
+    If the status was reset or the InstallPlan deleted while OLM processed the Subscription, OLM writes the reference again from its cache. It then
+    creates no other InstallPlan ("skipping update: installplan already created").
     """
     if not get_nested(subscription, "status", "installPlanRef") or observed.plan_of(subscription) is not None:
         return False
@@ -108,12 +108,12 @@ def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
 
 
 def is_lost(current: str, csv: Document | None, plan: Document | None, subscription: Document) -> bool:
-    """Whether OLM has installed a ClusterServiceVersion that does not exist, and considers its InstallPlan as executed or missing."""
+    """Whether a ClusterServiceVersion that OLM has installed is gone, and OLM does not install it again because its InstallPlan is complete or gone."""
     if not current or csv is not None or not get_nested(subscription, "status", "installPlanRef"):
         return False
     return plan is None or (current in plan_csvs(plan) and plan_phase(plan) == COMPLETE)
 
 
 def _has_unfinished(observed: Observed, plan: Object) -> bool:
-    """Whether a ClusterServiceVersion of the plan does not run; a failed step may also be one that the operators do not need."""
+    """Whether a ClusterServiceVersion of the plan is not running; a plan can also fail in a step that its operators do not need."""
     return any(csv_phase(observed.csv(name))[0] != SUCCEEDED for name in plan_csvs(plan))

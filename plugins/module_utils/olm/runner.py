@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installs an operator through OLM: sends what differs, approves the required InstallPlans, and waits until the ClusterServiceVersion is stable."""
+"""Installs an operator through OLM: applies the changes, approves the required InstallPlans, and waits until the ClusterServiceVersion is stable."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 
-# The longest wait for an event, so that a lost lease is noticed.
+# The maximum number of seconds to wait for an event, so that a lost lease is noticed.
 _TICK = 5.0
-# OLM may write the reference to an InstallPlan that it must replace again, from its cache; a reference that it always writes is a problem.
+# The maximum number of resets: OLM may write the reference to an InstallPlan again from its cache, but if it does so repeatedly, this is a problem.
 _MAX_RESETS = 3
-# Seconds to wait for OLM's and the garbage collector's deletions.
+# The time limit in seconds for deletions by OLM and by the garbage collector.
 _DELETION = 60.0
 
 
 @dataclass
 class OlmRun:
-    """One run; the attributes after `check` are its result so far."""
+    """One run; the attributes after `check` contain the result so far."""
 
     client: OlmClient
     options: OlmOptions
@@ -61,21 +61,21 @@ class OlmRun:
     plan: InstallationPlan | None = None
     done: Assessment | None = None
     problem: Problem | None = None
-    # Whether check mode predicts an approval of an InstallPlan that OLM has not made yet.
+    # Whether, in check mode, a run would approve an InstallPlan that OLM has not created yet.
     predicted: bool = False
     _before: str = ""
     _resolved_again: bool = False
     _resets: int = 0
 
     def __post_init__(self) -> None:
-        """Start the time limit."""
+        """Start the time limit; send no request yet."""
         self._deadline = time.monotonic() + self.timeout
         self._catalogs = CatalogChoice(
             self.client, self.options, self.progress, deadline=self._deadline, wait=self.wait, check=self.check
         )
 
     def run(self) -> Object:
-        """The result; failures contain the result so far."""
+        """Install the operator and return the result; failures contain the result so far."""
         try:
             observed = self.client.read()
             self._require_cluster()
@@ -83,7 +83,7 @@ class OlmRun:
             self._before = _installed_name(observed, live)
             self.plan = self._planned(observed)
             if not self.check and self._differs(self.plan):
-                # Another run may have changed something before this one got the lease.
+                # Another run may have changed objects before this run acquired the lease.
                 self.client.take_lease()
                 observed = self.client.read()
                 self.plan = self._planned(observed)
@@ -100,7 +100,7 @@ class OlmRun:
         return self.result()
 
     def _require_cluster(self) -> None:
-        """Raise InvalidObjects unless the cluster has OLM and the namespace, or this run creates them."""
+        """Raise InvalidObjects if OLM or the namespace is missing and this run does not create it."""
         problems = []
         if not self.client.has_olm() and (V1ALPHA1, "Subscription") not in self.expected.kinds:
             problems.append(
@@ -130,7 +130,7 @@ class OlmRun:
         return bool(plan.group or plan.repairs or self.client.differs(plan.subscription, plan.live))
 
     def _send(self) -> None:
-        """Apply what differs; a conflict with OLM's own changes is resolved by reading again."""
+        """Send the changes; after a conflict with OLM's own changes, the objects are read and the changes planned again."""
 
         def plan_again() -> InstallationPlan:
             self.plan = self._planned(self.client.read())
@@ -140,7 +140,7 @@ class OlmRun:
             self._send_once,
             t.cast("InstallationPlan", self.plan),
             plan_again,
-            # A server-side apply without force: another manager owns a field.
+            # "Apply failed" means that another manager owns a field; trying again does not help.
             lambda error: error.conflict and "Apply failed" not in error.message,
         )
 
@@ -157,9 +157,9 @@ class OlmRun:
                 self._note_repair(str(repair))
 
     def _await_deletions(self, plan: InstallationPlan) -> None:
-        """Wait until the deleted ClusterServiceVersions are gone, and the InstallPlans of a deleted Subscription.
+        """Wait until the deleted ClusterServiceVersions and the InstallPlans of a deleted Subscription are gone.
 
-        Otherwise OLM takes a ClusterServiceVersion that is being deleted for the one that it has to create, and an old InstallPlan for the new one.
+        Otherwise, OLM mistakes a ClusterServiceVersion that is being deleted for the one that it must create, and an old InstallPlan for the new one.
         """
         limit = min(self._deadline, time.monotonic() + _DELETION)
         deleted = {(item.name, item.item["metadata"].get("uid")) for item in plan.repairs}
@@ -210,13 +210,13 @@ class OlmRun:
             self._continue_resolution(timer, observed, desired)
             left_of_problem = self._seconds_left(timer, observed, step)
             left = self._deadline - time.monotonic()
-            # Without an approval, nothing would be installed, so it is part of the change and not of the wait.
+            # The approval is part of the change, not of the wait, because nothing would be installed without it.
             if not self.wait and (desired.automatic or _is_approved(observed, desired.csv)):
                 return
             if left <= 0:
                 raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
-            # From the last lists on. A version that is stable in them needs no watch.
+            # The watch starts from the last lists, and only if the version was not already stable in them.
             self.client.follow()
             self.client.await_change(min(left, left_of_problem, _TICK))
 
@@ -232,9 +232,9 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Let OLM repeat a resolution that it does not retry: after a catalog could not be read, or with an InstallPlan that was deleted or had failed.
+        """Make OLM repeat a resolution that it does not retry, because a catalog could not be read or an InstallPlan was deleted or had failed.
 
-        OLM may write the reference to such a plan again, from its cache, after this run has removed it.
+        OLM may write the reference to such a plan again from its cache after this run has removed it.
         """
         self._resolve_again(observed, desired)
         live = observed.subscription(desired.package, desired.subscription)
@@ -250,11 +250,11 @@ class OlmRun:
                     f"InstallPlan {name_of(plan)} has failed" if plan else "OLM needs an InstallPlan that was deleted"
                 )
                 planned = [item for item in (self.plan.repairs if self.plan else ()) if item.kind == "Subscription"]
-                # A repeated reset is still the planned repair.
+                # A repeated reset is reported as the planned repair.
                 self._note_repair(str(next(iter(planned), Repair("Subscription", live, reason))))
 
     def _resolve_again(self, observed: Observed, desired: DesiredVersion) -> None:
-        """Only once, so that a catalog that still cannot be read is reported."""
+        """Make OLM resolve the Subscription again after it could not read a catalog; only once, so that a catalog that still cannot be read is reported."""
         live = observed.subscription(desired.package, desired.subscription)
         if live is None or self._resolved_again or not is_resolution_prevented(live):
             return
@@ -265,13 +265,13 @@ class OlmRun:
 
     @staticmethod
     def _require_no_final(step: Assessment) -> None:
-        """Check mode fails for a problem that a run would report immediately."""
+        """Raise OlmFailure, in check mode, for a problem that a run would report immediately."""
         if step.problem is not None and step.problem.minimum_seconds == 0:
             raise OlmFailure(step.problem)
 
     @staticmethod
     def _seconds_left(timer: StateTimer, observed: Observed, step: Assessment) -> float:
-        """The seconds until a problem has lasted long enough; raises OlmFailure after them. Any progress starts them again."""
+        """The seconds until a problem is reported; raises OlmFailure if it has lasted long enough. Any progress restarts the time."""
         if step.problem is None:
             timer.forget("problem")
             return _TICK
@@ -325,7 +325,7 @@ class OlmRun:
             "created": live is not None and is_created_by_collection(live),
             "approved": sorted(self.approved),
             "repaired": list(self.repaired),
-            # OLM updates these conditions a few seconds after a change; until then, they are about the version before.
+            # OLM updates these conditions a few seconds after a change; until then, they describe the previous version.
             "warnings": [] if self.changed else failures.subscription_warnings(live),
             "after_discovery": list(self.plan.after_discovery) if self.plan else [],
         }
@@ -356,14 +356,14 @@ def _installed_name(observed: Observed, live: Object | None) -> str:
 
 
 def _is_approved(observed: Observed, csv: str) -> bool:
-    # OLM does not execute these again: a failed one, and a complete one whose ClusterServiceVersion was deleted.
+    # OLM does not execute failed plans again, nor complete plans whose ClusterServiceVersion was deleted.
     ended = {FAILED} if observed.csv(csv) is not None else {FAILED, COMPLETE}
     plans = [plan for plan in observed.plans if plan_phase(plan) not in ended]
     return any(csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in plans)
 
 
 def _needs_reset(observed: Observed, desired: DesiredVersion, live: Object) -> bool:
-    """Whether OLM waits for an InstallPlan that was deleted, or that had failed before the run."""
+    """Whether the Subscription must be reset because OLM waits for an InstallPlan that was deleted, or that had failed before the run."""
     plan = observed.plan_of(live)
     if plan is not None:
         return desired.failed_before(plan)
@@ -376,7 +376,7 @@ def _selector(deployment: Object) -> str:
 
 
 def _progress_key(observed: Observed) -> tuple[tuple[str, str], ...]:
-    """The phases that change while OLM makes progress."""
+    """A value that changes whenever OLM makes progress: the phases of all ClusterServiceVersions and InstallPlans."""
     return (
         *((name_of(csv), csv_phase(csv)[0]) for csv in observed.csvs),
         *((name_of(plan), plan_phase(plan)) for plan in observed.plans),

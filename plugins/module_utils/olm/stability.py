@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The evidence that an installed ClusterServiceVersion stays Succeeded (pure).
+"""Checks whether an installed ClusterServiceVersion will remain in the phase Succeeded (pure).
 
-OLM sets the phase Succeeded before it has applied the Subscription's spec.config: it looks the Subscription up by status.installedCSV, which is set later.
-Then the Deployment's hash changes, and the phase returns to Installing (operator-lifecycle-manager pkg/controller/operators/olm/overrides).
+OLM sets the phase Succeeded before it has applied the Subscription's spec.config, because it finds the Subscription by status.installedCSV, which is set
+later. Then the Deployment's hash changes, and the phase returns to Installing (operator-lifecycle-manager pkg/controller/operators/olm/overrides).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .observed import (
 )
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
-# The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.
+# The reason for which a ClusterServiceVersion fails briefly if its Deployment is not ready after 5 minutes; OLM then starts again.
 INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 
@@ -51,7 +51,7 @@ def unstable_reason(observed: Observed, csv: Document, subscription: Document, f
 
 
 def unready_deployments(observed: Observed, csv: Document) -> tuple[str, ...]:
-    """The Deployments of a ClusterServiceVersion that are not ready; none in a phase in which OLM does not wait for them."""
+    """The Deployments of a ClusterServiceVersion that are not ready; empty in phases in which OLM does not wait for them."""
     phase, reason, dummy = csv_phase(csv)
     if phase not in (INSTALLING, SUCCEEDED) and (phase, reason) != (FAILED, INSTALL_CHECK_FAILED):
         return ()
@@ -94,7 +94,7 @@ def is_rolled_out(live: Document) -> bool:
 
 
 def missing_config(pod: Document, declared: Document, config: Document, former: Document) -> str:
-    """The first part of spec.config that a pod template does not have, or has although it was removed; empty if there is none.
+    """A description of the first part of spec.config that a pod template lacks, or still has although it was removed; empty if there is none.
 
     declared: the pod template of the ClusterServiceVersion. former: spec.config before this run.
     """

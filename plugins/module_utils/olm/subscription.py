@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects that are applied: Subscription, OperatorGroup and CatalogSource (pure).
+"""Builds the objects that are applied: Subscription, OperatorGroup and CatalogSource (pure).
 
-The lists of a Subscription's spec.config are atomic in its CRD, so entries of others are merged into them, and an annotation records the
-collection's entries; only these are removed later.
+The lists of a Subscription's spec.config are atomic in its CRD, so the collection's entries are merged with the foreign ones. An annotation records
+the collection's entries; only these are removed later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .options import OlmOptions
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# The field that identifies an entry of a list in spec.config; other lists are compared by whole entries.
+# The field that identifies an entry in a list of spec.config; the entries of other lists are compared as a whole.
 _IDENTITY = {"env": "name", "volumes": "name", "volumeMounts": "mountPath"}
 
 
@@ -35,9 +35,9 @@ def subscription_body(
     starting_csv: str,
     adopts: bool = False,
 ) -> Object:
-    """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out.
+    """The Subscription to apply; `live` is the existing one, if any. An empty channel, source or startingCSV is left out.
 
-    adopts: whether a new Subscription replaces that of an operator that others have installed; it is not marked as created, so an uninstallation keeps it.
+    adopts: whether a new Subscription replaces one of a foreign installation; it is then not marked as created, so that an uninstallation keeps it.
     """
     declared = {field: getattr(options, option) for field, option in SUBSCRIPTION_FIELDS.items()}
     fields = {**declared, "channel": channel, "source": source, "startingCSV": starting_csv}
@@ -53,13 +53,13 @@ def subscription_body(
 
 
 def group_body(options: OlmOptions, name: str, targets: t.Sequence[str]) -> Object:
-    """The OperatorGroup to create; no targets mean all namespaces."""
+    """The OperatorGroup to create; empty `targets` mean all namespaces."""
     content: Object = {"targetNamespaces": list(targets)} if targets else {}
     return _object(V1, "OperatorGroup", name, options.namespace, _created(None), content)
 
 
 def catalog_body(options: OlmOptions, live: Document | None) -> Object:
-    """The CatalogSource that serves the catalog image. The restricted security context works in every namespace since OpenShift 4.12."""
+    """The CatalogSource for the catalog image. Its security context is restricted, which works in every namespace since OpenShift 4.12."""
     name = options.source[0]
     content = {
         "sourceType": "grpc",
@@ -73,7 +73,7 @@ def catalog_body(options: OlmOptions, live: Document | None) -> Object:
 def merge_list(
     key: str, current: t.Sequence[t.Any], recorded: t.Sequence[t.Any], desired: t.Sequence[t.Any]
 ) -> tuple[list[t.Any], list[t.Any]]:
-    """The list to write, and the collection's entries in it. Entries of others keep their order; an equal entry stays theirs."""
+    """The list to write, and the collection's entries in it. Foreign entries keep their order; an entry equal to a foreign one remains foreign."""
     wanted = {_identity(key, item): item for item in desired}
     own = {_identity(key, item) for item in recorded}
     merged: list[t.Any] = []
@@ -92,7 +92,7 @@ def merge_list(
 
 
 def removed_config(before: Document | None, after: Document | None) -> Object:
-    """The tolerations and the nodeSelector that spec.config no longer has, for the check that Deployments lost them."""
+    """The tolerations and nodeSelector entries that are removed from spec.config, for the check that Deployments no longer have them."""
     old, new = before or {}, after or {}
     tolerations = [item for item in old.get("tolerations") or () if item not in (new.get("tolerations") or ())]
     selector = {
@@ -104,7 +104,7 @@ def removed_config(before: Document | None, after: Document | None) -> Object:
 
 
 def _config(desired: t.Mapping[str, t.Any] | None, live: Document | None) -> tuple[Object, Object]:
-    """The content of spec.config to apply, and the entries of lists to record."""
+    """The content of spec.config to apply, and the collection's list entries to record."""
     current = get_nested(live, "spec", "config") or {}
     recorded = recorded_entries(live)
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "config") if live else {}
@@ -131,7 +131,7 @@ def recorded_entries(live: Document | None) -> Object:
 
 
 def owned_part(value: t.Any, applied: Tree) -> t.Any:
-    """The part of a value with the fields that the collection has applied."""
+    """The part of a value that consists of the fields that the collection has applied."""
     below = [entry for entry in applied if entry.startswith("f:")]
     if not isinstance(value, dict) or not below:
         return value if applied or not isinstance(value, dict) else {}

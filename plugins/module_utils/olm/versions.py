@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Semantic versions and the ranges of `olm.skipRange` (pure).
+"""Parses semantic versions and the ranges of `olm.skipRange` (pure).
 
 Sources: semver.org 2.0.0 (precedence), github.com/blang/semver/v4 range.go (ranges).
 """
@@ -37,7 +37,7 @@ class Version:
     pre: tuple[str, ...] = ()
 
     def __lt__(self, other: Version) -> bool:
-        """A pre-release comes before its release; its numeric parts are compared as numbers and come before text."""
+        """Compare by precedence: a pre-release comes before its release; its numeric parts are compared as numbers and come before text."""
         return self._key < other._key
 
     @property
@@ -50,7 +50,7 @@ class Version:
 
 
 def parse_version(text: str) -> Version | None:
-    """The version in a text with or without `v`; a missing third number is 0. None if the text is not a version."""
+    """Parse a version with or without `v`; a missing third number is 0. None if the text is not a version."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         return None
@@ -62,7 +62,7 @@ def parse_version(text: str) -> Version | None:
 
 
 def in_range(version: Version, text: str) -> bool | None:
-    """Whether a version is in a range such as `>=1.9.0 <25.10.1 || 26.3.0`; None if the range cannot be parsed."""
+    """Whether a version is in a range (for example `>=1.9.0 <25.10.1 || 26.3.0`); None if the range cannot be parsed."""
     alternatives = [_matches(version, part.strip()) for part in text.split("||")]
     return None if None in alternatives else any(alternatives)
 

@@ -26,11 +26,11 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """All differences between the cluster and the pools; if there are none, no request is sent.
+    """All changes that make the cluster match the pools; if there are none, no request is sent.
 
     node_changes: the changes of this run. limited: nodes left for another run (rollout.limit). not_ready: nodes that must be ready first.
     needs_pods: the changes may depend on the pods on the nodes, which have not been listed.
-    held_back: the taints (in the format of format_taint()) that are not added to further nodes.
+    held_back: the taints (in the format of format_taint()) that are not added to additional nodes.
     """
 
     node_changes: tuple[NodeChange, ...]
@@ -55,7 +55,7 @@ class ChangePlan:
 
     @property
     def evictions(self) -> dict[str, tuple[PodOnNode, ...]]:
-        """By node, the pods that the run evicts; a node whose change other pods block is not drained."""
+        """By node, the pods that the run evicts; nodes with blocking pods are left out, because they are not drained."""
         return {
             change.node: change.pods_to_evict
             for change in self.rolling_changes
@@ -64,7 +64,7 @@ class ChangePlan:
 
     @property
     def immediate_edits(self) -> list[NodeEdit]:
-        """The edits that disturb no pod."""
+        """The edits of nodes outside the rolling update, which do not affect pods."""
         return [change.edit for change in self.node_changes if change.edit and not change.rolling]
 
     @property
@@ -79,12 +79,12 @@ class ChangePlan:
 
     @property
     def nodes_to_refresh(self) -> list[str]:
-        """The nodes whose operands must read a configuration that may be new."""
+        """The nodes that get a configuration; their operands must read it, because its entry may be new."""
         return [edit.name for edit in self.edits if edit.labels.get(CONFIG_LABEL) or edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
     def immediate_mig_nodes(self) -> list[str]:
-        """The nodes that get another MIG configuration outside the rolling update."""
+        """The nodes whose MIG configuration changes outside the rolling update."""
         return [edit.name for edit in self.immediate_edits if edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
@@ -215,7 +215,7 @@ def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous:
 
 
 def _entries_named_by(label: str, nodes: t.Iterable[Node], changes: t.Iterable[NodeChange]) -> set[str]:
-    """The entries that the nodes' labels name after these changes."""
+    """The names of the entries that the nodes' labels contain after these changes."""
     changed = {change.node: change.edit.labels for change in changes if change.edit}
     names = (changed.get(node.name, {}).get(label, node.labels.get(label)) for node in nodes)
     return {name for name in names if name}

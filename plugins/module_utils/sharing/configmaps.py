@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads, compares and writes the entries of the two ConfigMaps for NVIDIA's device plugin and MIG manager.
 
-Entries are added before a label names them, and removed when no label names them any longer.
+Entries are added before a label names them, and are removed once no label names them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if t.TYPE_CHECKING:
 ConfigMap = t.Mapping[str, t.Any]
 EntriesByNode = dict[str, dict[str, mig_parted.Entry]]
 
-# The entry for whole GPUs. It stays even if no other entry is left, because NVIDIA's agents do not start with an empty
+# The entry for whole GPUs. It is kept even if there is no other entry, because NVIDIA's agents do not start with an empty
 # ConfigMap ("no configuration files available", k8s-device-plugin cmd/config-manager).
 WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 
@@ -53,7 +53,7 @@ WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 class ConfigMaps:
     """The ConfigMaps of the device plugin and of the MIG manager; None if one does not exist or was not read.
 
-    generated: entries that the MIG manager has generated for the nodes. capacity: the data that it publishes about their GPUs.
+    generated: the entries that the MIG manager has generated for the nodes. capacity: the MIG profiles of their GPUs.
     """
 
     device_plugin: ConfigMap | None = None
@@ -64,9 +64,9 @@ class ConfigMaps:
 
 @dataclass(frozen=True)
 class ConfigMapEntries:
-    """The changes of one ConfigMap: entries that are `added` before any label names them, and `removed` when no label names them any longer.
+    """The changes of one ConfigMap: entries that are `added` before any label names them, and entries that are `removed` once no label names them.
 
-    `applied` is the content of the ConfigMap before the labels change: for the device plugin's ConfigMap only the keys of this field
+    `applied` is the content that is written before the labels change: for the device plugin's ConfigMap only the keys of this field
     manager, for the MIG manager's file all entries.
     """
 
@@ -89,7 +89,7 @@ class ConfigMapEntries:
 def device_plugin_entries(
     desired: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
 ) -> ConfigMapEntries:
-    """Compare the device plugin's ConfigMap with the desired entries, and with the entries that node labels name at the end.
+    """Compare the device plugin's ConfigMap with the desired entries, and with the entries (`named`) that node labels name after the run.
 
     Entries of other field managers and entries that a node still names stay. An existing ConfigMap never becomes empty.
     """
@@ -112,7 +112,7 @@ def mig_entries(
     configmap: ConfigMap | None,
     generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
 ) -> ConfigMapEntries:
-    """Compare the MIG manager's file with the desired entries, and with the entries that node labels name at the end.
+    """Compare the MIG manager's file with the desired entries, and with the entries (`named`) that node labels name after the run.
 
     The collection's entries have names from mig_parted.entry_name(). Entries of NVIDIA's file, and entries that the MIG manager has generated
     on the nodes, are added if they are missing. Existing entries with other names are never changed.
@@ -152,7 +152,7 @@ class SharingConfigMaps:
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
-        """Read nothing yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
+        """Send no request yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
         self._client = client
         self._plan = plan
         self._device_plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
@@ -167,8 +167,8 @@ class SharingConfigMaps:
     def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
         """Read both ConfigMaps; the MIG manager's ConfigMap is only read if a pool or a node needs it.
 
-        The data that the MIG manager has published about the nodes is read once. If the permission to list it is missing, a read that is not
-        `to_write` continues with a warning.
+        The data that the MIG manager has published about the nodes is read only once. If the permission to list it is missing, reading continues with
+        a warning unless `to_write` is set.
         """
         uses_mig = self._plan.mig.needed or any(mig_parted.is_managed(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._device_plugin), self._get(self._mig) if uses_mig else None)
@@ -205,7 +205,7 @@ class SharingConfigMaps:
         return actual
 
     def add_entries(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
-        """Write the entries that node labels will name; a dry run skips ConfigMaps that do not exist. Returns the entries."""
+        """Write the entries that node labels will name, and return their names; a dry run skips ConfigMaps that do not exist."""
         written: list[str] = []
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
@@ -214,9 +214,9 @@ class SharingConfigMaps:
         return written
 
     def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
-        """Remove the entries that no node names any longer, after reading the nodes again; returns the entries.
+        """Remove the entries that no node names any longer, after reading the nodes again; returns their names.
 
-        An agent crashes if its entry is missing, and a node may have been labelled, or have failed, in the meantime.
+        Reading again is necessary because an agent crashes if its entry is missing, and nodes may have been labelled, or have failed, in the meantime.
         """
         device_plugin, mig = changes.device_plugin.removed, changes.mig.removed
         if not device_plugin and not mig:
@@ -232,7 +232,7 @@ class SharingConfigMaps:
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries that no node's label names; only lists nodes that name one of them, and usually there are none."""
+        """The entries that no node's label names; the request lists only nodes whose label names one of them, which are usually none."""
         if not entries:
             return ()
         nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains why nodes are not as their pools declare: the differences and their duration, failing pods, and the remedy."""
+"""Explains why nodes do not match their pools' declarations: the differences and their duration, failing pods, and the remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
-    """The message about these nodes, and about GPU nodes that are not discovered; only the first few have details."""
+    """The message about these nodes and about GPU nodes that are not discovered; only the first few nodes are described in detail."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR))
     failures = operand_pods.container_failures(pods)
@@ -32,7 +32,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         parts = [str(finding)]
         seconds = context.since.seconds(name, finding.differences)
         if not finding.final:
-            parts.append(f"so for {seconds:.0f} s")
+            parts.append(f"unchanged for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
         if operand_pods.pod_of(pods, operands.PLUGIN, name) is None:
             parts.append(

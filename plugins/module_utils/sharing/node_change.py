@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The change of one node in a run: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
+"""Plans the change of one node: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if t.TYPE_CHECKING:
 class NodeChange:
     """The change of one node.
 
-    rolling: whether it is part of the rolling update; otherwise all such nodes are patched immediately and in parallel.
+    rolling: whether the node is part of the rolling update; all other nodes are patched immediately and in parallel.
     displaced: the pods that cannot keep their GPUs. pods_to_evict: the pods that the drain evicts.
     is_new: no pod of the pool can run on the node yet, so the pool loses no capacity during the change.
-    stuck: the problem that is repaired without a change of the labels. marks: the annotations of a run that did not finish.
+    stuck: a problem that is repaired without changing labels. marks: the annotations of a run that did not finish.
     possible_holders: pods of the cluster itself that may hold a GPU, if this would make the change fail.
     released_from: the pool that the node is released from (empty: its label is gone), None if it is not released.
     recorded_rollout: the rollout settings of this pool.
@@ -53,7 +53,7 @@ class NodeChange:
 
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
-        """Pods of DaemonSets that leave the node during the change, because its label nvidia.com/gpu.deploy.client is changed."""
+        """The DaemonSet pods that are stopped during the change by means of the label nvidia.com/gpu.deploy.client."""
         return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.repartitions else ()
 
     @property
@@ -63,12 +63,12 @@ class NodeChange:
 
     @property
     def queue(self) -> str:
-        """The name of the rolling update that the change belongs to: the changes of a pool, or of the nodes released from a pool."""
+        """The name of the rolling update that the change belongs to; there is one for each pool, and one for the nodes released from each pool."""
         return self.pool.name if self.pool else f"released from {self.released_from or 'no pool'}"
 
     @property
     def blocking_pods(self) -> list[BlockingPod]:
-        """The pods that prevent the change because no drain evicts them."""
+        """The pods that prevent the change because a drain cannot evict them."""
         return blocking_gpu_pods(self.displaced, self.rollout, device_files=self.transition.repartitions)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -93,7 +93,7 @@ class NodeChange:
 def declared_edit(
     node: Node, pool: PoolPlan | None, held_back: t.Collection[str] = (), *, repair: bool = False
 ) -> NodeEdit | None:
-    """The edit that the pool declares; a repair edits only nodes that a release has abandoned."""
+    """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned."""
     if repair and not (pool is None and is_abandoned(node)):
         return None
     return membership_edit(node, pool, held_back)
@@ -107,7 +107,7 @@ def node_change(
     *,
     repair: bool = False,
 ) -> NodeChange | None:
-    """The change of a node, None if there is none. A node with marks of an unfinished run is always changed."""
+    """The change of a node; None if there is nothing to do. A node with marks of an unfinished run always has a change."""
     edit, marked = declared_edit(node, pool, held_back, repair=repair), is_marked(node)
     stuck = repair_reason(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
@@ -141,7 +141,7 @@ def node_change(
 
 
 def depends_on_pods(change: NodeChange, node: Node) -> bool:
-    """Whether the change may depend on the pods on the node; for changes that affect no pods, pods are not listed."""
+    """Whether the change may depend on the pods on the node, so that they must be listed."""
     if change.rolling:
         return True
     offers = change.transition.offers
@@ -157,7 +157,7 @@ def is_marked(node: Node) -> bool:
 
 
 def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
-    """The changes of one pool in order: unfinished changes first, then idle nodes first or all nodes by name (`rollout.order`)."""
+    """Sort the changes of one pool: unfinished changes first, the others by name, idle nodes before others if `rollout.order` says so."""
 
     def position(change: NodeChange) -> tuple[bool, int, str]:
         idle_first = change.rollout.order == rollout_fields.IDLE_FIRST

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Changes one node in the rolling update: cordons, drains, changes, verifies and uncordons it; after a failure, rolls back or quarantines it.
 
-The node is read again at the start, because hours may have passed since the plan was made. Marks on the node record the progress, so the next
-run continues from there after a killed run.
+The node is read again at the start, because hours may have passed since the plan was made. Marks on the node record the progress, so that the
+next run can continue if this one is killed.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class NodeRunner:
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
-        """Make the change. An error in the result also stops all other changes (missing permissions, no connection, a lost lease)."""
+        """Make the change. If the result has an `error`, all other changes also stop (missing permissions, no connection, a lost lease)."""
         return self._guard(self._run)
 
     def fail_immediate(self, message: str) -> NodeResult:
-        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
+        """Roll back or quarantine a node that was changed outside the rolling update and does not match its declaration."""
         self._labels_changed = True
         return self._guard(lambda: self._fail(NodeFailure("not-verified", message)))
 
@@ -76,7 +76,7 @@ class NodeRunner:
             work()
         except Exception as error:
             if isinstance(error, ApiError) and not is_fatal(error):
-                # The server refuses a request for this node, such as one of its roll-back; requests for other nodes may succeed.
+                # The server has rejected a request for this node, for example during its rollback; requests for other nodes may succeed.
                 self.result.failure = "; and then: ".join(filter(None, (self.result.failure, str(error))))
                 self.result.outcome = UNCORDONED
             else:
@@ -100,7 +100,7 @@ class NodeRunner:
             self._fail(NodeFailure("timeout", str(timeout)))
         except ApiError as error:
             if is_fatal(error) or self._verified:
-                # A verified node is not rolled back because it could not be uncordoned; the next run completes it.
+                # If a verified node cannot be uncordoned, it is not rolled back; the next run uncordons it.
                 raise
             self._fail(NodeFailure("refused", str(error)))
 
@@ -108,7 +108,7 @@ class NodeRunner:
         if not node.ready:
             raise NodeFailure("not-ready", not_ready_message(self._name))
         if self._change.blocking_pods and not is_marked(node):
-            # If pods still block the change, the node is not even cordoned.
+            # The node is not cordoned if pods still block the change.
             change = self._fresh_change(node)
             self.result.failure = blocked_message(change.blocking_pods) if change and change.blocking_pods else ""
             if self.result.failure:
@@ -149,7 +149,7 @@ class NodeRunner:
         return edit.patch if edit else None
 
     def _drain(self, change: NodeChange) -> None:
-        """Evict the pods that cannot stay, or wait until they terminate."""
+        """Evict the pods that cannot keep their GPUs, or wait until they terminate."""
         if change.blocking_pods:
             raise NodeFailure("drain", blocked_message(change.blocking_pods))
         if not change.displaced and not change.pods_to_evict:
@@ -184,13 +184,13 @@ class NodeRunner:
         try:
             self._node.write(compute)
         except ApiError as error:
-            # If only the response was lost, the node already changes.
+            # If only the response was lost, the labels have been changed.
             self._labels_changed |= error.maybe_applied
             raise
         self._labels_changed = True
 
     def _reset_mig(self, node: Node, change: NodeChange) -> None:
-        """Remove the MIG devices with an explicit configuration; the other labels stay until the removal is verified."""
+        """Remove the MIG devices by setting an explicit configuration; the other labels stay until the removal is verified."""
         changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)
@@ -201,7 +201,7 @@ class NodeRunner:
         self.result.outcome = self._roll_back_or_quarantine(failure)
 
     def _roll_back_or_quarantine(self, failure: NodeFailure) -> str:
-        """Follow `rollout.on_failure`, and annotate the node with the failure; returns the outcome.
+        """Handle the failure according to `rollout.on_failure`, and record it in an annotation; returns the outcome.
 
         A node whose labels were not changed is only uncordoned.
         """
@@ -244,9 +244,9 @@ def _works(node: Node | None, good: LastGood) -> bool | None:
 
 
 def cordon_patch(node: Node, reason: str) -> Patch | None:
-    """Cordon the node and record the cordon; None if the node is already unschedulable.
+    """The patch that cordons the node and records the cordon; None if nothing changes, for example if the node is already cordoned.
 
-    The taint of an earlier failure is removed, because NVIDIA's pods do not tolerate it and must run during the change.
+    The patch also removes the taint of an earlier failure, because NVIDIA's pods do not tolerate it and must run during the change.
     """
     spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
     if node.has_taint(FAILED_KEY):
@@ -255,9 +255,9 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
 
 
 def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
-    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason for a rollback. None if nothing changes.
+    """The patch that removes the collection's cordon, taints and pauses; `failure` is recorded as the reason for a rollback. None if nothing changes.
 
-    Only a verified node without a failure loses the startup taint.
+    The startup taint is only removed from a verified node without a failure.
     """
     spec, annotations = uncordon_edit(node)
     note = failure[:MAX_REASON] if failure else None
@@ -270,7 +270,7 @@ def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = T
 
 
 def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
-    """Taint the node with the reason (a label value) and annotate it with the message."""
+    """The patch that adds a taint with the reason (a valid label value) and an annotation with the message."""
     taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
     taints = [*_taints_without(node, FAILED_KEY), taint]
     spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
@@ -279,9 +279,9 @@ def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
 
 
 def rollback_patch(node: Node, good: LastGood) -> Patch | None:
-    """Restore the labels of the last good configuration, and remove the MIG state of the failed one.
+    """The patch that restores the labels of the last good configuration, and removes the MIG state of the failed one.
 
-    If it had no MIG configuration, the label names the configuration for whole GPUs, because the MIG manager only acts on a label.
+    If the last good configuration has no MIG configuration, the label is set to the one for whole GPUs, because the MIG manager only acts on a label.
     """
     desired = dict(good.labels)
     if node.mig_config:

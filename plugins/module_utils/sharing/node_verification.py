@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until a changed node is as declared, and repairs states that are known to get stuck."""
+"""Waits until a changed node matches its declaration, and repairs operands that are known to get stuck."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NodeVerifier:
         self._operands_checked = 0.0
 
     def verify(self, change: NodeChange | None) -> None:
-        """Wait until the node is as its pool declares, or has no MIG devices if it has no pool; raises NodeFailure.
+        """Wait until the node matches its pool's declaration, or, without a pool, has no MIG devices; raises NodeFailure if this fails.
 
         The MIG manager is restarted once if it is stuck, a repair also resets the layout once, and the node is rebooted once if
         `rollout.reboot` is set.
@@ -49,7 +49,7 @@ class NodeVerifier:
         pool = self._pool
         awaited = "for NVIDIA's operands" if pool else "until its MIG devices are removed"
         self._context.report(self._node.name, f"waiting {awaited}")
-        # For a node that is discovered in the usual time, pods are not listed.
+        # This delays the first check, so no pods are listed for a node that is discovered in the usual time.
         self._operands_checked = time.monotonic()
         reboot = pool.rollout.reboot if pool and change and change.transition.repartitions else None
         may_restart, may_reset = True, pool is not None and self._context.scope.repairs
@@ -81,11 +81,11 @@ class NodeVerifier:
                 raise NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 
     def is_declared_after_wait(self) -> bool:
-        """Wait for a change that is in progress, and return whether the node is as declared afterwards."""
+        """Wait for a change that is in progress, and return whether the node then matches its declaration."""
         return bool(self._node.wait(self._verdict) == "")
 
     def restart_mig_manager(self, stuck: str = "") -> None:
-        """Restart the node's MIG manager; `stuck` is the problem that this repairs."""
+        """Restart the node's MIG manager; `stuck` is the problem that the restart is meant to repair."""
         self._result.repaired = stuck or self._result.repaired
         restart_mig_manager(self._context, self._node)
 
@@ -93,7 +93,7 @@ class NodeVerifier:
         return check_node(node, self._pool) if self._pool else check_whole_gpus(node)
 
     def _verdict(self, node: Node | None) -> str | None:
-        """Empty if the node is as declared or gone; text with the reason if waiting does not help (once, _LABELS_LATE); None if it is not ready yet."""
+        """Empty if the node matches its declaration or is gone; the reason (once, _LABELS_LATE) if waiting does not help; None if the wait should continue."""
         if node is None:
             return ""
         finding = self._check(node)
@@ -131,11 +131,11 @@ class NodeVerifier:
         self._result.repaired = self._result.repaired or operand_restart.DISCOVERY_RESTARTED
 
     def _reboot(self, reboot: RebootPlan) -> None:
-        """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
+        """Run the user's reboot command, and wait until the node is ready and has another boot ID."""
         name, program = self._node.name, reboot.command[0]
         self._context.report(name, "rebooting")
-        # The response has the current boot ID, while the last node that was read may be older than a reboot by the MIG
-        # manager.
+        # The response contains the current boot ID. The version read last may be from before a reboot that the MIG manager
+        # has started.
         node = self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         before = node.boot_id if node else ""
         self._run_reboot_command([word.replace("{node}", name) for word in reboot.command], reboot.timeout)
@@ -152,11 +152,11 @@ class NodeVerifier:
         self._result.repaired = "rebooted"
 
     def _run_reboot_command(self, command: list[str], timeout: float) -> None:
-        """Run the command, one at a time; raises NodeFailure if it fails or does not finish."""
+        """Run the command; only one runs at a time. Raises NodeFailure if it fails or does not finish in time."""
         call = f"{command[0]} (rollout.reboot.command)"
         try:
             with self._context.reboot_lock:
-                # Without these two options, run_command replaces $ and ~ in words, and ends only its thread if the program cannot start.
+                # Without these two options, run_command would expand $ and ~ in words, and would only end its thread if the program cannot be started.
                 status, dummy, stderr = run_within(
                     self._context.run_command, command, timeout, expand_user_and_vars=False, handle_exceptions=False
                 )
@@ -167,7 +167,7 @@ class NodeVerifier:
                 "check whether it can reach the node without a password",
             ) from None
         except (OSError, ValueError) as error:
-            # ValueError: a NUL in a word.
+            # ValueError: a word contains a NUL character.
             reason = getattr(error, "strerror", None) or error
             raise NodeFailure("reboot", f"{call} cannot be started for {self._node.name}: {reason}") from None
         if status:
@@ -178,7 +178,7 @@ class NodeVerifier:
             )
 
     def _reset_layout(self, node: Node) -> None:
-        """Remove a partly applied layout with NVIDIA's configuration for whole GPUs, and apply it again."""
+        """Remove a partly applied layout by setting NVIDIA's configuration for whole GPUs, and apply the layout again."""
         layout = node.mig_config
         self._set_mig_config(mig_parted.DISABLED)
         self._node.wait(_layout_removed)
@@ -206,7 +206,7 @@ def _layout_removed(node: Node | None) -> bool | None:
 
 
 def _advice(change: NodeChange, node: Node) -> str:
-    """Further advice after a failed MIG change: the pods that may hold the GPUs, and a reboot."""
+    """Additional advice after a failed MIG change: the pods that may hold the GPUs, and whether a reboot may help."""
     if node.mig_state != FAILED:
         return ""
     advice = ""

@@ -23,19 +23,19 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
 
-# Seconds during which only labels may differ; the kubelet's copy of a ConfigMap, GFD and NFD need less.
+# The number of seconds that labels alone may differ; the kubelet's update of a ConfigMap, GFD and NFD need less.
 LABELS_LATE = 90.0
 DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
 _TIMEOUT, _INTERVAL = 120.0, 0.5
-# Selects nodes whose MIG manager has reported the end of a change.
+# Selects nodes whose MIG manager has finished a change.
 _CHANGE_ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 
 
 def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, str], lease: Lease) -> int:
-    """Annotate the operand pods on the nodes in `values`, each with its value; returns the number of pods.
+    """Annotate the operand pods on the nodes in `values` with the value of their node; returns the number of pods.
 
-    A mounted ConfigMap lags by a minute or more; a changed pod annotation makes the kubelet refresh it immediately. This must
-    happen before a label names a new entry.
+    The kubelet updates a mounted ConfigMap with a delay of a minute or more, but immediately if an annotation of the pod changes. This must happen
+    before a label names a new entry.
     """
     values_by_pod = {
         pod["metadata"]["name"]: values[operand_pods.node_of(pod)]
@@ -47,7 +47,7 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
         patch = {"metadata": {"annotations": {REFRESH_ANNOTATION: values_by_pod[name]}}}
         client.strategic_merge(object_path("v1", "Pod", name, namespace), patch)
 
-    # A pod that is gone is replaced by a pod that mounts the current ConfigMap.
+    # Pods that are gone need no annotation, because their successors mount the current ConfigMap.
     return _for_each(values_by_pod, annotate, lease)
 
 
@@ -67,14 +67,14 @@ def restart_mig_manager(
 ) -> None:
     """Restart the MIG manager on these nodes and wait until it has processed their current labels.
 
-    The MIG manager looks up an entry only once, in a copy of the ConfigMap that lags, and a missing entry is a permanent failure (mig-parted
+    The MIG manager looks up an entry only once, in a copy of the ConfigMap that may be outdated, and a missing entry is a permanent failure (mig-parted
     cmd/nvidia-mig-manager). A new pod mounts the current ConfigMap. It first processes the current label, finds that the layout is already
     applied, and writes the state again. If the next label were already set, this state would be mistaken for the state of that label. Therefore
     the old state is removed before the restart, and the new state is awaited. Nodes without a MIG manager are not changed.
     """
     path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operands.MIG_MANAGER}"
     names = {node.name for node in nodes}
-    # For a single node, the pods of thousands of other nodes are not listed.
+    # For a single node, this avoids a list with the pods of thousands of other nodes.
     fields = f"spec.nodeName={next(iter(names))}" if len(names) == 1 else None
 
     def list_pods() -> list[t.Mapping[str, t.Any]]:
@@ -113,7 +113,7 @@ def restart_mig_manager(
 
 
 def _await_mig_states(client: Client, names: t.Collection[str], progress: Progress | None) -> None:
-    """Wait until the MIG manager of each node has reported a state, for a limited time.
+    """Wait until the MIG manager of each node has reported a state; continue without an error after a limited time.
 
     A MIG manager that is working on an impossible layout may take much longer; it processes the next label afterwards.
     """
@@ -143,7 +143,7 @@ def _delete_pods(client: Client, namespace: str, pods: t.Iterable[t.Mapping[str,
 
 
 def _for_each(names: t.Iterable[str], send: t.Callable[[str], None], lease: Lease) -> int:
-    """Send one request for each name while the lease is held; returns the number of objects, without those that are gone."""
+    """Send one request for each name while the lease is held; returns the number of successful requests. Objects that are gone are ignored."""
 
     def call(name: str) -> None:
         lease.check()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of the module gpu_sharing: a preview in check mode, otherwise a run that applies changes until the cluster is as declared."""
+"""Implements the module gpu_sharing: a preview in check mode, otherwise a run that applies changes until the cluster matches the declaration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if t.TYPE_CHECKING:
     from ..kube.plan_module import PlanModule
     from .scope import Scope
 
-# If something undoes the changes this number of times, the run reports it and stops.
+# The maximum number of times that the run applies changes, in case another tool keeps undoing them.
 _MAX_ROUNDS = 5
 
 
@@ -45,7 +45,7 @@ class SharingOperation:
     """One call of the module."""
 
     def __init__(self, module: PlanModule, scope: Scope) -> None:
-        """Keep the arguments; nothing is read."""
+        """Keep the arguments; send no request yet."""
         self._module = module
         self._allowed = frozenset(module.params["allow_release"])
         self._expected = module.params["expected_policy"] if module.check_mode else {}
@@ -61,10 +61,10 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
-        # The broken nodes of the result of cluster_policy, and those of them that this run reports as failed, with the reason.
+        # The broken nodes in the result of cluster_policy, and those among them that this run reports as failed, with the reason.
         self._broken = set(map(str, module.params["expected_policy"].get("broken_nodes") or ()))
         self._reported: dict[str, str] = {}
-        # For the result of a failure: the newest state of the cluster, and the result of the last wait if nothing was changed since.
+        # For the result after a failure: the newest state of the cluster, and the result of the last wait if nothing has changed since.
         self._latest: ClusterState | None = None
         self._observed: ObservedNodes | None = None
 
@@ -135,9 +135,10 @@ class SharingOperation:
         return preview
 
     def _exclude_broken(self, state: ClusterState) -> bool:
-        """Exclude broken nodes from all changes if an operand that this run does not restart, such as the driver, fails on them; returns whether there are any.
+        """Exclude broken nodes from all changes if an operand that this run does not restart, for example the driver, fails on them; returns whether any exist.
 
-        Such a node can appear to match its pool, because the labels of gpu-feature-discovery remain. A container that is running may only be slow.
+        Such a node can appear to match its pool, because the labels of gpu-feature-discovery remain. Running containers are ignored, because they may
+        only be slow.
         """
         failures = self._failures_of_broken(state, without=STOPPED_FOR_MIG)
         broken = {name: failure for name, failure in failures.items() if failure.in_back_off}
@@ -167,7 +168,7 @@ class SharingOperation:
             latest = self._latest or state
             observed = self._observed or ObservedNodes(latest, self._watch.findings(latest), [])
             cordoned = self._rollout.done.left_cordoned
-            # The messages of these two already name them, each with its failure.
+            # The messages of these two errors already name the nodes and their failures.
             if cordoned and not isinstance(error, PartialFailure | WaitTimeout):
                 error.add_note(f"Nodes that stay cordoned: {abbreviate(cordoned)}. The next run continues with them.")
             error.partial = {  # type: ignore[attr-defined]
@@ -185,11 +186,11 @@ class SharingOperation:
         }
 
     def _reconcile(self, state: ClusterState, run_lease: Lease) -> ObservedNodes:
-        """Make the changes, including changes of nodes that join or are discovered during the run; the lease is acquired before the first change.
+        """Make the changes, including those of nodes that join or are discovered during the run; acquire the lease before the first change.
 
-        Raises PartialFailure or WaitTimeout for nodes that are not as declared.
+        Raises PartialFailure or WaitTimeout if nodes do not match their declaration.
         """
-        # A repair verifies each node that it changes, and does not require that other nodes are as declared.
+        # A repair verifies each node that it changes, and does not require that other nodes match their declaration.
         wait = self._module.params["wait"] and not self._context.scope.repairs
         changed_at = time.monotonic()
         rounds = 0
@@ -204,7 +205,7 @@ class SharingOperation:
             self._watch.restart_discovery = restart_discovery
             while True:
                 if state.changes.changed and rounds < _MAX_ROUNDS:
-                    # Before the wait for the lease; apply() does the same for a plan that has changed since.
+                    # Check this before waiting for the lease; apply() checks again, because the plan may change in the meantime.
                     self._rollout.require_permission_to_evict(state)
                     if lease is None:
                         lease = stack.enter_context(run_lease)
@@ -241,12 +242,12 @@ class SharingOperation:
         return observed
 
     def _apply(self, state: ClusterState, lease: Lease) -> None:
-        """Send the changes, and exclude nodes that are then already reported from further changes and waits."""
+        """Send the changes, and exclude the nodes that have been reported from further changes and waits."""
         self._observed = None
         try:
             self._rollout.apply(state, lease)
         finally:
-            # Nodes that the rolling update has changed and verified are as declared, even if it failed.
+            # This state includes the nodes that the rolling update has changed and verified, even if it failed later.
             self._latest = replace(state, nodes=dict(self._rollout.nodes))
         done, changes = self._rollout.done, state.changes
         self._context.scope.excluded.update(done.failed, done.not_started, changes.limited, changes.not_ready)
@@ -259,7 +260,7 @@ class SharingOperation:
         message = diagnose(self._context, findings, observed.undiscovered)
         failures = f"{self._failures()}\n" if failed else ""
         raise WaitTimeout(
-            f"{failures}{len(findings) + len(observed.undiscovered)} node(s) are not as their pools declare "
+            f"{failures}{len(findings) + len(observed.undiscovered)} node(s) do not match the declarations of their pools "
             f"(wait_timeout {observed.wait_timeout:.0f} s):\n{message}"
         )
 

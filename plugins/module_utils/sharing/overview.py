@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the pools with the cluster for modules that change no node; they only report the changes, or refuse a release."""
+"""Compares the pools with the cluster for modules that do not change nodes, but report the changes or refuse a release."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan
 
 Pods = t.Sequence[t.Mapping[str, t.Any]]
-# Returns a fact of pools by their names; it reads other objects than nodes, and raises ApiError.
+# Returns additional data by pool name, read from objects other than nodes; raises ApiError.
 PoolReader = t.Callable[["Client", "Plan", t.Sequence["Node"], "Membership"], t.Mapping[str, t.Any]]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The pools with their demands allocated to the nodes, the differences, and the known data about the nodes' GPUs."""
+    """The pools with their demands allocated to nodes, the required changes, and the MIG profiles of the nodes' GPUs."""
 
     allocation: MigAllocation
     membership: Membership
@@ -53,7 +53,7 @@ class Overview:
 
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
-    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is only called if the choice of GPUs needs them."""
+    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is only called if the choice of GPUs depends on them."""
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     allocation = plan_demand(plan, nodes, membership, configmaps)
@@ -72,7 +72,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
 def impact_preview(
     client: Client, found: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
-    """The counts of cluster_state.impact by pool, and the changes with the evicted pods.
+    """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
 
     `pods` are all pods that have not terminated; empty if they do not affect the result.
     """
@@ -91,7 +91,7 @@ def add_pool_facts(
     readers: t.Mapping[str, PoolReader],
     pools: t.Mapping[str, dict[str, t.Any]],
 ) -> list[str]:
-    """Add what the readers return to the results of the pools, under the keys of the readers; returns a warning for each fact that this user cannot read."""
+    """Add the data from each reader to the results of the pools, under the reader's key; returns a warning for each reader that lacks a permission."""
     warnings = []
     for key, read in readers.items():
         try:
@@ -109,9 +109,9 @@ def add_pool_facts(
 
 
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add the nodes that need attention to the result (in several pools or no pool, released, not awaited), and the warnings about nodes.
+    """Add the nodes that need attention (in several pools or in none, released, not awaited) and the warnings about nodes to the result.
 
-    Pods are only listed on nodes that are not discovered.
+    Pods are listed only on nodes that are not discovered.
     """
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
@@ -129,7 +129,7 @@ def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> N
     """Raise ReleaseRefused if gpu_sharing would raise it.
 
     This lists the nodes that have the label of an undeclared pool (usually none), and sends another list request if pools do not set
-    sharing.mode. Only gpu_sharing finds nodes that leave a declared pool because its match has changed.
+    sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the cluster and compares it with the pools; finds the changes, and impossible layouts, demands and taints."""
+"""Reads the cluster and compares it with the pools; finds the changes, and layouts, demands and taints that cannot be applied."""
 
 from __future__ import annotations
 
@@ -62,29 +62,29 @@ class ClusterState:
 
 
 class StateReader:
-    """Reads the nodes, the ConfigMaps and, if they matter, the pods on the nodes."""
+    """Reads the nodes, the ConfigMaps and, if the result depends on them, the pods on the nodes."""
 
     def __init__(
         self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: t.Mapping[str, t.Any] | None = None
     ) -> None:
-        """Read nothing yet. `expected`: objects that count as present although they do not exist yet, as in the option expected_policy."""
+        """Send no request yet. `expected`: objects that count as present although they do not exist yet, in the format of the option expected_policy."""
         self._client = client
         self._plan = plan
         self._scope = scope
         self._expected_tolerations = (expected or {}).get("tolerations") or ()
         self.configmaps = SharingConfigMaps(client, plan, (expected or {}).get("configmaps") or ())
-        # The layouts that this run has chosen for nodes whose pool has a demand; the choice does not change during the
+        # The layouts that this run has chosen for the nodes of pools with a demand; the choice does not change during the
         # run.
         self._settled: dict[str, Layout] = {}
 
     def read(self) -> ClusterState:
-        """Read the cluster: one paged list of the nodes, and one or both ConfigMaps."""
+        """Read the nodes (one paged list) and one or both ConfigMaps, and compare them with the pools."""
         listing = self._client.list(NODES)
         nodes = {node.name: node for node in map(parse_node, listing)}
         return self.compare(nodes, listing.resource_version)
 
     def read_again(self) -> ClusterState:
-        """Read the cluster and choose layouts again, because another run may have changed it in the meantime."""
+        """Read the cluster and choose the layouts again, because another run may have changed the cluster in the meantime."""
         self._settled = {}
         return self.read()
 
@@ -163,7 +163,7 @@ def plan_demand(
 
 
 def layout_problems(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmaps: ConfigMaps) -> list[str]:
-    """The layouts that do not fit the GPU profiles that the nodes publish, one sentence each."""
+    """A message for each layout that does not fit the MIG profiles of its nodes' GPUs."""
     geometries = configmaps.capacity.geometries
     problems = []
     for pool in plan.pools:
@@ -183,9 +183,9 @@ def layout_problems(plan: Plan, nodes: t.Sequence[Node], membership: Membership,
 def demand_problems(
     allocation: MigAllocation, nodes: t.Mapping[str, Node], membership: Membership, scope: Scope = EVERYTHING
 ) -> list[str]:
-    """The demands that do not fit the nodes, one sentence each.
+    """A message for each demand that does not fit the nodes of its pool.
 
-    Empty while nodes are not discovered or not ready, because these may add capacity, and empty if the run does not include whole pools.
+    Pools with nodes that are not discovered or not ready are left out, because these nodes may add capacity. Empty if the run does not include whole pools.
     """
     if scope.state != PRESENT or scope.requirements:
         return []
@@ -207,8 +207,8 @@ def taints_to_hold_back(
 ) -> set[str]:
     """The new taints (in the format of format_taint()) that NVIDIA's pods would not tolerate after a restart.
 
-    The tolerations of the active ClusterPolicy, and those that it is `expected` to get, count; without a policy, there are no such pods.
-    If NVIDIADriver objects describe the driver, those of a pool's object must tolerate its taints as well.
+    The pods have the tolerations of the active ClusterPolicy, and those that it is `expected` to get; without a policy, there are no such pods.
+    If NVIDIADriver objects describe the driver, the tolerations of a pool's object must cover the pool's taints as well.
     """
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:

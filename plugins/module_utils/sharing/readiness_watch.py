@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches the nodes until each node is as its pool declares."""
+"""Watches the nodes until each node matches its pool's declaration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLLECT = 3.0
 
 
 class ObservedNodes(t.NamedTuple):
-    """The cluster at the end of a wait, the nodes that are not as declared, and the GPU nodes that are not discovered.
+    """The cluster at the end of a wait, the nodes that do not match their declaration, and the GPU nodes that are not discovered.
 
     wait_timeout: the limit of the wait in seconds; 0 without a wait.
     """
@@ -50,7 +50,7 @@ class ReadinessWatch:
         self.failing: dict[str, str] = {}
 
     def wait(self, state: ClusterState, changed_at: float) -> ObservedNodes:
-        """Wait until each node is as its pool declares, a new node is discovered, or the time limit after the last change is reached.
+        """Wait until each node matches its pool's declaration, a new node is discovered, or the time limit after the last change is reached.
 
         changed_at: the time of the last change, on the clock of time.monotonic().
         """
@@ -112,14 +112,14 @@ class ReadinessWatch:
         return ObservedNodes(end, findings, sorted(undiscovered), limit)
 
     def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
-        """By node, the differences from the declaration; nodes that are not ready are reported elsewhere."""
+        """By node, the differences from the declaration; nodes that are not ready are left out, because they are reported elsewhere."""
         found: dict[str, NodeDrift] = {}
         for node in state.nodes.values():
             self._update(node, state, found)
         return found
 
     def findings_of_reported(self, state: ClusterState) -> dict[str, NodeDrift]:
-        """By node, the differences of the nodes that are already reported, and therefore neither verified nor awaited."""
+        """By node, the differences of the nodes that are excluded from verification and waits because they have already been reported."""
         found: dict[str, NodeDrift] = {}
         for name in self._context.scope.excluded:
             node, pool = state.nodes.get(name), state.pool_of(name)
@@ -129,7 +129,7 @@ class ReadinessWatch:
         return found
 
     def _until_labels_are_late(self, findings: t.Mapping[str, NodeDrift]) -> float:
-        """The seconds until labels alone have differed for too long on some node; restarts gpu-feature-discovery on nodes that have reached this limit."""
+        """Restart gpu-feature-discovery on nodes where only labels have differed for too long; returns the seconds until the next node reaches this limit."""
         if self.restart_discovery is None:
             return math.inf
         ages = {
@@ -156,7 +156,7 @@ class ReadinessWatch:
     def _waiting_for_discovery(
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]
     ) -> set[str]:
-        """The undiscovered nodes, including nodes of pools."""
+        """The undiscovered nodes that the run waits for, including nodes of pools."""
         members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
         return members | set(undiscovered)
 

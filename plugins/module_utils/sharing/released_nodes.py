@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guards against unintended releases of nodes from their pools, and against a change of sharing that no variable requests (pure).
 
-Both are usually caused by a mistake in the variables, such as a file that was not read or a misspelled name.
+Both are usually caused by a mistake in the variables, for example a file that was not read or a misspelled name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
     from .node_change import NodeChange
 
 ALL = "all"
-# The pool of nodes that have lost the label with its name.
+# The name shown for the pool of nodes that have lost their pool label.
 UNKNOWN = "(unknown)"
 
 
@@ -33,7 +33,7 @@ class ReleasedNodes:
     """The releases of a run, and the data that determines whether they are allowed.
 
     changes: the releases, including releases that are left for another run. unclaimed: every node that no declared pool claims, with its pool,
-    inside or outside the run's scope. pools_without_nodes: declared pools that lose all nodes or have none.
+    inside or outside the run's scope. pools_without_nodes: declared pools that lose all their nodes or have none.
     unshared: by pool, the number of nodes that would lose their sharing or a foreign device plugin configuration although no variable sets
     sharing.mode. managed: the number of nodes that stay in a pool.
     """
@@ -46,7 +46,7 @@ class ReleasedNodes:
 
     @property
     def nodes(self) -> dict[str, str]:
-        """The released nodes, each with its pool."""
+        """The released nodes and the pools that they are released from."""
         return {
             change.node: change.released_from or UNKNOWN
             for change in sorted(self.changes, key=lambda change: change.node)
@@ -63,17 +63,17 @@ class ReleasedNodes:
         return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
-        """The pools whose release requires a permission that is missing; empty if the run may continue.
+        """The pools whose nodes may not be released without a permission that is missing; empty if the run may continue.
 
-        Removing one of several pools from the variables requires no permission. Releasing all managed nodes, nodes of more than one
-        pool, or all nodes of a pool that is still declared requires it.
+        Removing one of several pools from the variables requires no permission. Releasing all managed nodes, nodes of more than one pool, or
+        all nodes of a pool that is still declared requires a permission.
         """
         many = len(set(self.unclaimed.values())) > 1 or (bool(self.unclaimed) and not self.managed)
         required = [name for name in self.counts if many or name in self.pools_without_nodes]
         return [] if ALL in allowed else [name for name in required if name not in allowed]
 
     def refusal(self, allowed: t.Collection[str], *, begun: bool = False) -> str:
-        """The reason why the run fails and the remedy; empty if it may continue. `begun`: the run has already made other changes."""
+        """The reason why the run must fail, with the remedy; empty if it may continue. `begun`: the run has already made other changes."""
         nothing = f"Nothing {'more ' if begun else ''}was changed."
         reasons = [self._release_refusal(allowed, nothing), self._sharing_refusal(nothing)]
         return " ".join(filter(None, reasons))
@@ -103,19 +103,19 @@ class ReleasedNodes:
         )
 
     def summary(self) -> str:
-        """The numbers of released nodes by pool and the evicted pods, as part of a sentence."""
+        """The number of released nodes by pool, and the evicted pods, as a part of a sentence."""
         of_pools = ", ".join(f"{name}: {count}" for name, count in self.counts.items())
         everything = "" if self.managed else ", all that this collection manages,"
         pods = f"{len(self.pods)} pod(s): {abbreviate(self.pods)}" if self.pods else "no pods"
         return f"{len(self.nodes)} node(s) ({of_pools}){everything} and evict {pods}"
 
     def allow_variable(self) -> str:
-        """The variable that allows the releases, as on the command line."""
+        """The variable that allows the releases, in the notation of the command line."""
         names = [name for name in self.counts if name != UNKNOWN]
         return f"gpu_allow_release={ALL if UNKNOWN in self.counts else ','.join(names)}"
 
     def as_dict(self, allowed: t.Collection[str], limit: int) -> dict[str, t.Any]:
-        """The releases as gpu_info returns them, with up to `limit` names."""
+        """The releases in the format of gpu_info, with up to `limit` names in each list."""
         return {
             "pools": self.counts,
             "nodes": dict(list(self.nodes.items())[:limit]),

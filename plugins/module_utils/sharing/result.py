@@ -34,10 +34,10 @@ _OUTCOMES = {
 
 @dataclass
 class RolloutResult:
-    """The changes so far, or the predicted changes; `steps` are the started changes with the evicted pods.
+    """The changes that were made so far, or the predicted changes; `steps` are the started changes with the evicted pods.
 
-    written: the nodes that were patched or whose pods were evicted, including those that failed, were rolled back, or are gone.
-    not_started: the nodes that were not started, each with the option that holds back its pool.
+    written: the nodes that were patched or whose pods were evicted, including nodes that failed, were rolled back, or are gone.
+    not_started: the nodes whose change was not started, with the option that holds back their pool.
     """
 
     written: set[str] = field(default_factory=set)
@@ -66,12 +66,12 @@ class RolloutResult:
 
     @property
     def any(self) -> bool:
-        """Whether the run has written anything, even if the change of no node was made."""
+        """Whether the run has written anything, even if no change of a node was completed."""
         return bool(self.written or self.added or self.removed or self.refreshed_pods or self.discovery_restarted)
 
     @property
     def changed(self) -> set[str]:
-        """The nodes whose change was made."""
+        """The nodes whose change was completed."""
         return self.written - self.failed.keys() - {name for name, node in self.results.items() if not node.completed}
 
     @property
@@ -100,7 +100,7 @@ def build_result(
     unusual: t.Mapping[str, str],
     limit: int | None = MAX_LISTED,
 ) -> dict[str, t.Any]:
-    """The result with at most `limit` names in each list; `unusual` are the GPU nodes that the run does not wait for, with the reason."""
+    """The result of the module with at most `limit` names in each list; `unusual` is the result of unusual_nodes()."""
     changed = done.changed
     pools = {}
     for pool in state.plan.pools:
@@ -156,7 +156,7 @@ def _not_ready(state: ClusterState) -> list[str]:
 
 
 def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """Nodes and pools that are unknown before the discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
+    """The nodes and pools whose changes are unknown before discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
     awaited = awaited_nodes(state.plan.pools, state.nodes.values(), state.membership)
     nodes = [name for name in awaited if name not in failing]
     unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
@@ -168,7 +168,7 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
     """The warnings of a run or its prediction: warnings about the nodes, and about the changes of the run."""
     nodes = state.nodes.values()
-    # A preview lists these pools in after_discovery().
+    # In this case, a preview lists the empty pools in after_discovery().
     before_discovery = done.predicted and is_undiscovered(nodes)
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sends the changes: first the ConfigMaps, then parallel patches of nodes whose pods are not disturbed, then a rolling update."""
+"""Sends the changes: first the ConfigMaps, then parallel patches of nodes whose pods are not affected, then a rolling update."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _MAX_THREADS = 64
 
 
 class Rollout:
-    """Applies one plan to one cluster; `done` records the sent changes, so that a failure can report the progress.
+    """Applies one plan to one cluster; `done` records the changes that were sent, so that they can be reported after a failure.
 
-    nodes: the nodes after the last call of apply(), even if it failed, as far as the run has watched them.
+    nodes: the nodes after the last call of apply(), even if it failed. They are up to date only if the call ran a rolling update.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -55,7 +55,7 @@ class Rollout:
         self._evictable: set[str] = set()
 
     def require_permission_to_evict(self, state: ClusterState) -> None:
-        """Raise MissingPermission if the changes evict pods and this user must not; the server is asked only once about each namespace."""
+        """Raise MissingPermission if the changes evict pods that this user may not evict; the server is asked only once about each namespace."""
         evictions = state.changes.evictions
         namespaces = {pod.namespace for pods in evictions.values() for pod in pods}
         if not namespaces <= self._evictable:
@@ -63,7 +63,7 @@ class Rollout:
             self._evictable |= namespaces
 
     def apply(self, state: ClusterState, lease: Lease) -> None:
-        """Send the changes in the order that NVIDIA's operands need; a node that fails does not stop the others."""
+        """Send the changes in the order that NVIDIA's operands require; a node that fails does not stop the others."""
         self.nodes = state.nodes
         self.require_permission_to_evict(state)
         changes, context = state.changes, self._context
@@ -88,7 +88,7 @@ class Rollout:
         self.done.discovery_restarted.update(nodes)
 
     def dry_run(self, state: ClusterState) -> str | None:
-        """Let the server check the ConfigMaps, one node of each pool, and the permission to evict; returns the reason if it did not."""
+        """Let the server check the ConfigMaps, one node of each pool, and the permission to evict; returns the reason if something was not checked."""
         changes = state.changes
         try:
             self._context.reader.configmaps.add_entries(changes, dry_run=True)
@@ -118,7 +118,7 @@ class Rollout:
         return patch_node(self._context.client, edit, fresh_edit, lambda: None, dry_run=True).status
 
     def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, NodeDrift], lease: Lease) -> None:
-        """Roll back or quarantine nodes that this run patched outside the rolling update and that are not as declared.
+        """Roll back or quarantine nodes that this run patched outside the rolling update and that do not match their declaration.
 
         A node without a last good configuration keeps the new configuration.
         """
@@ -144,7 +144,7 @@ class Rollout:
                 error = outcome.value.error if outcome.value is not None else outcome.error
                 if error is not None:
                     errors.append(error)
-            # Nodes after the first error may also have been rolled back; they are reported with it.
+            # Other nodes may have been rolled back despite the error, so all results are recorded before it is raised.
             if errors:
                 raise errors[0]
 
@@ -218,7 +218,7 @@ class Rollout:
 
 
 def _configuration(state: ClusterState, name: str) -> str:
-    """The configurations that the operands of a node must read."""
+    """The names of the configurations that the operands of a node must read."""
     pool = state.pool_of(name)
     return f"{pool.for_node(name).config_key} {pool.for_node(name).mig_key}".strip() if pool else "none"
 
@@ -232,7 +232,7 @@ def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
 
 @dataclass
 class PoolQueue:
-    """The queue of changes of one pool, which limits parallel changes and may pause after a failure."""
+    """The queue of changes of one pool; it limits parallel changes and may pause after a failure."""
 
     waiting: deque[NodeChange]
     max_unavailable: int
@@ -243,7 +243,7 @@ class PoolQueue:
 
     @property
     def limiting_option(self) -> str:
-        """The option that holds back the waiting changes after the running ones have ended without an error."""
+        """The option because of which the remaining changes were not started, if no error has stopped the rolling update."""
         return "rollout.pause_on_failure" if self.paused else "rollout.max_unavailable"
 
     def next(self) -> NodeChange | None:
@@ -257,21 +257,21 @@ class PoolQueue:
         return None
 
     def ended(self, change: NodeChange, result: NodeResult) -> None:
-        """Count a change that has ended; a node that stays cordoned is unavailable."""
+        """Record the end of a change; a node that stays cordoned counts as unavailable."""
         self.running -= not change.is_new
         self.unavailable += result.outcome in (QUARANTINED, INTERRUPTED) and not change.is_new
         self.paused = self.paused or bool(result.failure and self.pause_on_failure)
 
 
 def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
-    """One queue per pool, with new nodes first; `sizes` are the pools' numbers of nodes."""
+    """One queue per pool, with new nodes first; `sizes` contains the number of nodes of each pool."""
     by_pool: dict[str, list[NodeChange]] = {}
     for change in changes:
         by_pool.setdefault(change.queue, []).append(change)
     queues = []
     for name, listed in sorted(by_pool.items()):
         ordered = sorted(in_rollout_order(listed), key=lambda change: not change.is_new)
-        # Released nodes may have different recorded settings; the most careful settings apply.
+        # Released nodes may have different recorded settings; the most cautious settings are used.
         max_unavailable = min(change.rollout.max_parallel(sizes.get(name, len(listed))) for change in listed)
         pause_on_failure = any(change.rollout.pause_on_failure for change in listed)
         queues.append(PoolQueue(deque(ordered), max_unavailable, pause_on_failure))
@@ -286,7 +286,7 @@ def run_rolling_update(
 ) -> None:
     """Run all changes and add them to the total result; `on_done` gets the results so far.
 
-    After a result with an error, no further change starts, running changes finish, and the error is raised.
+    After a result with an error, no more changes are started, and the error is raised once the running changes have finished.
     """
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
     results: list[NodeResult] = []

@@ -27,7 +27,7 @@ INTERRUPTED = "interrupted"
 
 @dataclass
 class NodeResult:
-    """The result of one node's change; `failure` is the message if the node is not as declared, otherwise empty.
+    """The result of one node's change; `failure` is the message if the node does not match its declaration, otherwise empty.
 
     written: whether a patch of the node, or the eviction of a pod, was accepted or may have been accepted.
     error: the error that stopped the change and would also stop all other changes.
@@ -48,7 +48,7 @@ class NodeResult:
 
 
 class NodeFailure(Exception):
-    """The change cannot be completed; `reason` is the value of the taint that a quarantined node gets."""
+    """Raised if a change cannot be completed; `reason` is the value of the taint that a quarantined node gets."""
 
     def __init__(self, reason: str, message: str) -> None:
         """Keep the reason and the message."""
@@ -61,7 +61,7 @@ class RunContext:
     """The context that all parts of a run share.
 
     run_command: runs a program and waits for its end (exit status, stdout, stderr); `reboot_lock` is held in the meantime.
-    since: measures how long each node has had its finding.
+    since: measures how long each node has had its current differences.
     """
 
     client: Client

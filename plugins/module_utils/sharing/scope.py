@@ -29,9 +29,9 @@ _LABEL_SELECTORS = option_of_role("gpu_sharing_label_selectors", "label_selector
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of some pools whose labels meet all requirements; pools of None include all pools and nodes without a pool.
+    """The nodes of the given pools whose labels meet all requirements; if `pools` is None, all pools and nodes without a pool are included.
 
-    excluded: nodes that are already reported, because their change failed or is left for another run; the run adds them.
+    excluded: nodes that the run adds once they are reported, because their change failed or is left for another run.
     """
 
     state: str = PRESENT
@@ -63,7 +63,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(module: PlanModule) -> Scope:
-    """The scope that the options define; with the state reset, the module's plan is replaced by a plan of the same pools with whole GPUs."""
+    """The scope that the options define. With the state reset, this also replaces the module's plan with a plan of the same pools with whole GPUs."""
     params = module.params
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
@@ -89,7 +89,7 @@ def scope_of(module: PlanModule) -> Scope:
 
 
 def _without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
-    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all pools); the other pools get their sharing explicitly."""
+    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all pools); in other pools, sharing from gpu_defaults is made explicit."""
     dropped = ("sharing", "startup_taint")
     changed = []
     for pool in pools:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps the nodes up to date with a watch, for many threads that each wait for one node."""
+"""Keeps the nodes up to date with one watch that is shared by many threads, each of which waits for one node."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if t.TYPE_CHECKING:
     from .run_context import NodeResult, RolloutContext
 
 T = t.TypeVar("T")
-# A watch ends after this number of seconds, even if it is no longer needed; a wait calls its check every _CHECK
+# Each watch request ends after _WATCH seconds, even if it is no longer needed; a wait calls its check every _CHECK
 # seconds.
 _WATCH, _CHECK = 20.0, 1.0
 
 
 class WatchedNodes:
-    """A context manager; inside it, the nodes are kept up to date. The newest version of a node counts, regardless of the request that returned it."""
+    """A context manager that keeps the nodes up to date inside its block. It keeps the newest version of a node, regardless of the request that returned it."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class WatchedNodes:
         *,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start with the result of a list."""
+        """Start with the nodes and the resource version of a list request."""
         self._client = client
         self._nodes = dict(nodes)
         self._version = resource_version
@@ -67,16 +67,16 @@ class WatchedNodes:
             return dict(self._nodes)
 
     def note(self, node: Node) -> None:
-        """Keep the server's response to a change, so that no wait uses an older version."""
+        """Keep the version in the server's response to a change, so that no wait uses an older version."""
         with self._changed:
             self._keep_newest(node)
 
     def wait(
         self, name: str, judge: t.Callable[[Node | None], T | None], timeout: float, check: t.Callable[[], None]
     ) -> T | None:
-        """The first result of `judge` that is not None; None after `timeout` seconds.
+        """Wait for the first result of `judge` that is not None, and return it; None after `timeout` seconds.
 
-        `check` is called about once a second and may raise; the error that ended the watch is also raised.
+        `check` is called about once a second and may raise an exception. If an error has ended the watch, that error is raised.
         """
         deadline = self._clock() + timeout
         while True:
@@ -141,7 +141,7 @@ class WatchedNode:
     """Reads, patches and awaits one node; the result records whether the node was patched."""
 
     def __init__(self, context: RolloutContext, result: NodeResult) -> None:
-        """Keep the arguments; nothing is read."""
+        """Keep the arguments; send no request yet."""
         self._context = context
         self._result = result
         self.name = result.node
@@ -198,9 +198,10 @@ class WatchedNode:
         *,
         timeout: float | None = None,
     ) -> t.Any:
-        """The first result of `judge` that is not None; None after `timeout` seconds, by default the run's `wait_timeout`.
+        """Wait for the first result of `judge` that is not None, and return it; None after `timeout` seconds, by default the run's `wait_timeout`.
 
-        `judge` is called at each change of a node and must not call the server. `check` is called about once a second; it may call the server and may raise.
+        `judge` is called whenever a node changes, and must not send requests. `check` is called about once a second, and may send requests and
+        raise exceptions.
         """
 
         def check_all() -> None:

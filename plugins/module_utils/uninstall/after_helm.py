@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stage after Helm has uninstalled the releases; removes their residue on nodes, CRDs, Leases and namespaces.
+"""Implements the stage after Helm has uninstalled the releases: removes their residue on nodes, CRDs, Leases and namespaces.
 
-The markers of the collection's Helm releases are deleted after everything that depends on them, so that a run can continue after a killed one.
-The last deleted objects are the Leases that prevent simultaneous runs and record the cluster's name.
+The markers of the collection's Helm releases are deleted after everything that depends on them, so that the next run can continue if this one is killed.
+The Leases that prevent simultaneous runs and record the cluster's name are deleted last.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 
 @dataclass(kw_only=True)
 class AfterHelm(Stage):
-    """The stage for both components; it needs the instance name that prefixes NFD's annotations, and the Lease of runs.
+    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, `lease_namespace` the namespace of the Lease of runs.
 
-    `run_leases` are the existing Leases that are deleted at the end. `foreign_policies` is whether foreign ClusterPolicies exist.
+    `run_leases` are the existing Leases that are deleted at the end. `foreign_policies`: foreign ClusterPolicies exist.
     """
 
     components: Components
@@ -56,7 +56,7 @@ class AfterHelm(Stage):
     foreign_policies: bool = False
 
     def read(self) -> None:
-        """Read all residue."""
+        """Read the nodes and all objects that may have to be removed."""
         self.nodes = read_nodes(self.client)
         policies = (
             self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.components.operator.own_by_olm else ()
@@ -81,13 +81,13 @@ class AfterHelm(Stage):
         self.run_leases = [path for path in self._run_lease_paths() if self.client.get(path) is not None]
 
     def has_changes(self) -> bool:
-        """Whether there is anything to remove."""
+        """Whether anything must be removed."""
         return super().has_changes() or bool(self.run_leases)
 
     def preview(self) -> None:
-        """Report the changes of a run, as far as they are known before Helm has run."""
+        """Report the changes of a run that are known before Helm has run."""
         if self.has_changes():
-            # A run creates the Lease that prevents simultaneous runs.
+            # A run itself creates, and later deletes, the Lease that prevents simultaneous runs.
             for path in dict.fromkeys((_lease_path(LEASE_NAME, self.lease_namespace), *self.run_leases)):
                 self.result.add_removed(_lease_label(path))
         super().preview()
@@ -104,7 +104,7 @@ class AfterHelm(Stage):
             # The pods may have written to nodes until they terminated.
             self.nodes = read_nodes(self.client)
         for node in self.nodes:
-            # The patch of the node removes the record of its resources, so these are removed first.
+            # The resources are removed first, because the patch of the node removes the record of them.
             resources = self._residue(node).resources
             if resources:
                 lease.check()
@@ -130,7 +130,7 @@ class AfterHelm(Stage):
         return with_short_diff(edit) if edit else None
 
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
-        """Foreign labels, and a cordon of the operator."""
+        """Descriptions of foreign labels, and of the operator's cordon."""
         return kept_parts(node, operator=self._removes_operator)
 
     @property
@@ -142,7 +142,7 @@ class AfterHelm(Stage):
         return residue | nfd_residue(node, self.nfd_instance) if self.components.nfd.is_removed else residue
 
     def _run_lease_paths(self) -> list[str]:
-        """The Lease that prevents simultaneous runs, and the Lease that records the cluster's name."""
+        """The paths of the Lease that prevents simultaneous runs, and of the Lease that records the cluster's name."""
         return [_lease_path(LEASE_NAME, name) for name in dict.fromkeys((self.lease_namespace, LEASE_NAMESPACE))]
 
     def _delete_as_read(self, path: str, metadata: Document) -> bool:
@@ -157,7 +157,7 @@ class AfterHelm(Stage):
         return True
 
     def _crd_removal(self, kind: Kind, component: ComponentRemoval) -> Removal | None:
-        """The removal of a CRD; None if it does not exist. If the CRD is kept, only the objects of NVIDIA's and NFD's agents are deleted."""
+        """The removal of a CRD; None if it does not exist. If keep_reason() applies, only the objects that belong to the component are deleted."""
         path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{crd_name(kind)}"
         live = self.client.get(path)
         if live is None:
@@ -204,7 +204,7 @@ class AfterHelm(Stage):
         }
         return DepartingObjects(
             releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
-            # In check mode, the previous stages have not deleted those of licensing, nor those of the other kinds.
+            # In check mode, the previous stages have not deleted the objects of licensing and of the kinds in CREATED.
             objects=frozenset(leases | licensing),
             kept=self._named_license_objects,
             created=CREATED,
@@ -213,7 +213,7 @@ class AfterHelm(Stage):
 
     @functools.cached_property
     def _named_license_objects(self) -> frozenset[tuple[str, str]]:
-        """The kind and name of each Secret and ConfigMap that the stage before Helm keeps, because a kept object names it."""
+        """The kinds and names of the Secrets and ConfigMaps that the stage before Helm keeps because a kept object names them."""
         policies = [
             item for item in self.client.list_known(CLUSTER_POLICIES) if not self.components.operator.removes(item)
         ]
@@ -222,10 +222,10 @@ class AfterHelm(Stage):
 
 
 def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
-    """Whether the object goes with the component: its Helm release contains it, one of NVIDIA's and NFD's agents wrote it, or the stage before Helm deletes it.
+    """Whether the object is removed with the component: its Helm release contains it, an agent of NVIDIA or NFD wrote it, or the stage before Helm deletes it.
 
-    In check mode, that stage has not deleted its objects, which are drivers and policies. The user may have created objects of other kinds with
-    kube_object, which annotates them in the same way.
+    In check mode, that stage has not deleted its objects yet. Only drivers and policies count, because objects of other kinds with the same annotation
+    may have been created by the user with kube_object.
     """
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
         kind == "ClusterPolicy" and is_created_by_collection(item)

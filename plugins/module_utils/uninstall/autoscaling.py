@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes what this collection has created for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, and the ClusterAutoscaler."""
+"""Plans the removal of this collection's objects for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, ClusterAutoscaler."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FOREIGN = "this collection did not create it"
 
 
 def autoscaling_removals(client: Client) -> list[Removal]:
-    """The removals, the MachineAutoscalers first; none on a cluster without this API, or without permission to read it."""
+    """The removals, starting with MachineAutoscalers; empty if the cluster does not have this API or the user is not allowed to read it."""
     try:
         scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
         cluster = client.get(CLUSTER_AUTOSCALER_PATH)
@@ -54,7 +54,7 @@ def autoscaling_removals(client: Client) -> list[Removal]:
 
 
 def without_marks(live: Document) -> Object:
-    """A MachineAutoscaler that was adopted, without the mark of this collection."""
+    """An adopted MachineAutoscaler without the label of this collection."""
     desired = copy.deepcopy(dict(live))
     desired["metadata"]["labels"] = {
         key: value for key, value in (live["metadata"].get("labels") or {}).items() if key != NODEGROUP_LABEL

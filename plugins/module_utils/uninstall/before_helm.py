@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stage before Helm, while the operator still works: nodes, ClusterPolicies, ConfigMaps and Secrets, in this order.
+"""Implements the stage before Helm, while the operator still works: cleans up nodes, ClusterPolicies, ConfigMaps and Secrets, in this order.
 
 A label that names an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
-so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, before the operator.
+so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, while the operator still exists.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _TOLERATIONS_PATH = ("daemonsets", "tolerations")
 class BeforeHelm(Stage):
     """The stage with the options of the user and functions of other packages.
 
-    `count_interrupted_nodes` returns the number of nodes whose GPU pods would be evicted for a change of a policy; `restart_mig_managers` restarts the MIG
-    managers of some nodes, given a namespace, the nodes and the lease.
+    `count_interrupted_nodes` returns the number of nodes whose GPU pods would be evicted because of a change of a policy. `restart_mig_managers` takes a
+    namespace, nodes and the lease, and restarts the MIG managers of these nodes.
     """
 
     components: Components
@@ -74,14 +74,14 @@ class BeforeHelm(Stage):
     other_removals: list[Removal] = field(default_factory=list)
 
     def read(self) -> None:
-        """Read the nodes, the ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that the collection has created or annotated."""
+        """Read the nodes, ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that it has created or annotated."""
         self.nodes = read_nodes(self.client)
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
         foreign = [policy for policy in self.policies if not self.components.operator.removes(policy)]
         drivers = self.client.list_known(NVIDIA_DRIVERS)
         self.drivers = list(filter(DRIVERS.is_own, drivers))
         self._require_driver_rollout(foreign)
-        # First, so that no node is added while the others are cleaned up.
+        # Autoscaling is removed first, so that no node is added during the cleanup.
         self.policy_removals = autoscaling_removals(self.client)
         self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
         if self.components.nfd.by_olm:
@@ -116,7 +116,7 @@ class BeforeHelm(Stage):
         self.removals = [*self.policy_removals, *self.other_removals]
 
     def warnings(self) -> t.Iterator[str]:
-        """A warning about the pods that lose the driver with the operator."""
+        """A warning about the pods that lose the driver when the operator is removed."""
         if any(map(self.components.operator.removes, self.policies)):
             warning = driver_warning(self.client, self._release_namespace, self.nodes)
             if warning:
@@ -127,16 +127,16 @@ class BeforeHelm(Stage):
         return super().has_changes() or bool(self._partitioned())
 
     def preview(self) -> None:
-        """Report the changes of a run, and let the server check them as far as possible."""
+        """Report the changes of a run; the server checks as many of them as possible."""
         super().preview()
         for node in self._partitioned():
-            # The patch that follows the reset of the MIG layout; the diff contains the metadata that it leaves.
+            # Add the patch that follows the reset of the MIG layout, so that the diff shows the final metadata.
             edit = restore_node(node, reset_mig=False).edit
             if edit is not None:
                 self.result.add_node(edit)
 
     def remove(self, lease: Lease) -> None:
-        """Remove everything; raises WaitTimeout if the agents do not follow in time, and PartialFailure if nodes cannot be changed."""
+        """Remove everything; raises WaitTimeout if NVIDIA's pods do not react in time, and PartialFailure if nodes cannot be changed."""
         for release in self._to_supersede():
             release.await_other_helm()
             lease.check()
@@ -155,11 +155,11 @@ class BeforeHelm(Stage):
         self.send(self.other_removals, lease)
 
     def node_edit(self, node: Node) -> NodeEdit | None:
-        """The patch of a node; for a partitioned node, only the part before its layout is reset."""
+        """The patch of a node; for a partitioned node, only the patch that starts the reset of its layout."""
         return self._restore_node(node).edit
 
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
-        """Descriptions of a foreign pool label, and of a layout that no MIG manager can reset."""
+        """Descriptions of a foreign pool label, and of a layout that is not reset."""
         yield from kept_parts(node, operator=False)
         partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in (
             "",
@@ -189,7 +189,7 @@ class BeforeHelm(Stage):
         return restore_node(node, reset_mig=self._can_reset_mig(node))
 
     def _can_reset_mig(self, node: Node) -> bool:
-        """Whether a MIG manager on the node can reset its layout."""
+        """Whether the layout may be reset, and a MIG manager on the node can reset it."""
         has_manager = bool(self.policies) and node.ready and node.labels.get(MIG_MANAGER_DEPLOY_LABEL) == "true"
         return self.reset_mig and has_manager
 
@@ -204,7 +204,7 @@ class BeforeHelm(Stage):
         return str((policy.get("status") or {}).get("namespace") or self._release_namespace)
 
     def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
-        """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver is not allowed to restart."""
+        """The removals of a policy: a managed one is deleted; a foreign one loses the fields of the collection (not tolerations if drivers may not restart)."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
         if self.components.operator.removes(policy):
             yield deletion(self.client, _path(policy), policy, label)
@@ -237,7 +237,7 @@ class BeforeHelm(Stage):
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)
 
     def _require_driver_rollout(self, foreign: t.Sequence[Document]) -> None:
-        """Raise InvalidOptions if a kept operator would replace the driver of the collection's NVIDIADriver objects without permission."""
+        """Raise InvalidOptions if the deletion of NVIDIADriver objects would make a kept operator replace drivers, and this is not allowed."""
         if not (foreign and self.drivers) or self.allow_driver_rollout:
             return
         daemonsets = list(
@@ -251,16 +251,16 @@ class BeforeHelm(Stage):
         restored = functools.partial(restore_policy, hold_driver=hold_driver)
         path = _path(policy)
         live = patch_object(self.client, path, policy, lambda live: restored(live).patch, dry_run=dry_run)
-        # The remaining fields still count as written by the collection, so its field manager is removed unless any of
-        # its fields stay.
+        # The server still records the collection as a manager of the restored fields, so its field manager is removed, except
+        # if its tolerations stay.
         if live is not None and not hold_driver and not dry_run:
             patch_object(self.client, path, live, ownership_marks.unmark_patch)
 
 
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
-    """The pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
+    """The warning about the pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
 
-    Pods on nodes without a GPU do not count. Privileged pods of the cluster itself do not count either, because they run on every node.
+    Pods on nodes without a GPU are left out, and also privileged pods of the cluster itself, because they run on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
     found = {

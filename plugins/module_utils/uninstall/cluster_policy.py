@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restores a ClusterPolicy that is kept (pure)."""
+"""Plans how a ClusterPolicy that is kept is restored (pure)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 
 @dataclass(frozen=True)
 class PolicyRestoration:
-    """One merge patch of the spec (None: nothing to restore); before and after contain the differences.
+    """One merge patch of the spec (None: nothing to restore); `before` and `after` contain the differences.
 
     `reaches_driver`: entries of daemonsets.tolerations are removed, which restarts the driver.
     """
@@ -41,7 +41,7 @@ class PolicyRestoration:
 def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestoration:
     """Remove the collection's tolerations and the fields that only the collection has written, and restore the recorded previous values.
 
-    The list of tolerations is a single field for the server. With hold_driver, it stays together with the record of the collection's entries.
+    The server treats the list of tolerations as a single field. With `hold_driver`, the list and the record of the collection's entries are kept.
     """
     spec: Object = dict(live.get("spec") or {})
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
@@ -63,13 +63,13 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
 
 
 def _without_tolerations(tree: Tree) -> Tree:
-    """The collection's fields without the list of tolerations, whose entries are removed by their record."""
+    """The collection's fields without the list of tolerations, whose entries are removed according to their record."""
     below = child(tree, _DAEMONSETS)
     if f"f:{_TOLERATIONS}" not in below:
         return tree
     remaining = {key: value for key, value in below.items() if key != f"f:{_TOLERATIONS}"}
     others = {key: value for key, value in tree.items() if key != f"f:{_DAEMONSETS}"}
-    # An empty map would count as one field, so the list would be removed with it.
+    # An empty map would count as a single field, and would be removed together with the list.
     return {**others, f"f:{_DAEMONSETS}": remaining} if any(key != "." for key in remaining) else others
 
 

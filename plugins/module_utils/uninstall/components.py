@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which parts of the operator and of NFD are removed: both stages, the namespaces and the tasks of the role follow the objects of this file."""
+"""Determines which parts of the operator and of NFD are removed; both stages, the removal of namespaces and the role's tasks use these objects."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Document = t.Mapping[str, t.Any]
 
 _NOT_INSTALLED = "this collection did not install"
 _UNREADABLE = "you do not have permission to list them, so it is unknown whether this collection created one; grant list on subscriptions.operators.coreos.com"
-# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
+# The Leases for the leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
 # node-feature-discovery pkg/nfd-master).
 ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
 
 
 @dataclass(frozen=True)
 class ComponentRemoval:
-    """The parts of one component that an uninstallation removes. A component without a Helm release still has the name and the namespace of one.
+    """The parts of one component that an uninstallation removes. `release` is set even if no Helm release exists, with its expected name and namespace.
 
-    `subscriptions` are removed by the module olm_subscription. `by_olm` is whether OLM has installed the component, managed or foreign; `own_by_olm` is
-    whether it did so for this collection.
+    `subscriptions` are removed by the module olm_subscription. `by_olm`: OLM has installed the component, managed or foreign. `own_by_olm`: it has done
+    so for this collection.
     """
 
     release: ReleaseRemoval
@@ -49,7 +49,7 @@ class ComponentRemoval:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the component is uninstalled in any way, so that its residue on nodes is removed."""
+        """Whether the component is uninstalled through Helm or OLM, so that its residue on nodes is removed."""
         return self.by_helm or self.own_by_olm
 
     @property
@@ -59,7 +59,7 @@ class ComponentRemoval:
 
     @property
     def namespace_kept_reason(self) -> str:
-        """The reason why the namespace is kept because of the Helm release."""
+        """The reason why the Helm release prevents the deletion of the namespace; empty if it does not."""
         return f"it contains the Helm release {self.release.name}, which {_NOT_INSTALLED}" if self._is_foreign else ""
 
     @property
@@ -68,7 +68,7 @@ class ComponentRemoval:
 
     @property
     def lease_paths(self) -> tuple[str, ...]:
-        """The Leases to delete. The marker is a record of this collection; an upgrade of a foreign release has also written it."""
+        """The paths of the Leases to delete. The marker is always included, because upgrades of foreign releases also write it."""
         release = self.release
         elections = ELECTION_LEASES if self.by_helm else ()
         return (
@@ -77,11 +77,11 @@ class ComponentRemoval:
         )
 
     def removes(self, policy: Document) -> bool:
-        """Whether a ClusterPolicy is deleted with the component: it is part of the Helm release, or was created for an operator that OLM has installed."""
+        """Whether a ClusterPolicy is deleted with the component, because the Helm release contains it or the collection created it for an operator from OLM."""
         return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The Helm release in the format of the module's result, from which the role uninstalls it."""
+        """The Helm release in the format of the module's result, which the role uses to uninstall it."""
         return {
             "name": self.release.name,
             "namespace": self.release.namespace,
@@ -93,18 +93,18 @@ class ComponentRemoval:
 
 @dataclass(frozen=True)
 class Components:
-    """Both components in the order of their removal. `unreadable` is whether it is unknown which Subscriptions exist."""
+    """Both components in the order of their removal. `unreadable`: it is unknown which Subscriptions exist."""
 
     operator: ComponentRemoval
     nfd: ComponentRemoval
     unreadable: bool = False
 
     def __iter__(self) -> t.Iterator[ComponentRemoval]:
-        """The operator before NFD."""
+        """Iterate over the operator and then NFD."""
         return iter((self.operator, self.nfd))
 
     def kept(self) -> t.Iterator[tuple[str, str]]:
-        """The components, or their Subscriptions, that are kept as a whole, each with the reason."""
+        """The Helm releases and Subscriptions that are kept, with the reasons."""
         if self.unreadable:
             yield "Subscriptions of OLM", _UNREADABLE
         for component in self:
@@ -113,9 +113,9 @@ class Components:
 
 
 def read_components(client: Client, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool) -> Components:
-    """The components by their releases and Subscriptions. by_olm: whether the variables say that OLM installs one of them."""
+    """Read the components' Subscriptions. by_olm: whether OLM installs one of the components according to the variables."""
     subscriptions, unreadable = find_subscriptions(client, by_olm=by_olm)
-    # A Subscription that this collection had is deleted with the operator's namespace.
+    # If an earlier run has already deleted the Subscription, the operator's namespace shows that it existed.
     own_by_olm = bool(subscriptions) or (by_olm and _is_own_namespace(client, operator.namespace))
     by_olm = by_olm or bool(subscriptions)
     of_nfd = tuple(item for item in subscriptions if item["package"] == NFD.package)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The removal of ConfigMaps whose foreign entries are kept, of validation pods, and of annotations on NVIDIA's pods."""
+"""Plans the removal of ConfigMaps (foreign entries are kept), of validation pods, and of annotations on NVIDIA's pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Removal:
-    """The removal of a ConfigMap; if it has foreign entries or is `kept` for a reason, only the collection's entries are removed."""
+    """The removal of a ConfigMap; if it has foreign entries, or `kept` is a reason to keep it, only the collection's entries are removed."""
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
     own, foreign = ownership_marks.split_keys(configmap)
@@ -38,7 +38,7 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
 
 
 def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
-    """The removal of the collection's entries from foreign ConfigMaps (namespace, name)."""
+    """The removals of the collection's entries from foreign ConfigMaps, given by namespace and name."""
     for namespace, name in dict.fromkeys(configmaps):
         found = client.get(object_path("v1", "ConfigMap", name, namespace))
         if found and ownership_marks.is_marked(found):
@@ -46,12 +46,12 @@ def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str,
 
 
 def validation_pod_removal(client: Client, pod: Document) -> Removal:
-    """The removal of a validation pod of a killed run; the result does not name each."""
+    """The removal of a validation pod of a killed run; the result does not list these pods individually."""
     return Removal("validation pods", send=functools.partial(client.delete, _path("Pod", pod)))
 
 
 def annotation_removals(client: Client) -> t.Iterator[Removal]:
-    """The annotations that made agents read their configuration again."""
+    """The removals of the annotations that made NVIDIA's pods read their configuration again."""
     for pod in client.list(PODS, label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR, metadata_only=True):
         if names.REFRESH_ANNOTATION in (pod["metadata"].get("annotations") or {}):
             label = f"annotation {names.REFRESH_ANNOTATION} of NVIDIA's agents"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CRDs of the collection's Helm releases: decides which can be deleted, and which are kept because of foreign objects (pure)."""
+"""Decides which CRDs of the collection's Helm releases can be deleted, and which are kept because of foreign objects or managers (pure)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Document = t.Mapping[str, t.Any]
 
 _NODE_FEATURE = "NodeFeature"
 _NODE_OF_FEATURE = "nfd.node.kubernetes.io/node-name"
-# gpu-feature-discovery's own NodeFeature of a node (k8s-device-plugin internal/lm/output.go).
+# The prefix of the NodeFeature that gpu-feature-discovery writes for a node (k8s-device-plugin internal/lm/output.go).
 _GFD = "nvidia-features-for-"
 
 
 def custom_kind(api_version: str, kind: str) -> Kind:
-    """A kind with its plural, formed as by Kubernetes, NVIDIA and NFD."""
+    """A kind with its plural, which is formed in the same way as for the kinds of NVIDIA and NFD."""
     lower = kind.lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
     return Kind(api_version, kind, plural, namespaced=True)
@@ -31,7 +31,7 @@ def crd_name(kind: Kind) -> str:
 
 
 def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> str:
-    """The reason why a CRD is kept (it has `foreign` objects, or another manager or OLM manages it); empty if it is deleted."""
+    """The reason why a CRD is kept (`foreign` objects, another manager, or OLM); empty if it is deleted."""
     metadata = [item["metadata"] for item in foreign]
     if metadata:
         paths = ["/".join(filter(None, (entry.get("namespace"), entry["name"]))) for entry in metadata]

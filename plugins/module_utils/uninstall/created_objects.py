@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects that this collection creates and that `uninstall` deletes: their kinds and marks in one table, and how they are found and deleted.
+"""Finds and deletes the objects that this collection creates; tables list their kinds and marks for each step of the uninstallation.
 
-A capability that creates another kind of object adds an entry to the table of the step that deletes it. The same entry makes the namespace of such an object
-deletable, because check mode finds it there. Objects with fields or entries of other tools have files of their own: autoscaling.py, cluster_policy.py,
-configmaps.py and olm.py.
+If a capability creates another kind of object, add an entry to the table of the step that deletes it. With this entry, check mode also knows that the
+object does not prevent the deletion of its namespace. Objects with foreign fields or entries are handled in other files: autoscaling.py,
+cluster_policy.py, configmaps.py and olm.py.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 class CreatedKind:
     """The objects of one kind that this collection creates.
 
-    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, only the metadata of an object may be known.
-    names: the names of the objects; empty for any.
+    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, it must not require more than the metadata of an object.
+    names: the names of the objects; empty for all names.
     listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools; such an object is kept.
-    removal: returns the removal of an object; None deletes it as it was read.
+    removal: returns the removal of an object; None: the object that was read is deleted.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class CreatedKind:
     removal: t.Callable[[Client, Document], Removal] | None = None
 
     def find(self, client: Client, namespace: str | None = None) -> t.Iterator[dict[str, t.Any]]:
-        """The objects in a namespace, or in all."""
+        """The collection's objects of this kind in a namespace, or in all namespaces."""
         selectors: list[dict[str, t.Any]] = [{"field_selector": f"metadata.name={name}"} for name in self.names] or [{}]
         for selector in selectors:
             for item in client.list(self.kind.collection(namespace), **self.listed, **selector):
@@ -62,7 +62,7 @@ class CreatedKind:
                     yield item
 
     def remove(self, client: Client, item: Document, kept: t.Mapping[tuple[str, str], str]) -> Removal:
-        """The removal of an object. kept: the reason by kind and name of each object that is kept."""
+        """The removal of an object. kept: the reasons why objects are kept, by kind and name."""
         name, namespace = item["metadata"]["name"], item["metadata"].get("namespace")
         label = f"{self.kind.kind} {'/'.join(filter(None, (namespace, name)))}"
         if reason := kept.get((self.kind.kind, name)):
@@ -72,7 +72,7 @@ class CreatedKind:
         return deletion(client, self.kind.path(name, namespace), item, label)
 
     def is_deleted(self, kind: str, metadata: Document) -> bool:
-        """Whether an object is one of these, and is deleted as a whole."""
+        """Whether the object with this metadata is one of these objects, and is deleted as a whole."""
         item = {"metadata": metadata}
         return (
             kind == self.kind.kind
@@ -86,19 +86,19 @@ def _has_token(configmap: Document) -> bool:
     return is_created_by_collection(configmap) and LICENSE_TOKEN_KEY in (configmap.get("data") or {})
 
 
-# The CronJob of the role new_nodes first.
+# The objects of the role new_nodes, starting with its CronJob.
 NEW_NODES = tuple(
     CreatedKind(known_kind(*kind), names=(NEW_NODES_NAME,))
     for kind in (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 )
-# The cluster-wide binding is deleted last, because it names the namespace of the other objects, which a run after a killed one needs.
+# The ClusterRoleBinding is deleted last, because it names the namespace of the other objects, which the next run needs if this one is killed.
 NEW_NODES_PERMISSIONS = tuple(
     CreatedKind(known_kind(_RBAC, kind), names=(NEW_NODES_NAME,))
     for kind in ("RoleBinding", "Role", "ClusterRole", "ClusterRoleBinding")
 )
-# After the ClusterPolicy, so that the operator does not install another driver in between.
+# Deleted after the ClusterPolicy, so that the operator does not install another driver in between.
 DRIVERS = CreatedKind(Kind("nvidia.com/v1alpha1", DRIVER_KIND, "nvidiadrivers", namespaced=False), is_managed)
-# After NVIDIA's pods have terminated; in all namespaces, because the operator's namespace may have changed.
+# Deleted once NVIDIA's pods have terminated; in all namespaces, because the operator's namespace may have changed.
 AFTER_OPERANDS = (
     CreatedKind(
         known_kind("v1", "ConfigMap"),
@@ -107,7 +107,7 @@ AFTER_OPERANDS = (
         removal=configmap_removal,
     ),
 )
-# Then, in the namespaces of the operators. Secrets for pulling images have another type, and are deleted with their namespace.
+# Deleted next, in the namespaces of the operators. Secrets for pulling images have a different type, and are deleted with their namespace.
 OF_OPERATORS = (
     CreatedKind(
         known_kind("v1", "Secret"),
@@ -116,7 +116,7 @@ OF_OPERATORS = (
     ),
     CreatedKind(known_kind("v1", "ConfigMap"), _has_token),
 )
-# Pods of killed runs.
+# The validation pods of killed runs.
 VALIDATION_PODS = (
     CreatedKind(
         known_kind("v1", "Pod"),
@@ -126,7 +126,7 @@ VALIDATION_PODS = (
     ),
 )
 
-# The objects that the stages before the removal of a namespace delete, and whose metadata suffices to find them.
+# The objects that are deleted before their namespace, and that are recognized by their metadata alone.
 CREATED = (*NEW_NODES, *NEW_NODES_PERMISSIONS, DRIVERS, *AFTER_OPERANDS, *VALIDATION_PODS)
 
 
@@ -136,7 +136,7 @@ def created_removals(
     namespace: str | None = None,
     kept: t.Mapping[tuple[str, str], str] | None = None,
 ) -> t.Iterator[Removal]:
-    """The removals of all objects of these kinds in a namespace, or in all; see CreatedKind.remove() for `kept`."""
+    """The removals of all objects of these kinds in a namespace, or in all namespaces; see CreatedKind.remove() for `kept`."""
     for kind in kinds:
         for item in kind.find(client, namespace):
             yield kind.remove(client, item, kept or {})

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until MIG managers have reset MIG layouts; a failed MIG manager is restarted once, because it does not retry."""
+"""Waits until MIG managers have reset MIG layouts; failed MIG managers are restarted once, because they do not retry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Nodes = dict[str, Node]
 class MigReset:
     """The reset of the collection's layouts on the `partitioned` nodes by the MIG managers in a namespace.
 
-    `restart` restarts the MIG managers of some nodes, and returns when each has read its node's label again.
+    `restart` restarts the MIG managers of the given nodes, and returns once each of them has read its node's label again.
     """
 
     client: Client
@@ -48,7 +48,7 @@ class MigReset:
     def wait(self) -> list[Node]:
         """Wait until the layouts are reset; returns all nodes in their state afterwards.
 
-        Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
+        Raises WaitTimeout, and PartialFailure as soon as a MIG manager has failed again after its restart.
         """
         nodes = self.waiting.until(
             self.read,
@@ -80,7 +80,7 @@ class MigReset:
         return nodes
 
     def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
-        """The MIG manager's state on each node whose layout is not reset yet."""
+        """By node whose layout is not reset yet, the state that the MIG manager reports."""
         waiting = [
             nodes[name]
             for name in self.partitioned
@@ -89,14 +89,14 @@ class MigReset:
         return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in waiting}
 
     def progress_text(self, nodes: t.Mapping[str, Node]) -> str:
-        """The number of reset nodes."""
+        """The progress of the reset, as text."""
         states = self.states(nodes)
         for name, state in states.items():
             self.timer.seconds(name, state)
         return f"{len(self.partitioned) - len(states)}/{len(self.partitioned)} MIG layouts are reset"
 
     def timeout_message(self, nodes: t.Mapping[str, Node]) -> str:
-        """The remaining nodes with their states, the time that they have been in these states, and the reasons."""
+        """The message about the remaining nodes, with their states, the duration of these states, and the reasons."""
         states = self.states(nodes)
         lines = [f"{name}: {state} for {self.timer.seconds(name, state):.0f} s" for name, state in states.items()]
         return (
@@ -119,7 +119,7 @@ class MigReset:
             log = self._log(name)
             held = _holders_on(self.client, self.namespace, name)
         except ApiError as error:
-            # An error here must not hide the original failure.
+            # This error must not hide the original failure.
             return f"the pods that hold its GPUs cannot be read ({error})"
         return f"{held}; the MIG manager's log ends: {log}" if log else held
 
@@ -132,7 +132,7 @@ class MigReset:
 
 
 def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
-    """The pods of a node that prevent, or may prevent, the reset of its MIG layout, as text."""
+    """A description of the pods that prevent, or may prevent, the reset of a node's MIG layout."""
     found = pods_by_node(client, pods_on(client, node), operator_namespace)
     using = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in found.gpu_pods.get(node, ())]
     possible = [f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in found.possible_holders.get(node, ())]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces: their contents, whether they can be deleted, and their deletion."""
+"""Reads the contents of namespaces, decides whether they can be deleted, and deletes them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .stage import Removal, await_gone
 
 Document = t.Mapping[str, t.Any]
 
-# As in the namespace controller, resources without these verbs (metrics of pods, package lists) are not stored objects.
+# Resources without these verbs (for example pod metrics and package lists) are not stored objects; the namespace controller uses the same rule.
 _REQUIRED_VERBS = {"list", "delete"}
-# These are derived from Services, and a request for them causes a warning of the API server.
+# These kinds are derived from Services, and listing them causes a warning of the API server.
 _DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
 # Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
@@ -43,15 +43,15 @@ _OPERATOR_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
 
 
 class UnknownContents(Exception):
-    """The contents of the namespace are unknown; the message is the reason."""
+    """Raised if the contents of a namespace are unknown; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and those of the kinds that the collection creates.
+    """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and objects of kinds that the collection creates.
 
     `kept`: objects by kind and name that are not deleted in any case.
-    `by_olm`: objects that OLM has made for an operator, and those that the collection has created; a foreign operator still has its Subscription.
+    `by_olm`: also the objects that OLM has created for an operator, and all that the collection has created. A foreign operator's Subscription remains.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
@@ -64,10 +64,10 @@ class DepartingObjects:
 def namespace_removal(
     client: Client, name: str, departing: t.Callable[[], DepartingObjects], kept_reason: str = ""
 ) -> Removal | None:
-    """The removal of a namespace. It is deleted if the collection has created it and it contains no foreign objects; with unknown contents, it is kept.
+    """The removal of a namespace, which is deleted if the collection has created it and it contains no foreign objects. None if nothing changes.
 
-    `departing` is only called if all objects of the namespace may be listed.
-    `kept_reason` is a further reason to keep it. With known contents, a kept one only loses the collection's labels and annotations. None if nothing changes.
+    `departing` is only called if the user is allowed to list all objects of the namespace. `kept_reason` is an additional reason to keep the namespace.
+    If it is kept, only the collection's labels and annotations are removed. If its contents are unknown, it is not changed.
     """
     path = f"{NAMESPACES}/{name}"
     live = client.get(path)
@@ -99,7 +99,7 @@ def namespace_removal(
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
-    """The objects (kind, metadata) that will not be deleted and whose owner is not among the objects."""
+    """The objects, given as kind and metadata, that will not be deleted and whose owner is not among the objects."""
     uids = {str(metadata.get("uid")) for dummy, metadata in objects}
     return sorted(
         f"{kind} {metadata['name']}"
@@ -135,7 +135,7 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
 
 
 def _is_of_operator(kind: str, metadata: Document) -> bool:
-    """Whether OLM has made the object for an operator (operator-lifecycle-manager pkg/controller/install, pkg/controller/operators/decorators)."""
+    """Whether OLM has created the object for an operator (operator-lifecycle-manager pkg/controller/install, pkg/controller/operators/decorators)."""
     labels = metadata.get("labels") or {}
     by_package = any(key.startswith("operators.coreos.com/") for key in labels) and kind != "Subscription"
     return labels.get("olm.managed") == "true" or by_package
@@ -148,7 +148,7 @@ def _has_owner(metadata: Document, uids: set[str]) -> bool:
 
 
 def _require_list_permission(client: Client, namespace: str) -> None:
-    """Check the permission with one request instead of a hundred refused lists."""
+    """Raise UnknownContents if the user is not allowed to list all objects; one request instead of a hundred list requests that could be rejected."""
     if not Permission("list", "*", group="*").is_granted(client, namespace):
         raise UnknownContents(
             "you do not have permission to list all of its objects, so it is unknown whether it contains foreign ones"
@@ -168,13 +168,13 @@ def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Documen
 
 
 def _delete(client: Client, path: str, live: Document) -> None:
-    """Delete the namespace if it has not changed since it was read."""
+    """Delete the namespace, unless it is already being deleted or another namespace has replaced it."""
     if not is_deleting(live):
         client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
 
 
 def _unmark(client: Client, path: str, name: str) -> None:
-    # With an empty apply, the server removes the labels and annotations that only the collection has written.
+    # An empty apply makes the server remove the labels and annotations that only the collection has written.
     patch = ownership_marks.unmark_patch(
         client.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     )

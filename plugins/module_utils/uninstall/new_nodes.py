@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stage that removes the CronJob of the role new_nodes and everything that belongs to it."""
+"""Implements the stage that removes the CronJob of the role new_nodes and everything that belongs to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes everything of this collection from a node, and the residue of NVIDIA's operator and of NFD (pure)."""
+"""Builds the patches that remove the metadata of this collection, and the residue of NVIDIA's operator and of NFD, from a node (pure)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..cluster_state.node import Node
 from ..cluster_state.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, recorded
 from ..nvidia_config import mig_parted
 
-# The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
-# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). Administrators set the value "false" of a deploy label.
+# The labels and annotations that the operator sets on nodes and does not remove (gpu-operator v25.10.1 controllers/state_manager.go; its
+# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). The value "false" of a deploy label is set by administrators.
 _OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, DRIVER_UPGRADE_LABEL)
 _OPERATOR_PREFIXES = ("nvidia.com/gpu-operator.",)
 _OPERATOR_ANNOTATIONS = (
@@ -56,20 +56,20 @@ class Residue:
     resources: frozenset[str] = frozenset()
 
     def __or__(self, other: Residue) -> Residue:
-        """The union of both, part by part."""
+        """Combine both: the union of each kind of metadata."""
         return Residue(*(getattr(self, part.name) | getattr(other, part.name) for part in fields(self)))
 
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """One node's patch, and whether the collection's layout partitions its GPUs and must be reset first."""
+    """The patch of one node; `partitioned`: the collection's layout partitions its GPUs and is being reset first."""
 
     edit: NodeEdit | None
     partitioned: bool = False
 
 
 def managed_parts(node: Node) -> Residue:
-    """Everything that the collection's annotations record, and these annotations themselves."""
+    """All metadata that the collection's annotations record, these annotations, and the collection's own taints."""
     owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER)
     own = {key for key in node.annotations if key.startswith(OWN_PREFIX)}
     own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
@@ -77,11 +77,11 @@ def managed_parts(node: Node) -> Residue:
 
 
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
-    """Remove everything of this collection. If its layout partitions the GPUs, it is reset first (reset_mig).
+    """Remove all metadata of this collection. If its layout partitions the GPUs, the layout is reset first (with `reset_mig`).
 
-    Until the MIG manager has reset the layout, the node keeps everything else with its records: the taints keep workloads away, and a
-    run after a failed or killed one can continue. Only the taint of a failed change is removed immediately, because NVIDIA's
-    pods do not tolerate it and the reset restarts them; the cordon of the failed change stays.
+    Until the MIG manager has reset the layout, the node keeps all other metadata and its records: the taints keep workloads away, and the next
+    run can continue if this one fails or is killed. Only the taint of a failed change is removed immediately, because the reset restarts NVIDIA's
+    pods, which do not tolerate it; the cordon of the failed change stays.
     """
     managed = managed_parts(node)
     is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
@@ -109,13 +109,13 @@ def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | N
         annotation_patch,
         kept if len(kept) != len(node.taints) else None,
         records={},
-        # The record of a killed or failed change shows that this collection has set the cordon.
+        # The annotation that records the cordon shows that this collection has set it.
         uncordon=CORDONED_ANNOTATION in annotation_patch and node.unschedulable,
     )
 
 
 def operator_residue(node: Node) -> Residue:
-    """The residue of an uninstalled operator."""
+    """The labels and annotations that an uninstalled operator leaves on a node."""
     labels = {
         key
         for key, value in node.labels.items()
@@ -128,7 +128,7 @@ def operator_residue(node: Node) -> Residue:
 
 
 def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
-    """Foreign labels with the collection's keys, or (operator) with the operator's keys, as text."""
+    """Descriptions of foreign labels with the collection's keys and, with `operator`, of kept labels and a cordon of the operator."""
     managed = managed_parts(node).labels
     pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
     if pool is not None and POOL_LABEL not in managed:
@@ -145,7 +145,7 @@ def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
 
 
 def nfd_residue(node: Node, instance: str = "") -> Residue:
-    """The residue of an uninstalled NFD, read from its records, which NFD's own clean-up job would remove."""
+    """The residue of an uninstalled NFD according to its records; NFD's own cleanup job would remove the same."""
     records = f"{instance}.{_NFD_RECORDS}" if instance else _NFD_RECORDS
     return Residue(
         labels=_full_names(node.annotations.get(f"{records}feature-labels")),
@@ -157,7 +157,7 @@ def nfd_residue(node: Node, instance: str = "") -> Residue:
 
 
 def with_short_diff(edit: NodeEdit) -> NodeEdit:
-    """The same patch, with only the prefixes of labels and annotations in its diff, because NFD and GFD set a hundred of them on a node."""
+    """The edit with a shorter diff that contains only the prefixes of labels and annotations, because NFD and GFD set about a hundred on a node."""
     before = {
         name: entries if name == "taints" else sorted({f"{key.partition('/')[0]}/..." for key in entries})
         for name, entries in edit.before.items()
@@ -172,6 +172,6 @@ def _patch(live: t.Mapping[str, str], removed: t.Iterable[str], desired: t.Mappi
 
 
 def _full_names(text: str | None) -> frozenset[str]:
-    """The full names from NFD's records, which omit NFD's prefix."""
+    """The full names of the entries in a record of NFD, which omits NFD's prefix."""
     names = [name for name in (text or "").split(",") if name]
     return frozenset(name if "/" in name else f"{NFD_PREFIX}{name}" for name in names)

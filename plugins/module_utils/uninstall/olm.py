@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes the objects of operators that OLM has installed: Subscriptions and the NodeFeatureDiscovery."""
+"""Finds the Subscriptions, and plans the removal of the NodeFeatureDiscovery objects, of operators that OLM has installed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Document = t.Mapping[str, t.Any]
 
 
 def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
-    """own_subscriptions() of every cluster with OLM, and whether they could not be read. by_olm: whether the variables say that OLM installs a component.
+    """The result of own_subscriptions() if the cluster has OLM, and whether they could not be read. by_olm: OLM installs a component per the variables.
 
-    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing permission is not an error.
+    Subscriptions are read even if the variables name Helm, because these may have changed since the installation; a missing permission is then no error.
     """
     if not by_olm and client.get(API_PATH) is None:
         return [], False
@@ -40,9 +40,9 @@ def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, 
 
 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:
-    """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription.
+    """The Subscriptions that this collection has created, as options of olm_subscription; the GPU operator's come before NFD's.
 
-    Without permission to list them, operators that keep running would count as removed, so this raises the server's error.
+    Raises the server's error if the user is not allowed to list them; otherwise, operators that keep running would count as removed.
     """
     found = [
         {
@@ -58,7 +58,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
 
 
 def discovery_removals(client: Client) -> list[Removal]:
-    """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
+    """The removals of NodeFeatureDiscovery objects: those that the collection created are deleted; others only lose the collection's tolerations."""
     found = client.list_known(NODE_FEATURE_DISCOVERY.collection())
     return [removal for item in found if (removal := _discovery_removal(client, item))]
 

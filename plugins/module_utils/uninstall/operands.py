@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until NVIDIA's DaemonSets and pods are gone, and no other pod needs a managed ConfigMap."""
+"""Waits until NVIDIA's DaemonSets and pods are gone, and until no other pod needs a managed ConfigMap."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def await_operands(
     configmaps: t.Collection[str],
     waiting: WaitOptions,
 ) -> None:
-    """Wait until DaemonSets and pods of the deleted policies (uids) are gone, and no other pod needs the ConfigMaps."""
+    """Wait until the DaemonSets and pods of the deleted objects (given by uid) are gone, and no other pod needs the ConfigMaps; raises WaitTimeout."""
 
     def read() -> list[str]:
         lines: list[str] = []
@@ -44,7 +44,7 @@ def await_operands(
 
 
 def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOptions) -> None:
-    """Wait until no pod of a Helm release remains that could write to nodes; raises WaitTimeout."""
+    """Wait until all selected pods, which could write to nodes, are gone; raises WaitTimeout."""
     waiting.until(
         lambda: [
             pod["metadata"]["name"]
@@ -57,9 +57,9 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
 
 
 def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
-    """The DaemonSets whose pods may still need one of these ConfigMaps, as text.
+    """Messages about DaemonSets whose pods may still need one of these ConfigMaps.
 
-    The driver's DaemonSet (OnDelete) mounts no managed ConfigMap, and restarts at the operator's pace.
+    The driver's DaemonSets (update strategy OnDelete) are skipped: they mount no managed ConfigMap, and the operator decides when their pods restart.
     """
     lines = []
     for daemonset in daemonsets:
@@ -76,7 +76,7 @@ def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collec
 
 
 def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:
-    """The pods of deleted DaemonSets."""
+    """Messages about pods whose DaemonSet was deleted."""
     return [
         f"pod {pod['metadata']['name']} still exists"
         for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", metadata_only=True)

@@ -57,12 +57,12 @@ def split_keys(configmap: Document) -> tuple[list[str], list[str]]:
 
 
 def has_foreign_entries(configmap: Document) -> bool:
-    """Whether another manager has written an entry, from the metadata alone."""
+    """Whether another manager has written an entry; only needs the metadata of the ConfigMap."""
     return any(not _is_own(entry) and child(entry.get("fieldsV1") or {}, "data") for entry in _managers(configmap))
 
 
 def spec_managers(live: Document) -> list[str]:
-    """The other managers of the object's spec."""
+    """The field managers of the object's spec other than this collection."""
     return sorted(
         {
             str(entry.get("manager"))

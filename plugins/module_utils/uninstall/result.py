@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Collects the objects that were removed (or would be removed in check mode), and the kept objects with the reason (pure)."""
+"""Collects the objects that were removed (or would be removed in check mode), and the kept objects with the reasons (pure)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
-# The state in the diff of an object whose content is not shown.
+# The text in the diff for an object whose content is not shown.
 EXISTS = "exists"
 
 
 @dataclass
 class UninstallResult:
-    """The result, which is filled during a run so that a failure contains the changes so far."""
+    """The result of a run; it is filled during the run, so that a failure contains the changes so far."""
 
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class UninstallResult:
         self.nodes.add(edit.name)
 
     def add_kept_on_node(self, node: str, description: str) -> None:
-        """Add kept metadata of a node; nodes with the same description are reported together."""
+        """Add the description of metadata that is kept on a node; nodes with the same description are reported together."""
         nodes = self._kept_on_nodes.setdefault(description, [])
         if node not in nodes:
             nodes.append(node)
@@ -94,7 +94,7 @@ def _both_taints(merged: Object, earlier: Object, later: Object) -> Object:
 
 
 def _remaining(after: Object, edit: NodeEdit) -> Object:
-    """The part of an earlier patch that this patch does not remove."""
+    """The part of an earlier patch that a later edit does not remove."""
     return {
         part: {key: value for key, value in values.items() if key not in edit.before.get(part, {})}
         if isinstance(values, dict)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stage of the uninstallation: a list of objects with their removals, and an edit of each node."""
+"""Defines a stage of the uninstallation: a list of removals, and an edit of each node."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .result import EXISTS, UninstallResult
 
 @dataclass(frozen=True)
 class Removal:
-    """The removal of one object or of a part of it, and its name in the result.
+    """The removal of one object, or of a part of it; `label` is its name in the result.
 
     action: the kind of removal; empty if the result does not mention it. kept: the reason why the object, or the rest of it, is kept.
-    after: the rest of the object; None if it is deleted. held_back: a field that stays because the driver would restart without it.
+    after: the part of the object that stays; None if it is deleted. held_back: a field that is not removed because this would restart the driver.
     send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
     """
 
@@ -56,7 +56,7 @@ class Removal:
 
 @dataclass(kw_only=True)
 class Stage:
-    """One stage on one cluster. `nodes` and `removals` are from the last read(); `result` contains the changes so far."""
+    """One stage on one cluster. read() sets `nodes` and `removals`; `result` contains the changes so far."""
 
     client: Client
     progress: Progress
@@ -67,7 +67,7 @@ class Stage:
     result: UninstallResult = field(default_factory=UninstallResult)
 
     def read(self) -> None:
-        """Read the cluster."""
+        """Read the nodes and the objects to remove."""
         raise NotImplementedError
 
     def node_edit(self, _node: Node) -> NodeEdit | None:
@@ -75,7 +75,7 @@ class Stage:
         return None
 
     def kept_on_node(self, _node: Node) -> t.Iterable[str]:
-        """The metadata that is kept on a node, as text."""
+        """Descriptions of the metadata that is kept on a node."""
         return ()
 
     def warnings(self) -> t.Iterable[str]:
@@ -110,13 +110,13 @@ class Stage:
             self.result.unchecked = NOT_CHECKED
 
     def remove(self, lease: Lease) -> None:
-        """Remove everything; raises WaitTimeout, and PartialFailure when nodes cannot be changed."""
+        """Remove everything; raises WaitTimeout, and PartialFailure if nodes cannot be changed."""
         self.patch_nodes(lease)
         self.send(self.removals, lease)
         self.report_kept_on_nodes()
 
     def finish(self) -> None:
-        """Remove what is needed until the lease is released."""
+        """Remove the objects that are needed until the lease is released; called after the release."""
 
     def send(self, removals: t.Iterable[Removal], lease: Lease) -> None:
         """Remove these objects one after another."""
@@ -135,7 +135,7 @@ class Stage:
                 self.result.add_kept_on_node(node.name, description)
 
     def patch_nodes(self, lease: Lease) -> None:
-        """Patch the nodes in parallel; raises PartialFailure when a node could not be changed.
+        """Patch the nodes in parallel; raises PartialFailure if a node could not be changed.
 
         A patch that removes the startup taint first removes it from the node's Machine.
         """
@@ -173,7 +173,7 @@ class Stage:
 
 
 def read_nodes(client: Client) -> list[Node]:
-    """One paged list."""
+    """All nodes, read with one paged list."""
     return [parse_node(raw) for raw in client.list(NODES)]
 
 
@@ -185,7 +185,7 @@ def deletion(
     *,
     wait: t.Callable[[WaitOptions], object] | None = None,
 ) -> Removal:
-    """The removal of an object unless another one has replaced it; check mode sends a dry run."""
+    """The deletion of an object, unless another object has replaced it; check mode sends a dry run."""
     delete = functools.partial(client.delete, path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
     return Removal(label, send=delete, check=functools.partial(delete, dry_run=True), wait=wait)
 

@@ -107,7 +107,7 @@ def test_a_timeout_names_the_duration_of_the_finding() -> None:
     cluster = Cluster()
     with pytest.raises(NodeFailure) as failure:
         verifier(cluster, node(), pool(replicas=4)).verify(None)
-    match = re.search(r"so for (\d+) s", str(failure.value))
+    match = re.search(r"unchanged for (\d+) s", str(failure.value))
     assert match is not None
     assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
     assert cluster.deleted == []
@@ -118,7 +118,7 @@ def test_a_timeout_of_a_release_names_it_too() -> None:
     cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
     with pytest.raises(NodeFailure) as failure:
         verifier(Cluster(), cut, None).verify(None)
-    match = re.search(r"so for (\d+) s", str(failure.value))
+    match = re.search(r"unchanged for (\d+) s", str(failure.value))
     assert match is not None
     assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
 
@@ -141,7 +141,7 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
 
 def test_gpu_feature_discovery_is_restarted_only_once() -> None:
     cluster = Cluster()
-    with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
+    with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; unchanged for \d\d\d s"):
         verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4)).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 
