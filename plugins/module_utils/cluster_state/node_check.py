@@ -52,10 +52,9 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
 
     if pool.reason_without_containers:
         return None
+    if reason := reason_without_discovery(node.labels):
+        return finding(f"{reason}, so it cannot reach the declared state", final=True)
     if not node.discovered:
-        reason = reason_without_discovery(node.labels)
-        if reason:
-            return finding(f"{reason}, so it cannot reach the declared state", final=True)
         return finding(_undiscovered(node))
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)

@@ -40,7 +40,7 @@ def all_warnings(
         *_membership_warnings(membership, released, before_discovery=before_discovery),
         *_node_warnings(nodes, members),
         *(() if run else _abandoned_warnings(nodes, members)),
-        *unusual_node_warnings(unusual, members),
+        *unusual_node_warnings(unusual, members, run=run),
     ]
 
 
@@ -88,19 +88,24 @@ def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> 
 def unusual_nodes(
     pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership, failures: t.Mapping[str, str]
 ) -> dict[str, str]:
-    """By node, the reason why its GPUs are unknown or why its operands fail (`failures`, by node).
+    """By node, the reason why its GPUs are unknown or not available to containers, or why its operands fail (`failures`, by node).
 
-    A node that is merely not labelled yet, and may still belong to a pool, is left out.
+    A node that is merely not labelled yet, and may still belong to a pool, is left out, as is a discovered node of a pool that declares GPUs without
+    containers.
     """
     nodes = list(nodes)
     awaited = {*undiscovered_candidates(pools, nodes, membership), *pool_members(membership)}
+    declared = {
+        name for pool in pools if pool.reason_without_containers for name in membership.by_pool.get(pool.name, ())
+    }
     reasons: dict[str, str] = {}
     for node in nodes:
-        if not node.has_gpu or (node.discovered and node.name not in failures):
+        if not node.has_gpu:
             continue
+        of_labels = reason_without_discovery(node.labels) if not (node.discovered and node.name in declared) else ""
         # A label that the user has set explains the state better than the failures that it causes, so it comes first.
-        reason = "; ".join(filter(None, (reason_without_discovery(node.labels), failures.get(node.name, ""))))
-        if not reason and node.name not in awaited:
+        reason = "; ".join(filter(None, (of_labels, failures.get(node.name, ""))))
+        if not reason and not node.discovered and node.name not in awaited:
             reason = "gpu-feature-discovery has not labelled it, and no declared pool can match it"
         if reason:
             reasons[node.name] = reason
@@ -112,11 +117,13 @@ def as_list(reasons: t.Mapping[str, str], limit: int | None) -> list[dict[str, s
     return [{"name": name, "reason": reason} for name, reason in list(reasons.items())[:limit]]
 
 
-def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[str]) -> t.Iterator[str]:
-    """One warning for each reason, with the nodes that have it and belong to no pool."""
-    by_reason: dict[str, list[str]] = {}
+def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[str], *, run: bool) -> t.Iterator[str]:
+    """One warning for each reason and its nodes: those in no pool and, for the report, those in a pool, with which a run fails."""
+    by_reason: dict[tuple[bool, str], list[str]] = {}
     for name, reason in reasons.items():
-        if name not in members:
-            by_reason.setdefault(reason, []).append(name)
-    for reason, names in by_reason.items():
-        yield f"Not in a pool, so the run does not wait for {abbreviate(names)}: {reason}."
+        by_reason.setdefault((name in members, reason), []).append(name)
+    for (in_pool, reason), names in by_reason.items():
+        if not in_pool:
+            yield f"Not in a pool, so the run does not wait for {abbreviate(names)}: {reason}."
+        elif not run:
+            yield f"In a pool, but without usable GPUs: {abbreviate(names)}: {reason}."

@@ -111,14 +111,15 @@ def add_pool_facts(
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
     """Add the nodes that need attention (in several pools or in none, released, not awaited) and the warnings about nodes to the result.
 
-    Pods are listed only on nodes that are not discovered.
+    Pods are listed only on nodes that are not discovered, or that offer no GPU.
     """
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
     result["released"] = released[:MAX_LISTED]
     result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
-    failing = failing_operands(client, found.plan.config.namespace, undiscovered, time.time())
+    suspects = {node.name for node in nodes if node.has_gpu and not any(node.allocatable.values())}
+    failing = failing_operands(client, found.plan.config.namespace, suspects | set(undiscovered), time.time())
     unusual = unusual_nodes(found.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]

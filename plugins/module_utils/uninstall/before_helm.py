@@ -41,7 +41,7 @@ from .created_objects import (
 )
 from .driver_objects import ALLOW_DRIVER_ROLLOUT, refusal
 from .licensing import named_license_objects
-from .mig_reset import MigReset
+from .mig_reset import KEEP_PARTITIONED, MigReset
 from .node_cleanup import NodeRestoration, kept_parts, managed_parts, restore_node
 from .olm import discovery_removals
 from .operands import await_operands
@@ -81,6 +81,7 @@ class BeforeHelm(Stage):
         drivers = self.client.list_known(NVIDIA_DRIVERS)
         self.drivers = list(filter(DRIVERS.is_own, drivers))
         self._require_driver_rollout(foreign)
+        self._require_ready_nodes()
         # Autoscaling is removed first, so that no node is added during the cleanup.
         self.policy_removals = autoscaling_removals(self.client)
         self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
@@ -190,7 +191,7 @@ class BeforeHelm(Stage):
 
     def _can_reset_mig(self, node: Node) -> bool:
         """Whether the layout may be reset, and a MIG manager on the node can reset it."""
-        has_manager = bool(self.policies) and node.ready and node.labels.get(MIG_MANAGER_DEPLOY_LABEL) == "true"
+        has_manager = bool(self.policies) and node.labels.get(MIG_MANAGER_DEPLOY_LABEL) == "true"
         return self.reset_mig and has_manager
 
     def _to_supersede(self) -> list[ReleaseRemoval]:
@@ -246,6 +247,17 @@ class BeforeHelm(Stage):
         reason = refusal(self.drivers, daemonsets)
         if reason:
             raise InvalidOptions([reason])
+
+    def _require_ready_nodes(self) -> None:
+        """Raise InvalidOptions if partitioned nodes are not ready: their MIG managers do not run, and without the records, no run could reset the layouts."""
+        names = [node.name for node in self._partitioned() if not node.ready]
+        if names:
+            raise InvalidOptions(
+                [
+                    f"{abbreviate_nodes(names)}: not ready, so the MIG layout cannot be reset. Nothing has been removed. Wait until the nodes are ready, "
+                    f"delete the nodes that do not return, or keep the GPUs of all nodes partitioned ({KEEP_PARTITIONED})."
+                ]
+            )
 
     def _restore_policy(self, policy: Object, *, hold_driver: bool, dry_run: bool = False) -> None:
         restored = functools.partial(restore_policy, hold_driver=hold_driver)

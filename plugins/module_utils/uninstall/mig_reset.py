@@ -22,9 +22,10 @@ from ..schema.messages import MAX_NAMED, abbreviate, abbreviate_nodes
 from .node_cleanup import restore_node
 from .stage import read_nodes
 
+KEEP_PARTITIONED = "reset_mig: false, gpu_uninstall_reset_mig=false"
 _ADVICE = (
     "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
-    "or keep the GPUs partitioned (reset_mig: false, gpu_uninstall_reset_mig=false)."
+    f"or keep the GPUs partitioned ({KEEP_PARTITIONED})."
 )
 
 _Nodes = dict[str, Node]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import OPERANDS_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT, format_taint
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, Cluster
@@ -132,12 +133,25 @@ def test_a_driver_that_breaks_on_a_node_of_a_pool_does_not_keep_site_waiting(lab
     cluster.until(lambda: cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 3}}, 30)
     assert cluster.nodes()["t4-2"]["metadata"]["labels"][CONFIG_LABEL].startswith("time-slicing-4-")
 
+    # The report has the cause, too, although the node is discovered.
+    info = cluster.run(gpu_info.main, gpu_pools=[POOL])["gpu_info"]
+    (unusual,) = info["unusual_nodes"]
+    assert (unusual["name"], MESSAGE in unusual["reason"]) == ("t4-2", True)
+    assert any(text.startswith("In a pool, but without usable GPUs: t4-2: ") for text in info["warnings"])
+
     # Without gpu_sharing, the wait for the operator fails for the node.
     for playbook, arguments in (("accel.gpu.upgrade", ()), ("accel.gpu.site", ("--tags", "gpu_operator"))):
         failed, seconds = run(playbook, 3, *arguments)
         assert "ready, except on 1 node(s) that belong to pools" in failed.failure()
         assert MESSAGE in failed.failure()
         assert seconds < 300, "it waited for the time limit"
+
+    # A node that its user takes out of service is no reason to wait either.
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}=false")
+    site, seconds = run("accel.gpu.site", 3)
+    assert f"t4-2 (pool notebooks): label {OPERANDS_LABEL}=false" in site.failure()
+    assert seconds < 300, "it waited for the time limit"
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}-")
 
     lab.command("fault", "clear", "driver-broken", "--nodes", "t4-2")
     run("accel.gpu.site", 3)[0].require_success()

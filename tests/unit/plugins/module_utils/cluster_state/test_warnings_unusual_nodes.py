@@ -138,10 +138,30 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
     virtual = f"label {WORKLOAD}=vm-passthrough assigns its GPUs to virtual machines"
     assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
     assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
-    assert list(unusual_node_warnings(found, {"t4", "pinned"})) == [
+    in_no_pool = [
         "Not in a pool, so the run does not wait for broken: pod nvidia-driver-x: CrashLoopBackOff.",
         f"Not in a pool, so the run does not wait for virtual: {virtual}.",
     ]
+    # A run fails with the nodes of pools.
+    assert list(unusual_node_warnings(found, {"t4", "pinned"}, run=True)) == in_no_pool
+    in_pool = f"In a pool, but without usable GPUs: pinned: {virtual}."
+    warnings = list(unusual_node_warnings(found, {"t4", "pinned"}, run=False))
+    assert sorted(warnings) == sorted([*in_no_pool, in_pool])
+
+
+def test_a_discovered_node_of_a_pool_whose_operands_fail_or_are_kept_away() -> None:
+    off = node("off", labels={f"{DEPLOY}operands": "false"})
+    nodes, pools = [node("t4"), node("broken"), off], [pool()]
+    membership = assign_pools(pools, nodes)
+    found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
+    assert sorted(found) == ["broken", "off"]
+    finding = check_node(off, pool())
+    assert finding is not None
+    assert finding.final
+    assert "operands=false" in str(finding)
+    declared = pool(labels={WORKLOAD: "vm-vgpu"})
+    virtual = node("vm", labels={WORKLOAD: "vm-vgpu"})
+    assert unusual_nodes([declared], [virtual], assign_pools([declared], [virtual]), {}) == {}
 
 
 def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:

@@ -8,8 +8,11 @@ import json
 from dataclasses import replace
 from unittest import mock
 
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
@@ -55,3 +58,16 @@ def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:
     before, after = preview.result.diff()
     assert before["nodes"]["a100-1"]["labels"] == {**OWN_LABELS, STATE: "success"}
     assert after["nodes"]["a100-1"]["labels"] == {}
+
+
+@pytest.mark.parametrize("reset_mig", [True, False])
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_partitioned_node_that_is_not_ready_ends_the_run_before_its_records_are_lost(
+    reset_mig: bool, ready: bool
+) -> None:
+    run = replace(stage(), nodes=[replace(NODE, ready=ready)], reset_mig=reset_mig)
+    if ready or not reset_mig:
+        run._require_ready_nodes()
+        return
+    with pytest.raises(InvalidOptions, match=r"a100-1: not ready, .* gpu_uninstall_reset_mig=false"):
+        run._require_ready_nodes()
