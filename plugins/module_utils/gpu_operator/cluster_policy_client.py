@@ -259,14 +259,15 @@ class ClusterPolicyClient:
         return self._nodes
 
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
-        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes that are not broken.
+        """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes.
 
-        A pod on a broken node may fail because of the new template, which would then fail on every node.
+        Broken nodes count only if a pod of another DaemonSet fails there, such as the driver, for which the pod waits. Otherwise, the new template may be
+        the cause of the failure, and would then fail on every node.
         """
         ignored = self._failing_nodes.ignored
-        stalling = ignored.reasons.keys() - ignored.broken
         for daemonset in filter(is_operand, self._daemonsets):
             app = app_label(daemonset)
+            stalling = {name for name in ignored.reasons if ignored.broken.get(name, "") != app}
             if not is_stalled(daemonset, stalling.intersection(ignored.unready.get(app, ()))):
                 continue
             path = f"/api/v1/namespaces/{self.namespace}/pods"
@@ -341,6 +342,10 @@ class ClusterPolicyClient:
         nodes = [parse_node(node) for node in self._nodes or ()]
         last = ignorable_nodes(self._pools, nodes)
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self.namespace, [selector], last)]
+        lines += [
+            f"node {name} belongs to a pool, and fails: {readiness.ignored_nodes[name]}"
+            for name in readiness.broken_nodes
+        ]
         not_ready = [node.name for node in nodes if not node.ready]
         if not_ready:
             lines.append(f"{len(not_ready)} nodes are not Ready: {abbreviate(not_ready)}")

@@ -8,12 +8,13 @@ import time
 import typing as t
 
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.operand_pods import operand_failures, unready_operands
+from ..cluster_state.operand_pods import app_of, operand_failures, unready_operands
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from .readiness import IgnoredNodes, OperatorReadiness
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.operand_pods import ContainerFailure
     from ..kube.client import Client
     from ..pools.plan import PoolPlan
 
@@ -27,9 +28,10 @@ class FailingNodes:
         """Read nothing yet."""
         self._client = client
         self._pools = pools
-        # The stalled pods of the last call, and the broken nodes on which they run, with the reason for each.
+        # The stalled pods of the last call, and the broken nodes on which they run, with the failure of each.
         self._stalled: t.Sequence[Object] = ()
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, ContainerFailure] = {}
+        self._broken_reasons: dict[str, str] = {}
         # The result of the last call that found nodes.
         self.ignored = IgnoredNodes()
 
@@ -51,7 +53,8 @@ class FailingNodes:
         if readiness.ready or not missing:
             return None
         if stalled is not self._stalled:
-            self._stalled, self._broken = stalled, self._find_broken(readiness, stalled, namespace, read_nodes)
+            self._stalled, self._broken = stalled, self._find_broken(readiness, stalled, read_nodes)
+            self._broken_reasons = describe_failures(self._client, namespace, self._broken)
         candidates = ignorable_nodes(self._pools, _parsed(nodes)) - self._broken.keys()
         if missing > len(candidates) + len(self._broken):
             return None
@@ -65,19 +68,20 @@ class FailingNodes:
                 return None
         if not failures and not self._broken:
             return None
-        reasons = {**self._broken, **describe_failures(self._client, namespace, failures)}
+        reasons = {**self._broken_reasons, **describe_failures(self._client, namespace, failures)}
         unready = unready_operands([*pods, *stalled], reasons)
-        self.ignored = IgnoredNodes(reasons, unready, frozenset(self._broken))
+        apps = {pod["metadata"]["name"]: app_of(pod) for pod in stalled}
+        broken = {name: apps[failure.pod] for name, failure in self._broken.items()}
+        self.ignored = IgnoredNodes(reasons, unready, broken)
         return self.ignored
 
     def _find_broken(
         self,
         readiness: OperatorReadiness,
         stalled: t.Sequence[Object],
-        namespace: str,
         read_nodes: t.Callable[[], t.Sequence[Object]],
-    ) -> dict[str, str]:
-        """The broken nodes, with the reason for each; empty if a driver upgrade is blocked, because its remedy is more useful."""
+    ) -> dict[str, ContainerFailure]:
+        """The broken nodes, with the failure of each; empty if a driver upgrade is blocked, because its remedy is more useful."""
         in_back_off = {
             name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
         }
@@ -88,7 +92,7 @@ class FailingNodes:
         broken = {name: failure for name, failure in in_back_off.items() if name not in ignorable}
         if not can_continue_without(broken, self._pools, nodes):
             return {}
-        return describe_failures(self._client, namespace, broken)
+        return broken
 
 
 def _parsed(nodes: t.Iterable[Object]) -> list[Node]:

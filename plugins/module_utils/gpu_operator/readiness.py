@@ -135,12 +135,12 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
 
-    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled.
+    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the app of the failing pod.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
     unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
-    broken: frozenset[str] = frozenset()
+    broken: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def assess(

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -109,7 +109,7 @@ def await_ready(
     client.sharing_follows = sharing_follows
     client._stalled_pods = StalledPods(cast("Any", cluster), StateTimer(lambda: clock.now))
     waiting = Waiting(150, cast("Any", clock), cast("Any", progress))
-    readiness = client.await_ready("cluster-policy", EFFECT, waiting, lambda dummy: {}, contextlib.nullcontext)  # type: ignore[arg-type]
+    readiness = client.await_ready("cluster-policy", EFFECT, waiting, lambda dummy: {}, mock.MagicMock())
     return readiness, clock.now - 1000
 
 
@@ -198,7 +198,12 @@ def failing_pod(app: str, node: str, generation: str = "1", *, waits: bool = Fal
     ]
     labels = {"app": app, "pod-template-generation": generation}
     return {
-        "metadata": {"name": f"{app}-{node}", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {
+            "name": f"{app}-{node}",
+            "uid": f"{app}-{node}",
+            "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
         "spec": {"nodeName": node},
         "status": {"initContainerStatuses": init if waits else [], "containerStatuses": containers},
     }
@@ -212,6 +217,45 @@ def test_a_new_template_that_fails_on_a_node_of_a_pool_is_not_spread_to_other_no
     plugin["status"].update(updatedNumberScheduled=1, numberAvailable=2)
     cluster._pods = [failing_pod(PLUGIN, "gpu-0", "2")]
     assert f"pod {PLUGIN}-gpu-0" in progress_lines(cluster)[-1]
+
+
+def test_an_update_continues_beside_a_node_whose_driver_is_broken() -> None:
+    """The plugin waits for the driver there, so its new template is not the cause."""
+
+    class Replacing(Cluster):
+        """Selects pods by their app, and replaces a deleted pod by a ready one of the new template."""
+
+        def list(self, path: str, **options: Any) -> Lists:
+            found = super().list(path, **options)
+            app = str(options.get("label_selector") or "").removeprefix("app=")
+            return (
+                [pod for pod in found if pod["metadata"]["labels"]["app"] == app] if app.startswith("nvidia") else found
+            )
+
+        def delete(self, path: str, **dummy: Any) -> None:
+            (pod,) = (pod for pod in self._pods if path.endswith(f"/{pod['metadata']['name']}"))
+            pod["metadata"]["labels"]["pod-template-generation"] = "2"
+            self.scenario.plugin["status"]["updatedNumberScheduled"] += 1
+            deleted.append(pod["metadata"]["name"])
+
+    deleted: list[str] = []
+    cluster = Replacing(count=0)
+    plugin, driver = cluster.scenario.plugin, cluster.scenario.driver
+    plugin["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "2"}
+    plugin["status"].update(updatedNumberScheduled=1, numberAvailable=2)
+    driver["status"].update(numberAvailable=2)
+    cluster._pods = [failing_pod(DRIVER, "gpu-0"), failing_pod(PLUGIN, "gpu-0", "2", waits=True)]
+    cluster._pods += [ready_pod(PLUGIN, name, "1") for name in ("gpu-1", "gpu-2")]
+    readiness, dummy = await_ready(cluster)
+    assert deleted == [f"{PLUGIN}-gpu-1", f"{PLUGIN}-gpu-2"]
+    assert readiness.broken_nodes == ("gpu-0",)
+
+
+def ready_pod(app: str, node: str, generation: str) -> Object:
+    pod = failing_pod(app, node, generation)
+    ready = {"name": app, "ready": True, "restartCount": 0, "state": {"running": {}}}
+    pod["status"] = {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [ready]}
+    return pod
 
 
 def test_pods_that_wait_for_broken_drivers_do_not_hide_them() -> None:
