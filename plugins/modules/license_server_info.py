@@ -115,6 +115,7 @@ from ..module_utils.licensing.license_servers import (
     LicenseServiceClient,
     explain,
 )
+from ..module_utils.schema.secret_values import secret_texts
 
 _KEY_ENV = "NLS_API_KEY"
 _SPEC: ArgumentSpec = {
@@ -138,7 +139,8 @@ class LicenseServerModule(BaseModule):
 
     def secrets(self) -> set[str]:
         """The secrets, including the key from the environment variable."""
-        return super().secrets() | ({self.api_key} if self.api_key else set())
+        of_address = secret_texts({"api_url": self.params["api_url"]})
+        return super().secrets() | of_address | ({self.api_key} if self.api_key else set())
 
     def explain_error(self, error: ServiceError) -> str:
         """The message with the remedy."""

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.filter.plan_problems import plan_problems
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import stays_text_in_helm
 from tests.helpers.variables import CLUSTER, Document, leaves
 from tests.labs import Lab
 from tests.programs import run
@@ -102,3 +104,64 @@ def test_the_driver_settings_are_in_the_policy(rendered: Rendering) -> None:
     driver = policy(rendered("gpu-operator", driver=precompiled))["spec"]["driver"]
     assert (driver["version"], driver["usePrecompiled"]) == ("580", True)
     assert policy(rendered("gpu-operator", driver={"enabled": False}))["spec"]["driver"]["enabled"] is False
+
+
+# Texts that some reader of YAML takes for a number or a boolean.
+AMBIGUOUS = [
+    *(
+        "y",
+        "Y",
+        "n",
+        "N",
+        "yes",
+        "off",
+        "true",
+        "null",
+        "~",
+        "1e3",
+        "7e10",
+        "1E-3",
+        "1.5e3",
+        "1.5e+3",
+        "08",
+        "0123",
+        "0o17",
+    ),
+    *(
+        "0O17",
+        "0x1F",
+        "0b11",
+        "017",
+        "1_000",
+        "1.",
+        ".5",
+        "+.5",
+        "-.5e1",
+        "+1",
+        "-08",
+        "1:30",
+        ".inf",
+        "2026-01-01",
+        "1.10",
+        "v1",
+    ),
+    *("580.95.05", "1e", "e3", "0o9", "12345678901234567890", "0"),
+]
+
+
+def test_text_that_helm_would_convert_is_rejected(lab: Lab, tmp_path: Path) -> None:
+    """No text that stays text is rejected, and no other one is accepted."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: kinds, version: 1.0.0}")
+    (tmp_path / "templates" / "kinds.yaml").write_text("kinds: [{{ range .Values.texts }}{{ kindOf . }}, {{ end }}]\n")
+    values = tmp_path / "values.yaml"
+    # As kubernetes.core.helm writes values.
+    values.write_text(yaml.dump({"texts": AMBIGUOUS}, default_flow_style=False))
+    kinds = yaml.safe_load(run("helm", "template", "x", tmp_path, "-f", values, env=lab.env))["kinds"]
+    converted = {text for text, kind in zip(AMBIGUOUS, kinds, strict=True) if kind != "string"}
+    assert {text for text in AMBIGUOUS if stays_text_in_helm(text)} == converted
+    assert {"Y", "08", "1e3"} <= converted
+    problems = list(
+        plan_problems({"gpu_cluster": {**CLUSTER, "operator": {"values": {"a": AMBIGUOUS}}}, "gpu_pools": []})
+    )
+    assert len(problems) == len(converted)

@@ -18,7 +18,7 @@ _COMPONENTS = ("operator", "nfd")
 # The variables of the inventory: an invalid value may be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Options without no_log that may contain a secret.
-_WITH_SECRETS = ("gpu_cluster", "proxy", "host", "provider_spec", "nodegroups", *_VALUES)
+_WITH_SECRETS = ("gpu_cluster", "proxy", "proxy_address", "host", "provider_spec", "nodegroups", *_VALUES)
 _MIN_LENGTH = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 

@@ -26,7 +26,8 @@ from .providers import PROVIDERS
 from .secret_values import cluster_secret_problems
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
-_MAX_INTEGER = 2**63
+# Helm converts numbers to JSON, and with it to floating-point numbers of 64 bits.
+_MAX_INTEGER = 2**53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +47,12 @@ class HelmValues(Anything):
 
 def _unreadable(value: t.Any) -> str | None:
     if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
-        return "is not a number that Helm can read (64 bits); write it as a string in quotes"
+        return "is not a number that Helm can read (53 bits); write it as a string in quotes"
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number that Helm can read; write it as a string in quotes"
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
         return "contains a character that a YAML file cannot contain (NUL, or a lone surrogate); remove it"
-    return None
+    return validators.stays_text_in_helm(value) if isinstance(value, str) else None
 
 
 _DRIVER = Section(

@@ -46,6 +46,13 @@ _KUBELET_LABELS = frozenset(
     }
 )
 # IsEnvVarName of k8s.io/apimachinery pkg/util/validation.
+# Plain texts that Helm reads as numbers (go-yaml resolve.go, yamlStyleFloat, and strconv.ParseInt with base 0), and those that PyYAML quotes because it
+# reads them as numbers (PyYAML resolver.py).
+_HELM_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_HELM_OCTAL = re.compile(r"[-+]?0[oO][0-7]+")
+_QUOTED_NUMBER = re.compile(
+    r"[-+]?(0|[1-9][0-9]*|0[0-7]+)|([-+]?[0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?",
+)
 _VARIABLE_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 _NO_SECRET = (
@@ -160,9 +167,11 @@ def unowned_taint(value: str) -> str | None:
 
 
 def stays_text_in_helm(value: str) -> str | None:
-    """A value that stays text in Helm's values, whose YAML 1.1 has more booleans than Ansible's."""
+    """A text that stays text in Helm's values. Ansible writes them with PyYAML, which does not quote some texts that Helm reads as other types."""
     if value in ("y", "Y", "n", "N"):
         return "becomes a boolean in Helm's values; choose a different one, such as yes"
+    if (_HELM_NUMBER.fullmatch(value) or _HELM_OCTAL.fullmatch(value)) and not _QUOTED_NUMBER.fullmatch(value):
+        return "becomes a number in Helm's values; choose a different text"
     return None
 
 

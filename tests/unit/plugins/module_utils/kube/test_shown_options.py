@@ -17,10 +17,12 @@ from ansible_collections.accel.gpu.plugins.modules import (
     gpu_pools_export,
     helm_release,
     kube_object,
+    license_server_info,
     magnum_nodegroup,
     node_metadata,
     uninstall,
 )
+from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from tests.helpers.modules import run_module
 
 SECRET = "S3CRETMARK"
@@ -77,6 +79,8 @@ def test_options_are_named_and_not_shown() -> None:
             },
         ),
         (node_metadata.main, {"sets": [{"label_selectors": []}], "request_timeout": 1}),
+        (license_server_info.main, {"org": "lic-1", "api_key": "k", "api_url": f"https://u:{SECRET}@127.0.0.1:9"}),
+        (license_module.main, {"gpu_pools": [], "proxy_address": f"http://u:{SECRET}@proxy"}),
         (helm_release.main, {**RELEASE, "release_values": VALUES, "binary_path": "/nowhere/helm"}),
         (helm_release.main, {**RELEASE, "values": VALUES, "initial_values": VALUES, "binary_path": "/bin/false"}),
     ],
@@ -86,7 +90,7 @@ def test_no_module_prints_values_or_kubeconfigs(
 ) -> None:
     logged: list[str] = []
     monkeypatch.setattr(AnsibleModule, "log", lambda self, msg, log_args=None: logged.append(f"{msg} {log_args}"))
-    result = run_module(main, options if "cloud" in options else {"gpu_cluster": CLUSTER, **options})
+    result = run_module(main, options if {"cloud", "org"} & options.keys() else {"gpu_cluster": CLUSTER, **options})
     assert result["failed"]
     for text in (json.dumps(result), " ".join(logged)):
         assert SECRET not in text
