@@ -68,7 +68,8 @@ options:
         type: str
       kubeconfig:
         description:
-          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted.
+          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, the variables
+            C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
         type: str
       context:
         description:

@@ -183,9 +183,8 @@ def test_the_quoted_plan_is_that_of_the_quoted_pools(page: str, heading: str) ->
 def table(page: str, head: str) -> list[list[str]]:
     """The cells of the table with this header."""
     body = (DOCS / page).read_text(encoding="utf-8").partition(f"\n| {head}")[2].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
-    assert rows, f"{page} has no table that begins with {head}"
-    return rows
+    assert body, f"{page} has no table that begins with {head}"
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
 
 
 def test_the_measured_tables_are_the_catalogs() -> None:

@@ -369,4 +369,11 @@ def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[D
     specs = [item["spec"]["template"]["spec"] for item in daemonsets]
     if not specs:
         return ()
-    return tuple(node["metadata"]["name"] for node in gpu_nodes if all(untolerated(spec, node) for spec in specs))
+    return tuple(
+        node["metadata"]["name"] for node in gpu_nodes if all(any(_lasting(untolerated(spec, node))) for spec in specs)
+    )
+
+
+def _lasting(taints: t.Iterable[Document]) -> t.Iterator[Document]:
+    """The taints without those of Kubernetes, such as that of a node that is not ready."""
+    return (taint for taint in taints if not str(taint.get("key") or "").startswith("node.kubernetes.io/"))

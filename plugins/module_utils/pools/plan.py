@@ -151,9 +151,9 @@ class AutoscalerPlan:
 
 
 def _size(count: int, low: int | None, high: int | None) -> str:
-    """A number of nodes for messages, or the range of an autoscaler."""
+    """A number of nodes for messages, or the range of an autoscaler, with the initial number if it is not the minimum."""
     if high is not None:
-        return f"{low} to {high} nodes"
+        return f"{low} to {high} nodes" + (f", {count} at first" if count != low else "")
     return f"{count} node{'' if count == 1 else 's'}"
 
 

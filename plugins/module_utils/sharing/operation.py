@@ -115,8 +115,7 @@ class SharingOperation:
         later = after_discovery(state, self._watch.failing)
         if later:
             result["after_discovery"] = later
-        for text in warnings(state, predicted, unusual):
-            self._module.warn(text)
+        self._warn(warnings(state, predicted, unusual), state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -177,8 +176,7 @@ class SharingOperation:
                 **getattr(error, "partial", {}),
             }
             raise
-        for text in warnings(observed.state, self._rollout.done, self._unusual(observed.state)):
-            self._module.warn(text)
+        self._warn(warnings(observed.state, self._rollout.done, self._unusual(observed.state)), observed.state)
         return {
             "changed": self._rollout.done.any,
             "gpu_sharing": self._result(observed),
@@ -263,6 +261,10 @@ class SharingOperation:
             f"{failures}{len(findings) + len(observed.undiscovered)} node(s) do not match the declarations of their pools "
             f"(wait_timeout {observed.wait_timeout:.0f} s):\n{message}"
         )
+
+    def _warn(self, texts: t.Iterable[str], state: ClusterState) -> None:
+        for text in (*self._context.scope.warnings(state.nodes.values()), *texts):
+            self._module.warn(text)
 
     def _failures(self) -> str:
         done = self._rollout.done

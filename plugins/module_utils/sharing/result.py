@@ -197,7 +197,11 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         if change.blocking_pods
     ]
     if blocked:
-        fails = "; the run will fail after it has changed the other nodes" if done.predicted else ""
+        fails = (
+            "; the run will fail, and without rollout.pause_on_failure first change the other nodes"
+            if done.predicted
+            else ""
+        )
         texts.append(
             f"{len(blocked)} node(s) cannot be changed, because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
         )

@@ -44,6 +44,13 @@ class Scope:
         """Whether the run only repairs nodes that are stuck."""
         return self.state == REPAIRED
 
+    def warnings(self, nodes: t.Iterable[Node]) -> t.Iterator[str]:
+        """A warning if no GPU node has the labels that the run selects, because a mistake in the selector is likely."""
+        gpu_nodes = [node for node in nodes if node.has_gpu]
+        selected = (all(each.is_met(node.labels) for each in self.requirements) for node in gpu_nodes)
+        if self.requirements and gpu_nodes and not any(selected):
+            yield f"{_LABEL_SELECTORS} selects none of the {len(gpu_nodes)} GPU nodes, so no node is changed."
+
     def contains(self, node: Node, pool: PoolPlan | None) -> bool:
         """Whether the run may change this node. Only PRESENT releases nodes; REPAIRED continues releases that failed."""
         if node.name in self.excluded:

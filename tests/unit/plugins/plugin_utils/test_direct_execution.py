@@ -173,7 +173,7 @@ def test_a_task_that_fails_meanwhile_ends_the_programs_of_its_module(tmp_path: P
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; init, or nobody in a container, still has to read the exit status of one that has ended."""
+    """Whether a process runs. One that has ended exists until its parent reads its exit status."""
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -223,19 +223,21 @@ def test_an_update_continues_beside_a_node_whose_driver_is_broken() -> None:
     """The plugin waits for the driver there, so its new template is not the cause."""
 
     class Replacing(Cluster):
-        """Selects pods by their app, and replaces a deleted pod by a ready one of the new template."""
+        """Selects pods by their app, and replaces a deleted pod with a ready one of the new template."""
 
-        def list(self, path: str, **options: Any) -> Lists:
-            found = super().list(path, **options)
+        def list(self, path: str, **options: Any) -> Any:
+            found: Any = super().list(path, **options)
             app = str(options.get("label_selector") or "").removeprefix("app=")
             return (
                 [pod for pod in found if pod["metadata"]["labels"]["app"] == app] if app.startswith("nvidia") else found
             )
 
         def delete(self, path: str, **dummy: Any) -> None:
+            pod: Any
             (pod,) = (pod for pod in self._pods if path.endswith(f"/{pod['metadata']['name']}"))
             pod["metadata"]["labels"]["pod-template-generation"] = "2"
-            self.scenario.plugin["status"]["updatedNumberScheduled"] += 1
+            status: Any = self.scenario.plugin["status"]
+            status["updatedNumberScheduled"] += 1
             deleted.append(pod["metadata"]["name"])
 
     deleted: list[str] = []

@@ -195,7 +195,7 @@ def test_a_pool_in_several_zones_has_a_group_in_each(
         (
             {"autoscale": {"min": 1, "max": 6}},
             {"node_count": 2, "min_node_count": 1, "max_node_count": 6, "autoscaling": True},
-            "1 to 6 nodes",
+            "1 to 6 nodes, 2 at first",
         ),
         (
             {"nodes": {"flavor": "f"}, "autoscale": {"min": 3, "max": 6}},
