@@ -233,8 +233,7 @@ def test_an_update_continues_beside_a_node_whose_driver_is_broken() -> None:
             )
 
         def delete(self, path: str, **dummy: Any) -> None:
-            pod: Any
-            (pod,) = (pod for pod in self._pods if path.endswith(f"/{pod['metadata']['name']}"))
+            (pod,) = (each for each in cast("Any", self._pods) if path.endswith(f"/{each['metadata']['name']}"))
             pod["metadata"]["labels"]["pod-template-generation"] = "2"
             status: Any = self.scenario.plugin["status"]
             status["updatedNumberScheduled"] += 1
