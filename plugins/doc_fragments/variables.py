@@ -68,8 +68,8 @@ options:
         type: str
       kubeconfig:
         description:
-          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, the variables
-            C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
+          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, taken
+            from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
         type: str
       context:
         description:
@@ -976,8 +976,8 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. Unless the mode is set explicitly, a run fails if it would stop existing sharing,
-                or replace a foreign device plugin configuration that a node's label names.
+                each GPU into MIG devices. If no mode is set, a run fails if it would turn off existing sharing, or replace
+                another tool's device plugin configuration that a node label selects.
             type: str
             choices:
               - none
@@ -1103,8 +1103,8 @@ options:
                 required: true
               timeout:
                 description:
-                  - Timeout in seconds for the command, and again for the node to become ready with a new boot ID after the
-                    command.
+                  - Timeout in seconds. It applies separately to the command, and to the subsequent wait until the node is ready
+                    with a new boot ID.
                 type: int
                 default: 900
       driver:

@@ -48,7 +48,7 @@ class AutoscalingClient:
     """Accesses the autoscaler's objects in one cluster."""
 
     def __init__(self, client: Client, plan: Plan) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         namespace = plan.autoscaler.namespace if plan.autoscaler else ""
         self.namespace = namespace
@@ -107,7 +107,7 @@ class AutoscalingClient:
             found = {item["metadata"]["name"]: item for item in items}
             states = {name: _missing_bounds(found.get(name), scaler) for name, scaler in planned.scaled.items()}
             return [
-                f"For at least {timer.seconds(name, state):.0f} s, MachineSet {name} {state}."
+                f"MachineSet {name} {state} (for at least {timer.seconds(name, state):.0f} s)."
                 for name, state in sorted(states.items())
                 if state
             ]
@@ -120,7 +120,7 @@ class AutoscalingClient:
                 f"the {MACHINE_AUTOSCALER_KIND} (oc -n {self.namespace} get events), and the log of the operator (oc -n {self.namespace} logs "
                 "deployment/cluster-autoscaler-operator)."
             ),
-            progress_text=lambda missing: f"waiting for the ranges of {len(missing)} MachineSets",
+            progress_text=lambda missing: f"waiting for the ranges of {len(missing)} MachineSet(s)",
         )
 
     def _collection(self, kind: str) -> str:
@@ -136,8 +136,8 @@ class AutoscalingClient:
                 raise
             raise InvalidOptions(
                 [
-                    f"The cluster has no {title} ({api_version}), and nothing in this run creates this API. Only OpenShift clusters have it; on others, "
-                    f"remove gpu_cluster.cloud.machineset. The objects of {API_VERSION} belong to the capability MachineAPI of OpenShift."
+                    f"The cluster has no {title} ({api_version}), and this run does not install this API. Only OpenShift clusters have it; on others, "
+                    f"remove gpu_cluster.cloud.machineset. On OpenShift, the MachineAPI capability provides the API {API_VERSION}."
                 ]
             ) from error
 
@@ -157,16 +157,16 @@ class AutoscalingClient:
 def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
     """The end of a sentence that describes how a MachineSet's range differs from the range of its MachineAutoscaler; empty if it does not."""
     if machine_set is None:
-        return "has not existed"
+        return "does not exist"
     annotations = machine_set["metadata"].get("annotations") or {}
     name = f"{scaler['metadata']['namespace']}/{scaler['metadata']['name']}"
     owner = annotations.get(_OWNER)
     if owner is not None and owner != name:
-        return f"has belonged to {MACHINE_AUTOSCALER_KIND} {owner} (annotation {_OWNER})"
+        return f"belongs to {MACHINE_AUTOSCALER_KIND} {owner} (annotation {_OWNER})"
     low, high = bounds_of(scaler)
     if (annotations.get(_MIN), annotations.get(_MAX), owner) == (str(low), str(high), name):
         return ""
     found = (
         f"the range {annotations[_MIN]} to {annotations[_MAX]}" if {_MIN, _MAX} <= annotations.keys() else "no range"
     )
-    return f"has had {found} instead of {low} to {high} nodes, the range of {MACHINE_AUTOSCALER_KIND} {name}"
+    return f"has {found}, but {MACHINE_AUTOSCALER_KIND} {name} sets {low} to {high} nodes"

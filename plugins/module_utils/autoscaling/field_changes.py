@@ -32,7 +32,7 @@ class ForeignField:
 
     def __str__(self) -> str:
         """Describe the field for messages."""
-        return f"{self.path} is {_text(self.value)} (set by {self.managers}), and {_text(self.declared)} is declared"
+        return f"{self.path} is {_text(self.value)} (set by {self.managers}), but {_text(self.declared)} is declared"
 
 
 @dataclass(frozen=True)

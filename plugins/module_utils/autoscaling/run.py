@@ -32,7 +32,7 @@ class AutoscalingRun:
     def __init__(
         self, client: Client | None, plan: Plan, options: ScalingOptions, predicted: t.Mapping[str, t.Any]
     ) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._cluster = AutoscalingClient(client, plan) if client is not None else None
         self._plan, self._options, self._predicted = plan, options, predicted
         self._found = ClusterObjects()

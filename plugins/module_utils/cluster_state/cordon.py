@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The patches for cordons of this collection; an annotation distinguishes them from other cordons (pure).
+"""Builds the patches that add and remove this collection's cordons, which an annotation distinguishes from other cordons (pure).
 
 Every patch contains the resourceVersion that was read, because an administrator may have cordoned the node since then, and that cordon must not
 be removed.
@@ -57,7 +57,7 @@ def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | No
 
 
 def unfinished_run_message(node: Node) -> str:
-    """The message, without its subject, for a node that a run has cordoned and not uncordoned yet; empty for other nodes."""
+    """The message, without its subject, for a node that a run has cordoned but not yet uncordoned; empty for other nodes."""
     reason = node.annotations.get(CORDONED_ANNOTATION)
     return f"is cordoned by a run that has not finished: {reason}" if reason is not None else ""
 
@@ -105,7 +105,7 @@ def end_driver_restart(node: Node) -> Patch | None:
 
 
 def pause_clients(node: Node) -> Patch | None:
-    """The patch that stops the DaemonSets that select nvidia.com/gpu.deploy.client, as MIG managers from v0.15 on do; None if the label is not true."""
+    """The patch that stops the DaemonSets that select nvidia.com/gpu.deploy.client, as the MIG manager does since v0.15; None if the label is not true."""
     return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
 
 

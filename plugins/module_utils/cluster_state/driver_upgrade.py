@@ -58,7 +58,7 @@ class DriverUpgrade:
             lines.append(f"{len(self.waiting)} node(s) are waiting for the upgrade")
         if self.skipped:
             lines.append(
-                f"{abbreviate(self.skipped)} keep the old driver because of their label {DRIVER_UPGRADE_SKIP_LABEL}"
+                f"the old driver is kept on {abbreviate(self.skipped)} because of the label {DRIVER_UPGRADE_SKIP_LABEL}"
             )
         return lines
 
@@ -92,6 +92,6 @@ def remedies(upgrade: DriverUpgrade) -> list[str]:
         )
     if upgrade.skipped:
         lines.append(
-            f"When the driver of those nodes may change, remove their label {DRIVER_UPGRADE_SKIP_LABEL}, and run again"
+            f"Once the driver on these nodes can be upgraded, remove the label {DRIVER_UPGRADE_SKIP_LABEL} from them, and run again"
         )
     return lines

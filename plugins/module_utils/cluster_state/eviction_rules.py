@@ -25,14 +25,14 @@ _KEPT_REMEDY = (
 )
 
 
-# The names of a drain's options for messages, by field of DrainOptions; `to_evict` is the setting that allows evictions.
+# The names of a drain's options in messages, keyed by the field of DrainOptions; `to_evict` is the setting that allows evictions.
 OptionNames = t.Mapping[str, str]
 # `rollout.drain: none` means evict: false.
 _ROLLOUT_KEYS = {"evict": "drain"}
 
 
 def option_names(form: str, to_evict: str) -> OptionNames:
-    """The names of the options, from a template with {key} (the key in `rollout`) or {option} (the option of modules)."""
+    """The option names, built from a template with {key} (the key in `rollout`) or {option} (the module option)."""
     names = {
         item.name: form.format(key=_ROLLOUT_KEYS.get(item.name, item.name), option=item.name)
         for item in fields(DrainOptions)
@@ -50,7 +50,7 @@ class Evict:
 
 @dataclass(frozen=True)
 class Await:
-    """The drain does not evict the pod but waits until it terminates; `remedy` is for the case that this takes too long."""
+    """The drain does not evict the pod but waits until it terminates; `remedy` says what to do if this takes too long."""
 
     remedy: str
 
@@ -84,7 +84,7 @@ class BlockingPod:
 
 
 def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Await | Keep | Block:
-    """The decision of a drain with these options about the pod; all drains use this function."""
+    """What a drain with these options does with the pod; all drains use this function."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
     if not options.evict:
@@ -132,7 +132,7 @@ def blocking_gpu_pods(
 ) -> list[BlockingPod]:
     """The pods that block the change: they cannot keep their GPUs, and a drain with these settings does not evict them.
 
-    `device_files`: the change fails while any process has a device file open. Without it, pods that a drain keeps block only if they request GPUs.
+    `device_files`: the change fails while any process has a device file open. Otherwise, kept pods block the change only if they request GPUs.
     """
     kept = [
         BlockingPod(pod.full_name, _gpu_keep_reason(pod), _KEPT_REMEDY)

@@ -34,7 +34,7 @@ def node_selector(driver: Document) -> Labels:
 
 
 def is_default(driver: Document) -> bool:
-    """Whether the object applies to the nodes that no other object selects (from v26.7 on)."""
+    """Whether the object applies to the nodes that no other object selects (since v26.7)."""
     return get_nested(driver, "spec", "default") is True
 
 

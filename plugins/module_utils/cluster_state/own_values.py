@@ -3,7 +3,7 @@
 """The Helm values with which an upgrade preserves the names of the collection's ConfigMaps in the ClusterPolicy (pure).
 
 The collection sets these names in the ClusterPolicy, but not in the values of the Helm release. If the manifests of two charts differ in such a field, Helm
-would reset it. For example, the charts from v26.3 on render migManager.config.name only if a value sets it. The operands would restart without their
+would reset it. For example, the charts since v26.3 render migManager.config.name only if a value sets it. The operands would restart without their
 configuration, and would restart again once the collection has restored the name.
 """
 

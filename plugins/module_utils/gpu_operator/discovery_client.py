@@ -39,7 +39,7 @@ class DiscoveryClient:
     """Accesses the NodeFeatureDiscovery object of a cluster."""
 
     def __init__(self, client: Client, plan: Plan) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._plan = plan
         self._live: Object | None = None

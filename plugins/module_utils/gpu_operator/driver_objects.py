@@ -324,7 +324,7 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 def _default_change(
     plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], nodes: t.Sequence[Node]
 ) -> DriverObjectChange | None:
-    """The change of the default object, which operators support from v26.7 on; None if nothing changes."""
+    """The change of the default object, which operators support since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": _with_kept(live, tolerations, nodes)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")

@@ -81,7 +81,7 @@ class ReleasePreparation:
     _render: t.Callable[[t.Mapping[str, t.Any]], str] = field(default=lambda release_values: "", init=False)
 
     def __post_init__(self) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._records = ReleaseRecords(self.client, self.release.name, self.release.namespace)
 
     def load_chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:

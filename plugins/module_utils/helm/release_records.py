@@ -30,7 +30,7 @@ class ReleaseRecords:
     """Accesses the Secrets of one release; lists contain only their metadata, and Secrets are read individually."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self.name, self.namespace = name, namespace
         self._secrets = f"{NAMESPACES}/{namespace}/secrets"

@@ -3,7 +3,7 @@
 """Runs commands in containers through the API server, with the websocket library that the kubernetes library itself uses.
 
 Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go and k8s.io/apiserver, StreamTranslator. The subprotocol v5
-(API servers from v1.30 on) can close the standard input of a command; with v4, only the end of the connection does.
+(API servers since v1.30) can close the standard input of a command; with v4, only the end of the connection does.
 """
 
 from __future__ import annotations

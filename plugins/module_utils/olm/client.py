@@ -64,7 +64,7 @@ class OlmClient:
         force_conflicts: bool,
         before_write: t.Callable[[], Lease | None],
     ) -> None:
-        """Send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self.client = client
         self.namespace = namespace
         self._source_namespace = source_namespace

@@ -42,8 +42,8 @@ class NodeGroupField:
     type: the type of the values, with its rules; None: the type of the setting in a pool's `nodes`.
     since: the first version of the API with this setting, if the module also supports older versions.
     default: the value in a request that creates a group. option: attributes of the option that are not derived from the type.
-    check: yields the mistakes in a value of the option; it replaces the rules of the type.
-    normalize: converts the option's value for comparison. decode: converts the API's value for comparison. encode: converts a compared value for the API.
+    check: yields the problems in the option's value; it replaces the rules of the type.
+    normalize, decode: convert the option's value and the API's value to the same form for comparison. encode: converts this form for the API.
     """
 
     name: str

@@ -152,7 +152,7 @@ class SharingConfigMaps:
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
-        """Send no request yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
+        """Store the arguments; no request is sent yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
         self._client = client
         self._plan = plan
         self._device_plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)

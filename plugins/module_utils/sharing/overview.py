@@ -100,7 +100,7 @@ def add_pool_facts(
             if not error.forbidden:
                 raise
             warnings.append(
-                f"This user is not allowed to read the {key} of the pools, so the report does not show it: {error.message}"
+                f"This user is not allowed to read the {key} data of the pools, so the report omits it: {error.message}"
             )
             continue
         for name, fact in facts.items():
@@ -109,7 +109,7 @@ def add_pool_facts(
 
 
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add the nodes that need attention (in several pools or in none, released, not awaited) and the warnings about nodes to the result.
+    """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
     Pods are listed only on nodes that are not discovered, or that offer no GPU.
     """

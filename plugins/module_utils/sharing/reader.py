@@ -67,7 +67,10 @@ class StateReader:
     def __init__(
         self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: t.Mapping[str, t.Any] | None = None
     ) -> None:
-        """Send no request yet. `expected`: objects that count as present although they do not exist yet, in the format of the option expected_policy."""
+        """Store the arguments; no request is sent yet.
+
+        `expected`: objects that count as present although they do not exist yet, in the format of the option expected_policy.
+        """
         self._client = client
         self._plan = plan
         self._scope = scope

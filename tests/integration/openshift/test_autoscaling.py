@@ -249,9 +249,9 @@ def test_fields_of_another_manager_are_changed_only_if_the_user_says_so(scaled: 
     assert made["diff"] == predicted["diff"]
     assert made["changed"] is force
     named = str(made["warnings"])
-    assert "spec.scaleDown.enabled is false (set by argocd-controller), and true is declared" in named
-    assert "spec.maxNodeProvisionTime is 17m (set by argocd-controller), and 40m is declared" in named
-    assert "spec.maxReplicas is 2 (set by argocd-controller), and 3 is declared" in named
+    assert "spec.scaleDown.enabled is false (set by argocd-controller), but true is declared" in named
+    assert "spec.maxNodeProvisionTime is 17m (set by argocd-controller), but 40m is declared" in named
+    assert "spec.maxReplicas is 2 (set by argocd-controller), but 3 is declared" in named
     assert "delayAfterAdd" not in named, "25m and 1500s are equal"
     spec = scaled.get(f"{CLUSTER}/default")["spec"]
     assert spec["scaleDown"]["enabled"] is force
@@ -344,7 +344,7 @@ def test_a_wait_names_the_machine_set_and_what_to_do(scaled: Autoscaler) -> None
         failed = scaled.run(pool(), wait_timeout=3)
         assert (failed["failed"], failed["code"]) == (True, "timeout")
         assert (
-            f"MachineSet notebooks has had no range instead of 0 to 3 nodes, the range of MachineAutoscaler {NAMESPACE}/notebooks"
+            f"MachineSet notebooks has no range, but MachineAutoscaler {NAMESPACE}/notebooks sets 0 to 3 nodes"
             in failed["msg"]
         )
         assert "logs deployment/cluster-autoscaler-operator" in failed["msg"]

@@ -38,7 +38,7 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
         "the driver upgrade failed on d",
         "the driver is being upgraded on c (drain-required)",
         "1 node(s) are waiting for the upgrade",
-        f"f keep the old driver because of their label {SKIP}",
+        f"the old driver is kept on f because of the label {SKIP}",
     ]
     assert driver_upgrade(nodes(a="upgrade-done", b="")) == DriverUpgrade()
 

@@ -34,7 +34,7 @@ def test_a_fact_that_the_user_may_not_read_is_a_warning() -> None:
 
     warnings = add_pool_facts(cast("Client", "client"), found, nodes, {"quota": refuse, "validation": read}, pools)
     assert warnings == [
-        f"This user is not allowed to read the quota of the pools, so the report does not show it: {MESSAGE}"
+        f"This user is not allowed to read the quota data of the pools, so the report omits it: {MESSAGE}"
     ]
     assert pools == {"a": {}, "b": {"validation": "passed"}}
 
