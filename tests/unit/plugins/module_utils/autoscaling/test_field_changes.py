@@ -61,4 +61,4 @@ def test_leaves_are_the_values_below_maps() -> None:
 
 def test_a_message_names_field_values_and_manager() -> None:
     (field,) = set_fields(live(THEIRS, enabled=False), {("spec", "enabled"): True}, change_foreign=False).foreign
-    assert str(field) == "spec.enabled is false (set by argocd-controller), and true is declared"
+    assert str(field) == "spec.enabled is false (set by argocd-controller), but true is declared"

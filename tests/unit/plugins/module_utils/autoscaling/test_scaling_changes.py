@@ -205,7 +205,7 @@ def test_a_range_that_someone_has_changed_is_named_and_stays() -> None:
     edited["metadata"]["managedFields"][0]["manager"] = "kubectl-edit"
     plan = made(pool(), sets=[machine_set()], scalers=[edited])
     assert "MachineAutoscaler notebooks" not in actions(plan)
-    assert "spec.maxReplicas is 9 (set by kubectl-edit), and 3 is declared" in plan.warnings[0]
+    assert "spec.maxReplicas is 9 (set by kubectl-edit), but 3 is declared" in plan.warnings[0]
     forced = made(pool(), sets=[machine_set()], scalers=[edited], change_foreign=True)
     assert after(forced, "MachineAutoscaler")["spec"]["maxReplicas"] == 3
 
