@@ -10,7 +10,8 @@ version_added: 0.1.0
 description:
   - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
     that is similar to one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
-  - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_).
+  - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_), as are names that
+    end like the variables that select pools or nodes, such as C(_pool_names).
   - Other names that extend the name of a variable, such as C(gpu_pools_of_team_a), are not reported, nor are names that do not resemble any variable.
 positional: _input
 options:
@@ -66,8 +67,9 @@ _OF_NO_ROLE = (
 )
 # The similarity of two names of eight characters that differ in one character.
 _SIMILARITY = 0.85
-# The same for a name without that of the role, such as gpu_pool_name for gpu_sharing_pool_names. Names of this form are often the user's own.
-_SIMILARITY_OF_ENDS = 0.9
+# The ends of variables that select a part of the cluster. If one is ignored, the run changes everything.
+_SELECTIONS = ("pool_names", "node_names", "label_selectors", "node_counts")
+_SIMILARITY_OF_SELECTIONS = 0.94
 # If one of these is misspelled, it is not set, so an unset one is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
 # The minimum similarity of a suggestion for a reserved name.
@@ -97,8 +99,9 @@ def _meant(name: str, unset: list[str]) -> str:
     if prefix := next((role for role in _role_prefixes() if name.startswith(role)), ""):
         similar = difflib.get_close_matches(name, known, 1, _SUGGESTED)
         return _question(similar) if similar else f"names with {prefix} belong to a role."
-    if ends := difflib.get_close_matches(name[4:], _ends(), 1, _SIMILARITY_OF_ENDS):
-        return _question([other for other in known if other.endswith(f"_{ends[0]}")])
+    if end := _selection(name):
+        similar = difflib.get_close_matches(name, known, 1, _SIMILARITY)
+        return _question(similar or [other for other in known if other.endswith(f"_{end}")])
     if any(name.startswith(f"{other}_") for other in known):
         return ""
     similar = difflib.get_close_matches(name, unset, 1, _SIMILARITY) or difflib.get_close_matches(
@@ -121,12 +124,11 @@ def known_variables() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@functools.cache
-def _ends() -> tuple[str, ...]:
-    """The names of the variables without the prefix of their role, if several words are left."""
-    prefixes = _role_prefixes()
-    ends = {name.removeprefix(prefix) for name in known_variables() for prefix in prefixes if name.startswith(prefix)}
-    return tuple(sorted(end for end in ends if "_" in end))
+def _selection(name: str) -> str:
+    """The end of the variables that the name probably means: gpu_reset_pool_names ends like one, and gpu_pool_name is similar to one without its role."""
+    if ends := [end for end in _SELECTIONS if name.endswith(f"_{end}")]:
+        return ends[0]
+    return next(iter(difflib.get_close_matches(name[4:], _SELECTIONS, 1, _SIMILARITY_OF_SELECTIONS)), "")
 
 
 @functools.cache

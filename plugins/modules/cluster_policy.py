@@ -45,8 +45,9 @@ notes:
   - If the node belongs to a pool and gpu-feature-discovery has labelled it, the module continues without the node only if the number of ready pods has not
     changed for a minute, and if the container is in back-off (waiting for its next start). Such a node is also returned in
     C(broken_nodes). Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
-  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on nodes in C(unusual_nodes)
-    that are not in C(broken_nodes), the remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
+  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on nodes in C(unusual_nodes),
+    the remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated. Nodes in C(broken_nodes) count
+    only if a pod of another DaemonSet fails there.
   - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
   - In check mode on a cluster without a ClusterPolicy (if its kind is listed in O(expected)), C(before) is empty and C(after) contains all derived fields. The
     real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields; C(after) and C(changed) are the same.

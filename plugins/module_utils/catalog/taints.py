@@ -97,6 +97,11 @@ def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
     )
 
 
+def is_of_kubernetes(taint: Taint) -> bool:
+    """Whether Kubernetes sets the taint for a temporary state of a node, such as not ready or unschedulable."""
+    return str(taint.get("key") or "").startswith("node.kubernetes.io/")
+
+
 def is_covered(toleration: Toleration, others: t.Iterable[Toleration]) -> bool:
     """Whether one of the other tolerations tolerates all taints that this one tolerates, without a limit in time."""
     return any(_covers(other, toleration) for other in others)
@@ -113,7 +118,7 @@ def _covers(wider: Toleration, toleration: Toleration) -> bool:
     if wider["key"] != toleration.get("key"):
         return False
     same_value = (wider.get("value") or "") == (toleration.get("value") or "")
-    return exists or (toleration.get("operator") != "Exists" and same_value)
+    return exists or (same_value and {wider.get("operator"), toleration.get("operator")} <= {None, "", "Equal"})
 
 
 def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[Taint]:
@@ -126,8 +131,12 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
 
 
 def needed_tolerations(obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[_T]:
-    """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed."""
-    remaining = untolerated_taints(others, taints)
+    """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed.
+
+    Kubernetes sets and removes its own taints, such as that of a cordoned node.
+    """
+    lasting = [taint for taint in taints if not is_of_kubernetes(taint)]
+    remaining = untolerated_taints(others, lasting)
     return [item for item in obsolete if any(_tolerates(item, taint) for taint in remaining)]
 
 

@@ -84,7 +84,7 @@ class BlockingPod:
 
 
 def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Await | Keep | Block:
-    """What a drain with these options does with the pod; all drains use this function."""
+    """How a drain with these options treats the pod; all drains use this function."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
     if not options.evict:

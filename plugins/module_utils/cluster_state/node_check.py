@@ -52,10 +52,10 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
 
     if pool.reason_without_containers:
         return None
-    if reason := reason_without_discovery(node.labels):
-        return finding(f"{reason}, so it cannot reach the declared state", final=True)
+    reason = reason_without_discovery(node.labels)
+    unreachable = f"{reason}, so it cannot reach the declared state"
     if not node.discovered:
-        return finding(_undiscovered(node))
+        return finding(unreachable, final=True) if reason else finding(_undiscovered(node))
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
     failed_config = expected_state.expected_mig_config(node, pool, managed=True)
@@ -65,6 +65,8 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
         return finding(f"{names.PRODUCT_LABEL} is {node.product}: its MIG layout is invalid")
     operands, labels, resources = (list(compare(node, pool)) for compare in (_operands, _labels, _resources))
     differences = [*operands, *labels, *resources]
+    if reason and differences:
+        return finding(unreachable, *differences, final=True)
     gpus = expected_state.expected_gpus(node, pool)
     if pool.gpus_per_node not in (None, gpus):
         hardware = f"has {gpus} GPU(s), but gpus_per_node is {pool.gpus_per_node}"

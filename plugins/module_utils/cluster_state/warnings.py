@@ -102,7 +102,8 @@ def unusual_nodes(
     for node in nodes:
         if not node.has_gpu:
             continue
-        of_labels = reason_without_discovery(node.labels) if not (node.discovered and node.name in declared) else ""
+        works = node.discovered and (node.name in declared or any(node.allocatable.values()))
+        of_labels = "" if works else reason_without_discovery(node.labels)
         # A label that the user has set explains the state better than the failures that it causes, so it comes first.
         reason = "; ".join(filter(None, (of_labels, failures.get(node.name, ""))))
         if not reason and not node.discovered and node.name not in awaited:

@@ -267,7 +267,7 @@ class ClusterPolicyClient:
         ignored = self._failing_nodes.ignored
         for daemonset in filter(is_operand, self._daemonsets):
             app = app_label(daemonset)
-            stalling = {name for name in ignored.reasons if ignored.broken.get(name, "") != app}
+            stalling = {name for name in ignored.reasons if app not in ignored.broken.get(name, ())}
             if not is_stalled(daemonset, stalling.intersection(ignored.unready.get(app, ()))):
                 continue
             path = f"/api/v1/namespaces/{self.namespace}/pods"

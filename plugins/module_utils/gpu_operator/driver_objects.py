@@ -48,6 +48,7 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
+_Keep = t.Callable[[t.Sequence[Object]], list[Object]]
 
 # The default object has a name that no pool's object can have.
 PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
@@ -179,7 +180,7 @@ def plan_driver_objects(
             problems.append(name_problem(name, f"pool {pool.name}"))
             continue
         live = own.get(name)
-        body, note = _desired(pool, live, base, others, nodes)
+        body, note = _desired(pool, live, base, others, _keep(plan, live, nodes))
         notes += [note] if note else []
         problems += object_problems(pool, live, body)
         members = [node for node in nodes if pool_of.get(node.name) == pool.name]
@@ -193,7 +194,9 @@ def plan_driver_objects(
         if DEFAULT_NAME in foreign:
             problems.append(name_problem(DEFAULT_NAME, "the default for nodes without a pool"))
         else:
-            default = _default_change(plan, own.get(DEFAULT_NAME), base, others, nodes)
+            default = _default_change(
+                plan, own.get(DEFAULT_NAME), base, others, _keep(plan, own.get(DEFAULT_NAME), nodes)
+            )
     if default is not None:
         rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
         changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
@@ -232,7 +235,7 @@ def recorded_driver(live: Document) -> Object | None:
 
 
 def _desired(
-    pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], nodes: t.Sequence[Node]
+    pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], keep: _Keep
 ) -> tuple[Object, str]:
     """The object, and a note if the pool no longer declares its driver."""
     driver, note = pool.driver, ""
@@ -247,7 +250,7 @@ def _desired(
     spec = {
         **(declared_spec(driver, base) if driver else dict(base)),
         "nodeSelector": {POOL_LABEL: pool.name},
-        "tolerations": _with_kept(live, [*others, *own], nodes),
+        "tolerations": keep([*others, *own]),
     }
     return _body(object_name(pool.name), spec, driver), note
 
@@ -322,11 +325,11 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 
 
 def _default_change(
-    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], nodes: t.Sequence[Node]
+    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], keep: _Keep
 ) -> DriverObjectChange | None:
     """The change of the default object, which operators support since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
-    spec = {**base, "default": True, "tolerations": _with_kept(live, tolerations, nodes)}
+    spec = {**base, "default": True, "tolerations": keep(tolerations)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
 
 
@@ -346,12 +349,15 @@ def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
     return [item for item in policy_tolerations(policy) if toleration_identity(item) not in own]
 
 
-def _with_kept(live: Document | None, tolerations: t.Sequence[Object], nodes: t.Sequence[Node]) -> list[Object]:
-    """The tolerations of an object, with those that it has and that the taints of its nodes still need."""
+def _keep(plan: Plan, live: Document | None, nodes: t.Sequence[Node]) -> _Keep:
+    """A function that adds to the desired tolerations of an object those that it has, and that the taints of its nodes still need.
+
+    A new object keeps those that the ClusterPolicy keeps, because its nodes had the driver of the ClusterPolicy.
+    """
     selector = node_selector(live) if live is not None else {}
     taints = [taint for node in nodes if selector.items() <= node.labels.items() for taint in node.taints]
-    needed = needed_tolerations(get_nested(live, "spec", "tolerations") or (), tolerations, taints)
-    return _sorted([*tolerations, *needed])
+    held = plan.policy.kept_tolerations if live is None else get_nested(live, "spec", "tolerations") or ()
+    return lambda tolerations: _sorted([*tolerations, *needed_tolerations(held, tolerations, taints)])
 
 
 def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:

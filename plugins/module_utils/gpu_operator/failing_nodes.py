@@ -70,9 +70,7 @@ class FailingNodes:
             return None
         reasons = {**self._broken_reasons, **describe_failures(self._client, namespace, failures)}
         unready = unready_operands([*pods, *stalled], reasons)
-        apps = {pod["metadata"]["name"]: app_of(pod) for pod in stalled}
-        broken = {name: apps[failure.pod] for name, failure in self._broken.items()}
-        self.ignored = IgnoredNodes(reasons, unready, broken)
+        self.ignored = IgnoredNodes(reasons, unready, {name: _failing_apps(stalled, name) for name in self._broken})
         return self.ignored
 
     def _find_broken(
@@ -93,6 +91,12 @@ class FailingNodes:
         if not can_continue_without(broken, self._pools, nodes):
             return {}
         return broken
+
+
+def _failing_apps(pods: t.Iterable[Object], node: str) -> set[str]:
+    """The apps whose pods on the node are in back-off; other pods there may only wait for them."""
+    failures = ((app_of(pod), operand_failures([pod], time.time()).get(node)) for pod in pods)
+    return {app for app, failure in failures if failure is not None and failure.in_back_off}
 
 
 def _parsed(nodes: t.Iterable[Object]) -> list[Node]:

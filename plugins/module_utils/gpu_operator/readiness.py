@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
 from ..catalog.operands import MIG_MANAGER, PLUGIN
-from ..catalog.taints import is_covered
+from ..catalog.taints import is_covered, is_of_kubernetes
 from ..cluster_state import nvidia_driver
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
@@ -135,12 +135,12 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
 
-    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the app of the failing pod.
+    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
     unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
-    broken: t.Mapping[str, str] = field(default_factory=dict)
+    broken: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
 
 
 def assess(
@@ -370,10 +370,7 @@ def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[D
     if not specs:
         return ()
     return tuple(
-        node["metadata"]["name"] for node in gpu_nodes if all(any(_lasting(untolerated(spec, node))) for spec in specs)
+        node["metadata"]["name"]
+        for node in gpu_nodes
+        if all(not all(map(is_of_kubernetes, untolerated(spec, node))) for spec in specs)
     )
-
-
-def _lasting(taints: t.Iterable[Document]) -> t.Iterator[Document]:
-    """The taints without those of Kubernetes, such as that of a node that is not ready."""
-    return (taint for taint in taints if not str(taint.get("key") or "").startswith("node.kubernetes.io/"))

@@ -65,7 +65,7 @@ class ClusterReport:
             found.append(f"The license servers could not be read: {failure}")
         if nodes > licensed + not_required:
             # The result does not name the product that the unlicensed nodes need.
-            exhausted = [each for each in self.servers.get("products") or () if each["total"] and not each["free"]]
+            exhausted = [each for each in self.servers.get("products") or () if each["total"] and each["free"] <= 0]
             found += [
                 f"All {each['total']} licenses of {each['name']} in the license pools are in use." for each in exhausted
             ]

@@ -10,6 +10,7 @@ import typing as t
 
 from ..catalog import releases
 from ..catalog.distributions import BY_NAME
+from ..catalog.olm import OLM
 from ..common.nested import get_nested
 from ..validation_programs.programs import PROGRAMS
 from . import validators
@@ -21,13 +22,14 @@ from .known_issues import KNOWN_ISSUES
 from .lease import LEASE
 from .messages import field_path, quote, type_name
 from .nodegroup_checks import provider_problems
-from .olm import OLM_CHECKS, installer_fields
+from .olm import OLM_CHECKS, installer_fields, installer_of
 from .providers import PROVIDERS
 from .secret_values import cluster_secret_problems
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
-# Helm converts numbers to JSON, and with it to floating-point numbers of 64 bits.
-_MAX_INTEGER = 2**53
+# Integers have 64 bits in YAML. Helm also converts them to floating-point numbers, which represent only integers of 53 bits exactly.
+_MAX_INTEGER = 2**63
+_MAX_HELM_INTEGER = 2**53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +49,12 @@ class HelmValues(Anything):
 
 def _unreadable(value: t.Any) -> str | None:
     if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
-        return "is not a number that Helm can read (53 bits); write it as a string in quotes"
+        return "is not a number that Helm can read (64 bits); write it as a string in quotes"
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number that Helm can read; write it as a string in quotes"
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
         return "contains a character that a YAML file cannot contain (NUL, or a lone surrogate); remove it"
-    return validators.stays_text_in_helm(value) if isinstance(value, str) else None
+    return None
 
 
 _DRIVER = Section(
@@ -76,7 +78,7 @@ _PROXY = Section(
 
 _OPERATOR: dict[str, Field] = {
     "registry": Text((validators.registry,)),
-    "image_pull_secrets": ListOf(item=Text((validators.object_name,))),
+    "image_pull_secrets": ListOf(item=Text((validators.object_name, validators.stays_text_in_helm))),
     "driver": _DRIVER,
     "proxy": _PROXY,
     "repo_config": Text((validators.object_name,)),
@@ -164,6 +166,26 @@ def renamed_from_problems(cluster: Document) -> Problems:
     name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == previous:
         yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
+
+
+def helm_conversion_problems(cluster: Document) -> Problems:
+    """No value may change its type or number in Helm. OLM does not use Helm."""
+    for component in _COMPONENTS:
+        values = get_nested(cluster, component, "values")
+        if values is not INVALID and installer_of(cluster, component) != OLM:
+            yield from _conversions(values, f"gpu_cluster.{component}.values")
+
+
+def _conversions(value: t.Any, path: str) -> Problems:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        at = field_path(path, key)
+        for text in (key, item):
+            if isinstance(text, str) and (reason := validators.stays_text_in_helm(text)):
+                yield f"{at}: {quote(text)} {reason}"
+        if isinstance(item, int) and _MAX_HELM_INTEGER < abs(item) < _MAX_INTEGER:
+            yield f"{at}: {quote(item)} has more than 53 bits, so Helm changes it; write it as a string in quotes"
+        yield from _conversions(item, at)
 
 
 def impersonation_problems(cluster: Document) -> Problems:
@@ -324,6 +346,7 @@ def cluster_policy_problems(cluster: Document) -> Problems:
 
 
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
+    helm_conversion_problems,
     renamed_from_problems,
     impersonation_problems,
     validation_image_problems,

@@ -7,6 +7,7 @@ The docstring or comment of a rule describes the values that it accepts.
 
 from __future__ import annotations
 
+import math
 import re
 import urllib.parse
 
@@ -46,12 +47,12 @@ _KUBELET_LABELS = frozenset(
     }
 )
 # IsEnvVarName of k8s.io/apimachinery pkg/util/validation.
-# Plain texts that Helm reads as numbers (go-yaml resolve.go, yamlStyleFloat, and strconv.ParseInt with base 0), and those that PyYAML quotes because it
-# reads them as numbers (PyYAML resolver.py).
+# Plain texts that Helm reads as numbers, after it has removed underscores (go-yaml resolve.go: yamlStyleFloat, and strconv.ParseInt with base 0), and those
+# that PyYAML quotes because it reads them as numbers (PyYAML resolver.py).
 _HELM_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_HELM_OCTAL = re.compile(r"[-+]?0[oO][0-7]+")
+_HELM_INTEGER = re.compile(r"[-+]?0([oO][0-7]+|[xX][0-9a-fA-F]+|[bB][01]+)")
 _QUOTED_NUMBER = re.compile(
-    r"[-+]?(0|[1-9][0-9]*|0[0-7]+)|([-+]?[0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?",
+    r"[-+]?(0|[1-9][0-9_]*|0[0-7_]+|0b[01_]+|0x[0-9a-fA-F_]+)|([-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?"
 )
 _VARIABLE_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
@@ -170,7 +171,9 @@ def stays_text_in_helm(value: str) -> str | None:
     """A text that stays text in Helm's values. Ansible writes them with PyYAML, which does not quote some texts that Helm reads as other types."""
     if value in ("y", "Y", "n", "N"):
         return "becomes a boolean in Helm's values; choose a different one, such as yes"
-    if (_HELM_NUMBER.fullmatch(value) or _HELM_OCTAL.fullmatch(value)) and not _QUOTED_NUMBER.fullmatch(value):
+    digits = value.replace("_", "") if value[:1] != "_" else ""
+    is_finite = _HELM_NUMBER.fullmatch(digits) and math.isfinite(float(digits))
+    if (is_finite or _HELM_INTEGER.fullmatch(digits)) and not _QUOTED_NUMBER.fullmatch(value):
         return "becomes a number in Helm's values; choose a different text"
     return None
 

@@ -254,7 +254,7 @@ class BeforeHelm(Stage):
         if names:
             raise InvalidOptions(
                 [
-                    f"{abbreviate_nodes(names)}: not ready, so the MIG layout cannot be reset. Nothing has been removed. Wait until the nodes are ready, "
+                    f"{abbreviate_nodes(names)}: not ready, so the MIG layout cannot be reset. No node has been changed. Wait until the nodes are ready, "
                     f"delete the nodes that do not return, or keep the GPUs of all nodes partitioned ({KEEP_PARTITIONED})."
                 ]
             )

@@ -27,6 +27,8 @@ from tests.programs import REPO
         ("gpu_sharing_pool", "gpu_sharing_pool_names"),
         ("gpu_nodegroups_pools", "gpu_nodegroups_pool_names"),
         ("gpu_pool_name", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_reset_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_scope_label_selectors", "gpu_sharing_label_selectors"),
         ("gpu_pools_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
         ("gpu_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
     ],

@@ -98,6 +98,7 @@ def test_a_recorded_taint_stays_unless_it_is_to_be_removed() -> None:
         ({"key": "team", "value": "x"}, True),
         ({"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}, True),
         ({"key": "team", "value": "y"}, False),
+        ({"key": "team", "operator": "Gt", "value": "x"}, False),
         ({"key": "other", "operator": "Exists"}, False),
         ({"operator": "Exists", "tolerationSeconds": 300}, False),
         ({}, False),

@@ -150,8 +150,9 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
 
 
 def test_a_discovered_node_of_a_pool_whose_operands_fail_or_are_kept_away() -> None:
-    off = node("off", labels={f"{DEPLOY}operands": "false"})
-    nodes, pools = [node("t4"), node("broken"), off], [pool()]
+    off = node("off", labels={f"{DEPLOY}operands": "false"}, allocatable={"nvidia.com/gpu": 0})
+    works = node("works", labels={f"{DEPLOY}gpu-feature-discovery": "false"})
+    nodes, pools = [node("t4"), node("broken"), off, works], [pool()]
     membership = assign_pools(pools, nodes)
     found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
     assert sorted(found) == ["broken", "off"]
@@ -159,6 +160,7 @@ def test_a_discovered_node_of_a_pool_whose_operands_fail_or_are_kept_away() -> N
     assert finding is not None
     assert finding.final
     assert "operands=false" in str(finding)
+    assert check_node(works, pool()) is None
     declared = pool(labels={WORKLOAD: "vm-vgpu"})
     virtual = node("vm", labels={WORKLOAD: "vm-vgpu"})
     assert unusual_nodes([declared], [virtual], assign_pools([declared], [virtual]), {}) == {}

@@ -135,6 +135,17 @@ def test_a_removed_taint_stays_tolerated_while_a_node_has_it() -> None:
         assert plan_driver_objects(removed, policy(), live, nodes).rolled_nodes == {"a-1", "a-2"}
 
 
+def test_a_new_object_keeps_the_tolerations_that_its_nodes_had_from_the_policy() -> None:
+    toleration = {"key": "restricted", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+    declared = plan({**A100, **DRIVER_570})
+    kept = dataclasses.replace(declared, policy=dataclasses.replace(declared.policy, kept_tolerations=(toleration,)))
+    tainted = [dataclasses.replace(each, taints=(TAINT,)) if each.name == "a-2" else each for each in NODES]
+    (change,) = plan_driver_objects(kept, policy(), [], tainted).changes
+    assert toleration in change.body["spec"]["tolerations"]
+    (change,) = plan_driver_objects(kept, policy(), [], NODES).changes
+    assert toleration not in change.body["spec"]["tolerations"]
+
+
 def test_the_pace_of_an_upgrade_rolls_nothing() -> None:
     v26: Object = {"version": "v26.7.0"}
     slow = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 1}}}

@@ -50,6 +50,8 @@ def node(*taints: Object, gpu: bool = True) -> Object:
         ([GPU, TEAM], [node(OTHER)], [{"name": "a"}], []),
         ([GPU, TEAM], [node({**TAINT, "effect": "PreferNoSchedule"})], [{"name": "a"}], []),
         ([GPU, TEAM], [node(TAINT, gpu=False)], [{"name": "a"}], []),
+        # Kubernetes sets this taint while a node is cordoned.
+        ([GPU, ALL], [node({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})], [{"name": "a"}], []),
         # Another entry, which is not the collection's, tolerates the taint.
         ([GPU, TEAM, ALL], [node(TAINT)], [{"name": "a"}], []),
         # A pool still needs it.
@@ -61,7 +63,10 @@ def node(*taints: Object, gpu: bool = True) -> Object:
 def test_a_toleration_is_kept_while_a_gpu_node_has_its_taint(
     tolerations: list[Object], nodes: list[Object], pools: list[Object], kept: list[Object]
 ) -> None:
-    live, plan = policy(*tolerations, recorded=[GPU, TEAM]), derive({"name": "lab"}, {}, pools)
+    live, plan = (
+        policy(*tolerations, recorded=[GPU, TEAM, ALL] if tolerations == [GPU, ALL] else [GPU, TEAM]),
+        derive({"name": "lab"}, {}, pools),
+    )
     found = keep_needed_tolerations(live, plan, nodes)
     assert list(found.policy.kept_tolerations) == kept
     assert not kept or obsolete_tolerations(live, plan) == kept

@@ -238,3 +238,12 @@ def test_documents_without_end(values: t.Any, message: str) -> None:
     (problem,) = validate({"name": "lab", "operator": {"values": values}}, {}, [T4])
     assert time.process_time() - started < 5
     assert problem.startswith(message)
+
+
+@pytest.mark.parametrize(("installer", "rejected"), [("helm", True), ("olm", False)])
+@pytest.mark.parametrize("value", ["Y", "1e3"])
+def test_only_helm_converts_values(installer: str, rejected: bool, value: object) -> None:
+    """OLM's ClusterPolicy gets the values as JSON."""
+    operator = {"installer": installer, "values": {"toolkit": {"env": [{"name": "ACCEPT_EULA", "value": value}]}}}
+    problems = validate({"name": "c", "distribution": "openshift", "operator": operator}, {}, [])
+    assert any("operator.values.toolkit.env[0].value: " in text for text in problems) is rejected, problems

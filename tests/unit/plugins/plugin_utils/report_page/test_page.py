@@ -196,7 +196,7 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
             "Created by node group gpus of flavor h100.8: 1 to 3",
             "2 \u00d7 3g.40gb in total",
             "6 more nodes of notebooks",
-            "Not waited forprod-worker-gpu-t4-1.example.org: rebooting",
+            "Without usable GPUsprod-worker-gpu-t4-1.example.org: rebooting",
             "1, 2, 3 and 2 more",
             "more pods request",
             "more namespaces request less.",
