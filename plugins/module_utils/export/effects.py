@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describes the changes that a run with the exported variables makes on the nodes (pure)."""
+"""Describes the changes that a run with the exported variables makes to the nodes (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
 
 
 def require_no_release(released: t.Collection[str]) -> None:
-    """Raise ReleaseRefused if a run would release nodes, for example a node of a pool that has lost its pool label."""
+    """Raise ReleaseRefused if a run would release nodes, for example a pool's node that has lost its pool label."""
     if released:
         raise ReleaseRefused(
             f"No exported pool contains {abbreviate_nodes(released)}, so a run with the exported variables would remove what this collection has "
@@ -32,9 +32,9 @@ def effect_remarks(
     postponed: t.Collection[str],
     pools_without_sharing: t.Iterable[str],
 ) -> list[str]:
-    """The remarks about the nodes that a run edits, given with the effect of each edit, and about the nodes that it leaves for another run.
+    """The remarks about the nodes that a run edits (`transitions`: the effect of each edit), and about the nodes that it postpones to another run.
 
-    If there are `pools_without_sharing`, a run fails before any change, so the only remark names these pools.
+    If there are `pools_without_sharing`, a run fails before any change, so the only remark lists these pools.
     """
     refused = sorted(pools_without_sharing)
     if refused:

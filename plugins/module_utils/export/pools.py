@@ -39,7 +39,7 @@ _KEYS = ("match", "gpus_per_node", "labels", "taints", "rollout", "sharing")
 
 @dataclass
 class ExportedPools:
-    """Pools in the format of gpu_pools, and remarks on settings that were left out."""
+    """Pools in the format of gpu_pools, and remarks about settings that were left out."""
 
     pools: list[Document] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class ExportedPools:
 
 @dataclass(frozen=True)
 class _Member:
-    """A node; if its sharing is not known, `sharing` is None and `problem` is the reason."""
+    """A node; if its sharing is unknown, `sharing` is None and `problem` contains the reason."""
 
     node: Node
     sharing: NodeSharing | None
@@ -61,7 +61,7 @@ class _Member:
 
     @property
     def sharing_fields(self) -> Document:
-        """The keys of a pool that declare the node's sharing; empty if it is not known."""
+        """The keys of a pool that declare the node's sharing; empty if the sharing is unknown."""
         if self.sharing is None:
             return {}
         sharing, gpus = self.sharing
@@ -87,14 +87,14 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
 def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
-    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the tolerations
-    in the ClusterPolicy for the taints of pools.
+    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the
+    ClusterPolicy's tolerations of the pools' taints.
     """
     exported = ExportedPools()
     labelled: dict[str, list[_Member]] = defaultdict(list)
     grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
-    # By model, the pool labels of its nodes; empty for a node without a label, None for a node that is left out.
+    # By model, the pool labels of its nodes; the empty string stands for a node without the label, None for a node that is left out.
     pools_of_model: dict[str, set[str | None]] = defaultdict(set)
     for node in nodes:
         if node.discovered:
@@ -171,7 +171,7 @@ def _add_labelled_pool(
         exported.remarks.append(f"pool {name}: left out, because its name is not a DNS label")
         return
     unclear = _unclear_sharing(members)
-    # If a managed pool were left out, a run would release its nodes. Without `sharing`, a run refuses to change the sharing of its nodes.
+    # If a managed pool were left out, a run would release its nodes. If its `sharing` is left out, a run refuses to change the sharing of its nodes.
     if unclear:
         exported.remarks.append(f"pool {name}: {'without sharing' if managed else 'left out'}, because {unclear}")
         if not managed:
@@ -192,7 +192,7 @@ def _add_labelled_pool(
 
 
 def _unclear_sharing(members: list[_Member]) -> str:
-    """The reason why the nodes cannot share one declaration, with the sharing of each node; empty if all nodes are shared in the same way."""
+    """The reason why one declaration cannot describe all nodes, with the sharing of each node; empty if all nodes are shared in the same way."""
     ways: dict[str, list[str]] = defaultdict(list)
     texts: dict[str, str] = {}
     problems: dict[str, list[str]] = defaultdict(list)
@@ -217,7 +217,7 @@ def _unclear_sharing(members: list[_Member]) -> str:
 
 
 def _rollout(exported: ExportedPools, pool: str, nodes: list[Node]) -> Document:
-    """The settings of `rollout` that are recorded on the nodes of the pool; empty with a remark if the records differ."""
+    """The settings of `rollout` that are recorded on the nodes of the pool; if the records differ, the result is empty and a remark is added."""
     recorded_settings = [recorded_rollout_settings(node) for node in nodes]
     if all(settings == recorded_settings[0] for settings in recorded_settings):
         return recorded_settings[0]
@@ -259,7 +259,7 @@ def _match(node: Node) -> Document:
 
 
 def _pool_labels(node: Node) -> dict[str, str]:
-    """The labels that a pool has set, except labels that are derived from the pool."""
+    """The labels that the node's pool has set, except those that are derived from the pool."""
     return {
         key: node.labels[key]
         for key in sorted(recorded(node, POOL_OWNER).labels)
@@ -281,7 +281,7 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tup
 
 
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
-    """A label that all nodes in `nodes` and none in `others` have, and that is not written by an agent; empty if there is none."""
+    """A label that all nodes in `nodes` and none in `others` have, and that no agent writes; empty if there is none."""
     for key, value in sorted(nodes[0].labels.items()):
         if validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
             continue
@@ -293,7 +293,7 @@ def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> 
 
 
 def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Document]) -> Document:
-    """The entries that all nodes have; a remark names the entries that only some nodes have."""
+    """The entries that all nodes have; a remark lists the entries that only some nodes have."""
     common = {key: value for key, value in entries[0].items() if all(item.get(key) == value for item in entries)}
     partial = sorted({key for item in entries for key in item} - set(common))
     if partial:

@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 
 Document = dict[str, t.Any]
 Object = t.Mapping[str, t.Any]
-# The `sharing` of a pool, and `gpus_per_node` if its layout depends on this number.
+# The `sharing` of a pool, and `gpus_per_node` if the layout depends on this number.
 NodeSharing = tuple[Document, "int | None"]
 
 _PREFIX = "nvidia.com/"
@@ -48,7 +48,7 @@ class ExportedLayout(t.NamedTuple):
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """The active ClusterPolicy and the ConfigMaps that it names; None for an object that does not exist."""
+    """The active ClusterPolicy and the ConfigMaps that it refers to; None for an object that does not exist."""
 
     policy: Object | None = None
     plugin: Object | None = None
@@ -56,11 +56,11 @@ class LiveConfig:
 
     @property
     def tolerations(self) -> list[dict[str, t.Any]]:
-        """The tolerations that this collection has set in the ClusterPolicy for pools."""
+        """The tolerations that this collection has added to the ClusterPolicy for pools."""
         return (recorded_tolerations(self.policy) if self.policy else None) or []
 
     def node_sharing(self, node: Node) -> NodeSharing:
-        """The `sharing` that a pool must declare for this node, and the node's number of GPUs if it matters; raises Inexpressible."""
+        """The `sharing` that a pool must declare for this node, and the node's number of GPUs if the layout depends on it; raises Inexpressible."""
         exported = self._layout(node)
         strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
         sharing = export_sharing(self._plugin_config(node), exported.layout, "" if strategy == "none" else strategy)
@@ -102,7 +102,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     """The `sharing` that results in this device plugin configuration and MIG layout; raises Inexpressible.
 
     `content` is the plugin's configuration as parsed YAML, `layout` the layout of the node's GPUs in the format of a pool (None: whole GPUs),
-    and `strategy` the ClusterPolicy's strategy, which overrides all configurations.
+    and `strategy` the ClusterPolicy's strategy, which overrides the strategies in all configurations.
     """
     _check_structure(content)
     plugin_key, shares = _export_shares(content)
@@ -207,7 +207,7 @@ def _normalize_part(part: Document) -> Document:
 
 
 def _differences(content: Document, derived: Document) -> str:
-    """The names of the differing parts in parentheses, or "exactly" without them, as a part of a sentence."""
+    """The names of the differing parts in parentheses, or "exactly" if there are none; the text is part of a sentence."""
     sections = content.get("sharing") or {}
     shared: Document = next((sections[key] for key in _MODES if sections.get(key)), {})
     resources = [entry["name"] for entry in shared.get("resources") or ()]

@@ -54,7 +54,7 @@ def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | 
 def export_cluster(
     declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
 ) -> tuple[Document, list[str]]:
-    """gpu_cluster and remarks; it contains the release name, version and values of each installed component, and all other settings from `declared`.
+    """gpu_cluster with the release name, version and values of each installed component and all other settings from `declared`; and remarks.
 
     Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets. Raises InvalidVariables if the result is
     not valid.
@@ -100,7 +100,7 @@ def export_cluster(
 
 
 def _without_initial_values(values: Document) -> Document:
-    """The values without daemonsets.tolerations, which a first installation sets, and without the names that upgrades add."""
+    """The values without daemonsets.tolerations, which the first installation sets, and without the names that upgrades add."""
     values = without_own_values(values)
     daemonsets = {key: value for key, value in (values.get("daemonsets") or {}).items() if key != "tolerations"}
     rest = {key: value for key, value in values.items() if key != "daemonsets"}

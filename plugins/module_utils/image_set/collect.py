@@ -41,7 +41,7 @@ _MANAGER = "vgpuManager"
 
 
 class ImageCollector:
-    """Collects the images of a plan by component; can be called for several plans."""
+    """Collects the images of a plan by component; one collector can be used for several plans."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ImageCollector:
         suffixes_of: t.Callable[[PoolPlan | None, bool], t.Collection[str]],
         programs: t.Collection[str],
     ) -> None:
-        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes; for precompiled drivers, the second argument is true.
+        """suffixes_of: returns the suffixes of driver tags for a pool (None: for all nodes); its second argument is true for precompiled drivers.
 
         programs: the validation programs. client: needed only for OLM.
         """

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The images that a cluster pulls for the GPU operator and NFD, from rendered charts, a ClusterPolicy and ClusterServiceVersions (pure)."""
+"""Finds the images that a cluster pulls for the GPU operator and NFD, using rendered charts, a ClusterPolicy and ClusterServiceVersions (pure)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class MissingImage(ValueError):
-    """The image of a part of the ClusterPolicy is incomplete."""
+    """The image of a part of the ClusterPolicy is missing or incomplete."""
 
 
 def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
-    """The images of the pods of rendered workloads, by the name of the workload and of the container. Hooks of Helm are included."""
+    """The images of the pods of rendered workloads, by the name of the workload and of the container. Helm hooks are included."""
     found: dict[str, str] = {}
     for item in documents:
         if item.get("kind") not in _WORKLOADS:
@@ -42,7 +42,7 @@ def policy_images(
     """The images of the operands by their part of the ClusterPolicy; drivers have one entry for each suffix, such as driver/rhel9.6.
 
     suffixes_of: returns the suffixes; its argument is true for precompiled drivers, whose suffixes contain the kernel.
-    environment: the operator's variables, which contain the images of the other parts.
+    environment: the operator's environment variables, which contain the images of the other parts.
     """
     found: dict[str, str] = {}
     for part, by_system, variable in _parts(spec):
@@ -91,7 +91,7 @@ def related_images(csv: Document) -> dict[str, str]:
 
 
 def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
-    """The variables of the operator's container that name images."""
+    """The environment variables of the operator's container that contain images."""
     return {
         entry["name"]: entry["value"]
         for item in documents
@@ -103,8 +103,8 @@ def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
 
 
 def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
-    """For each operand that runs: the part of the ClusterPolicy with its image, whether the image's tag contains the operating system, and the
-    operator's variable with the image.
+    """Yields for each operand that runs: the part of the ClusterPolicy with its image, whether the image's tag contains the operating system, and the
+    operator's environment variable with the image.
     """
     for operand in OPERANDS:
         if _runs(spec, operand):

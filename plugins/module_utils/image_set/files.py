@@ -17,10 +17,10 @@ if t.TYPE_CHECKING:
 
 
 class FileSet:
-    """The files in the folder that the user has chosen; without a folder, there are none."""
+    """The files in the folder that the user has chosen; if no folder is set, there are none."""
 
     def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
-        """openshift: the version of OpenShift, empty for other clusters."""
+        """openshift: the version of OpenShift; empty for other clusters."""
         packages = [release for release in (plan.operator, plan.nfd) if release.installer == OLM]
         documents = {
             "imageset-config.yaml": [image_set_configuration(images, packages, openshift)],

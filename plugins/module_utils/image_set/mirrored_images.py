@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Images and their names in a mirror, and lists of them in the formats of other tools (pure).
+"""Determines the names of images in a mirror, and lists images in the formats of other tools (pure).
 
 Sources: openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
 ImageDigestMirrorSet and ImageTagMirrorSet; their effect on nodes: openshift-docs PR 100960.
@@ -51,19 +51,19 @@ class MirroredImage:
 
     @property
     def stored_as(self) -> str:
-        """The destination of a copy. An image by digest gets a tag, because registries delete images without one."""
+        """The destination of a copy. An image that is referenced by digest also gets a tag, because registries delete untagged images."""
         reference = parse_image(self.destination)
         if not reference.digest:
             return self.destination
         return str(reference.with_tag(reference.tag or reference.digest.replace(":", "-")))
 
     def as_dict(self) -> dict[str, str]:
-        """The entry of a result."""
+        """The image as a module returns it."""
         return {"component": self.component, "source": self.source, "destination": self.destination}
 
 
 def copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
-    """The copies without duplicates: an image by tag and digest may also be needed by its digest."""
+    """The copies without duplicates, because an image that is needed by tag and digest may also be needed by digest alone."""
     sources = {image.stored_as: image.copy_source for image in images if image.copied}
     return [{"source": source, "destination": destination} for destination, source in sources.items()]
 
@@ -80,7 +80,7 @@ def mirrored(
     requested, public: the images of each component with and without the declared mirror. registry: a mirror that replaces the declared one, for example
     one that the cluster does not use yet.
     upstreams: registries, optionally with a folder, that are read instead of public ones. private: components whose images are not in a public
-    registry; these images keep the names in the variables.
+    registry; these images keep the names that the variables contain.
     """
     found: dict[str, MirroredImage] = {}
     problems: list[str] = []
@@ -113,7 +113,7 @@ def _conflicts(one: MirroredImage, other: MirroredImage, private: t.Collection[s
 
 
 def copy_list(images: t.Iterable[MirroredImage]) -> str:
-    """One line with source and destination for each copy, for `skopeo copy`; `skopeo sync` does not keep the folders of images."""
+    """One line with source and destination for each copy, for `skopeo copy`, because `skopeo sync` does not keep the folders of images."""
     pairs = {(parse_image(image.copy_source), parse_image(image.stored_as)) for image in images if image.copied}
     return "".join(sorted(f"{source.transport} {destination.transport}\n" for source, destination in pairs))
 

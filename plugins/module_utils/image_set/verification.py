@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the images of a mirror with the digests that a copy recorded, or with the registries from which they were copied."""
+"""Compares the images of a mirror with the digests that a copy recorded, or with the registries from which the images were copied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IncompleteMirror(ModuleFailure):
 def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_file: str | None) -> dict[str, list[str]]:
     """The images that are missing in the mirror, those with an unexpected digest, and those whose digest is unknown.
 
-    Without a `digests_file`, the digests are those of the registries from which the images were copied. An image that was not copied is only
+    Without a `digests_file`, the expected digests are those in the registries from which the images were copied. An image that was not copied is only
     required to exist.
     """
     recorded = _read_digests(digests_file) if digests_file else {}
@@ -54,7 +54,7 @@ def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_fi
 
 
 def require_complete(result: t.Mapping[str, t.Any]) -> None:
-    """Raise IncompleteMirror, with the result of the module, if verify() has found any image."""
+    """Raise IncompleteMirror, with the module's result, if verify() has found any image."""
     lines = [f"{name}: is missing" for name in result["missing"]]
     lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
     lines += [

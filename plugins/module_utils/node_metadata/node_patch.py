@@ -26,7 +26,7 @@ class RequiredMetadata:
 
 
 class ConflictingSets(Exception):
-    """Raised if two sets, or a set and the node's pool, require different metadata of the same node."""
+    """Raised if two sets, or a set and the node's pool, require different metadata for the same node."""
 
 
 def required_metadata(node: Node, sets: t.Sequence[NodeSet]) -> RequiredMetadata | None:
@@ -46,7 +46,7 @@ def required_metadata(node: Node, sets: t.Sequence[NodeSet]) -> RequiredMetadata
 
 
 def _combine(node: Node, kind: str, sets: t.Iterable[tuple[str, t.Mapping[str, V]]]) -> dict[str, V]:
-    """Merge the entries of all sets, given with their names; raises ConflictingSets if two sets differ."""
+    """Merge the entries of all sets, given with their names; raises ConflictingSets if two sets require different values."""
     combined: dict[str, V] = {}
     required_by: dict[str, str] = {}
     for name, entries in sets:
@@ -65,7 +65,7 @@ def required_metadata_edit(node: Node, required: RequiredMetadata) -> NodeEdit |
 
 
 def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
-    """Raise ConflictingSets if metadata of the node's pool would be changed, because pool and set would overwrite each other in every run."""
+    """Raise ConflictingSets if metadata set by the node's pool would be changed, because pool and set would overwrite each other in every run."""
     owned = recorded(node, POOL_OWNER)
     for kind, live, entries, owned_keys in (
         ("Label", node.labels, desired.labels, owned.labels),

@@ -147,7 +147,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
 
 
 def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
-    """The problems that concern several fields of a set."""
+    """Yields the problems that concern several fields of a set."""
     if all(entry.get(name) is None for name in ("label_selectors", "names", "match")):
         yield f"{path}: selects no nodes; set label_selectors, names or match (label_selectors: [] for all nodes)"
     elif entry.get("match") is not None and not any((entry["match"] or {}).values()):

@@ -39,7 +39,7 @@ class SetMatches:
 
 @dataclass
 class NodesOutcome:
-    """The result of the patches; `failures` contains the messages by node."""
+    """The result of the patches; `failures` contains the error messages by node."""
 
     sets: list[NodeSet]
     matches: SetMatches
@@ -54,7 +54,7 @@ class NodesOutcome:
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None, warn: t.Callable[[str], None]) -> dict[str, t.Any]:
-        """The module's result with up to MAX_LISTED names; the report has all names. Warns if the report cannot be written, because nodes may be changed."""
+        """The module's result with up to MAX_LISTED names; writes the report with all, and only warns on failure, because nodes may have changed."""
         report = self._report(MAX_LISTED)
         if report_path:
             try:
@@ -112,7 +112,7 @@ def reconcile(
 ) -> NodesOutcome:
     """Read all nodes and patch those that differ. Before the first patch, the lease is acquired and the nodes are read again.
 
-    Raises InvalidOptions before the first patch if sets conflict or name nodes that do not exist.
+    Raises InvalidOptions before the first patch if sets conflict or contain the names of nodes that do not exist.
     """
     outcome = NodesOutcome(sets, _read(client, sets), check)
     if not outcome.matches.edits:

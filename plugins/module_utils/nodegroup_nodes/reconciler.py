@@ -32,7 +32,7 @@ class GroupNodesResult:
     unchecked: bool = False
 
     def result(self, check_mode: bool) -> dict[str, t.Any]:
-        """The result of the module: `changed`, `diff` and `nodegroup_nodes`."""
+        """The module's result: `changed`, `diff` and `nodegroup_nodes`."""
         missing = {status.pool.name: status.missing for status in self.groups if status.missing}
         not_ready = {name: reason for status in self.groups for name, reason in status.not_ready.items()}
         names = sorted(self.edits)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the nodes of the pools' node groups, and provides the edits that make them match their pools and the texts for the wait.
+"""Finds the nodes of the pools' node groups, and provides the edits that make these nodes match their pools, and the messages for the wait.
 
 All functions are pure, except for the clock of StatusHistory.
 """
@@ -58,7 +58,7 @@ class GroupStatus:
     def edit_of(self, node: Node) -> NodeEdit | None:
         """The edit that sets the pool's metadata on a node; a node that already offers GPUs only gets the pool label.
 
-        The GPUs of such a node may be in use, so their sharing is changed later by a run that drains the node. A node that a killed run has cordoned
+        The GPUs of the latter may be in use, so their sharing is changed later by a run that drains the node. A node that a killed run has cordoned
         for removal is uncordoned, unless its group has surplus nodes that will be removed.
         """
         if node.discovered or any(node.allocatable.values()):
@@ -104,13 +104,13 @@ def group_statuses(
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool belongs to its node group, according to the cloud's label or, if it is missing, to the pool label."""
+    """Whether a node of the pool belongs to its node group, according to the cloud's label or, if that is missing, the pool label."""
     name = node.labels.get(group.group_label) if group.group_label else None
     return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The desired number of nodes, summed over the pool's zones: from the result of the cloud's module, otherwise the declared number."""
+    """The desired number of nodes, summed over the pool's zones: taken from the result of the cloud's module, or else the declared number."""
     return sum(_member_count(group, member, nodegroups.get(member.name) or {}) for member in group.members)
 
 

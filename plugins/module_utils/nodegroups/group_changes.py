@@ -19,7 +19,7 @@ from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 
-# The machines of a group whose settings differ from those of its new machines; a difference if the group is replaced because of them.
+# The machines whose settings differ from those of new machines in their group; listed as a difference if the group is replaced because of them.
 OUTDATED = "outdated"
 
 # By field: (actual, desired).
@@ -31,7 +31,7 @@ class GroupChange:
     """The change for one spec.
 
     name: the name of the group that matches, or will match, the spec. current: this group; None if it must be created.
-    superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that stay because no replacement was requested.
+    superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that are kept because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
     outdated: the machines of `current` whose settings still differ from the spec, because the change only affects new machines.
     """
@@ -156,7 +156,8 @@ def _change(
     ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
-        # Without immutable fields, the group is replaced because of its outdated machines, and may already have the name for its current fields.
+        # If the spec has no immutable fields, the group is replaced because of its outdated machines, and may already have the
+        # name for the current fields.
         names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
         name = next((name for name in names if all(group.name != name for group in groups)), names[0])
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
@@ -177,7 +178,7 @@ def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:
 
 
 def range_problems(change: GroupChange) -> t.Iterator[str]:
-    """Problems with the number of nodes and its range; values that are not declared are taken from the existing group."""
+    """Yields the problems with the number of nodes and its range; values that are not declared are taken from the existing group."""
     spec, current = change.spec, change.current
     ranged = None if spec.no_range else current
     low = spec.min_count if spec.min_count is not None else (ranged.min_count if ranged else 0)

@@ -56,11 +56,11 @@ class GroupDrain:
         return self._drain(group, self._drainer, self._required_nodes(group))
 
     def nodes(self, group: NodeGroupState) -> list[Node]:
-        """The group's nodes in the cluster; none without a drainer."""
+        """The group's nodes in the cluster; empty if there is no drainer."""
         return self._provider.members(group, self._drainer.cluster_nodes()) if self._drainer is not None else []
 
     def uncordon(self, group: NodeGroupState, nodes: t.Sequence[Node]) -> None:
-        """Uncordon nodes that a killed run may have cordoned, in a group that stays; does nothing while the group has surplus nodes."""
+        """Uncordon nodes that a killed run may have cordoned in a group that is kept; does nothing while the group has surplus nodes."""
         if self._drainer is not None and len(nodes) <= group.count:
             self._drainer.uncordon([node.name for node in nodes])
 
@@ -72,7 +72,7 @@ class GroupDrain:
             yield
         except ServiceError as error:
             if leaving and self._drainer is not None and not error.outcome_unknown:
-                # The cloud's refusal is reported; the next run uncordons nodes that stay cordoned.
+                # The cloud's refusal is reported; the next run uncordons nodes that are still cordoned.
                 with contextlib.suppress(Exception):
                     self._drainer.uncordon([node.name for node in leaving])
             raise

@@ -58,7 +58,7 @@ class GroupReconciler:
         self._started = clock()
 
     def reconcile(self) -> NodeGroupState | None:
-        """Apply the change and return the group's final state; None when it was deleted.
+        """Apply the change and return the group's final state, or None if the group was deleted.
 
         Raises GroupFailed, WaitTimeout and ServiceError.
         """
@@ -124,14 +124,14 @@ class GroupReconciler:
         try:
             self._send(request.send, leaving)
         except ServiceError as error:
-            # A deleted group gets its own message; any other 404 is reported unchanged.
+            # If the group was deleted, a specific message is reported; any other 404 is reported unchanged.
             if error.not_found:
                 self._read(lambda: self._existing(state))
             raise
         sent_at = self._clock()
 
         def done(now: NodeGroupState) -> bool:
-            """Whether the effect is visible and the group settled, or the request seems to be lost."""
+            """Whether the effect is visible and the group is settled, or the request seems to be lost."""
             if not now.settled:
                 return False
             late = self._clock() - sent_at > self._provider.patience
@@ -151,7 +151,7 @@ class GroupReconciler:
         return t.cast("NodeGroupState", found)
 
     def _find_or_request(self) -> NodeGroupState | None:
-        """The group, if it exists by now; otherwise requests it and returns None."""
+        """Return the group if it exists by now; otherwise, request it and return None."""
         found = self._find()
         count = self._spec.desired_count(self._change.superseded[0].count if self._change.superseded else None)
         while found is None:
@@ -160,7 +160,7 @@ class GroupReconciler:
                 self._send_when_idle(lambda: self._provider.create(self._spec, self._name, count))
                 break
             except ServiceError as error:
-                # The group was created by the request whose response was lost, or by another client in the meantime.
+                # The group was created by the request whose response was lost, or by another client.
                 if error.conflict and (found := self._find()) is not None:
                     break
                 if not error.outcome_unknown or self._seconds_left() <= 0:
@@ -170,7 +170,7 @@ class GroupReconciler:
         return found
 
     def _find(self) -> NodeGroupState | None:
-        """The group with the desired name. If that group is being deleted, wait for its end first, because names are unique."""
+        """The group with the desired name. If that group is being deleted, wait until it is gone, because names are unique."""
         found = self._read(lambda: self._view.find(self._name))
         return self._await_deletion(found) if found is not None and found.deleting else found
 
@@ -184,7 +184,7 @@ class GroupReconciler:
         return False
 
     def _delete(self, old: NodeGroupState) -> None:
-        """Drain a group's nodes, where possible, and delete it."""
+        """Drain a group's nodes, where possible, and delete the group."""
         state = self._read(lambda: self._view.get(old))
         if state is not None:
             self._drain.check()
@@ -312,7 +312,7 @@ class GroupReconciler:
     def _reasons(self, state: NodeGroupState) -> list[str]:
         reason, events = state.reason, []
         with contextlib.suppress(ServiceError):
-            # The list only has the status.
+            # The list contains only the status, so the reason must be read from the group.
             reason = (self._provider.get(state.id) or state).reason
             events = self._provider.events(state)
         return [as_sentence(text) for text in (reason, *events) if text]

@@ -12,7 +12,7 @@ from .spec import NodeGroupState
 
 
 class GroupListCache:
-    """The cloud's list. If several callers need it at the same time, one sends the request and all share its result."""
+    """The cloud's list of groups. If several callers need it at the same time, one of them sends the request and all share the result."""
 
     def __init__(self, provider: NodeGroupProvider) -> None:
         """Store the arguments; no request is sent yet."""
@@ -24,7 +24,7 @@ class GroupListCache:
         self._rows: list[ListedGroup] = []
 
     def newer_than(self, number: int) -> tuple[int, list[ListedGroup]]:
-        """A list that was requested after the list with this number, and its own number."""
+        """A list that was requested after the list with this number, and the number of the returned list."""
         with self._lock:
             if self._received <= number:
                 self.requested += 1

@@ -49,19 +49,19 @@ class NodeGroupProvider(t.Protocol):
 
     @property
     def can_choose_nodes(self) -> bool:
-        """Whether a scale-down can name the nodes to remove."""
+        """Whether the request for a scale-down can specify the nodes to remove."""
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups whose name `wanted` accepts, in full."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a group that does not exist yet."""
+        """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a new group."""
 
     def list_groups(self) -> list[ListedGroup]:
         """All groups of the cluster, with as few requests as possible."""
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group with this id, in full; None when it is gone."""
+        """The group with this id, in full; None if it no longer exists."""
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group with this name and `count` nodes (None: the cloud's default)."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles node groups in parallel once all of them are validated."""
+"""Reconciles node groups in parallel after all of them have been validated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INVALID_GROUPS = "Invalid node groups:"
 
 @dataclass
 class ReconcileResult:
-    """The changes that were made, or would be made in check mode; `states` has the groups' latest states, by the spec's name."""
+    """The changes that were made, or would be made in check mode; `states` contains the groups' latest states, by the spec's name."""
 
     changes: list[GroupChange]
     states: dict[str, NodeGroupState] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class ReconcileResult:
         ]
 
     def result(self) -> dict[str, t.Any]:
-        """`changed`, `diff`, and `nodegroups` by the declared names."""
+        """The result with `changed`, `diff`, and the `nodegroups` by their declared names."""
         changed = [change for change in self.changes if change.action != NOTHING]
         return {
             "changed": self.changed,

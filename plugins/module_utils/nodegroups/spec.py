@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The desired spec and the actual state of a node group, both with the names of the options, so that they can be compared (pure).
+"""The desired spec and the actual state of a node group, both using the names of the options, so that they can be compared (pure).
 
-`fields` holds the options that only one provider has, with names resolved to the values that the cloud stores. Maps are compared and
-changed key by key: keys that the spec does not contain stay unchanged, and a key with the value None is removed. Taints are such a map, from
+`fields` contains the options that only one provider has, in which names are resolved to the values that the cloud stores. Maps are compared and
+changed key by key: keys that the spec does not contain stay unchanged, and a key with the value None is removed. Taints are also a map, from
 "key:Effect" to the value. Every other field is compared as a whole.
 """
 
@@ -84,7 +84,7 @@ class NodeGroupState:
         }
 
     def to_result(self) -> dict[str, t.Any]:
-        """The group in the format that modules return."""
+        """The group as a module returns it."""
         outdated = {"outdated": list(self.outdated)} if self.outdated else {}
         return as_options({"name": self.name, **self.values, **outdated})
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters and node groups that the clouds return to the inventory plugin `clusters` (pure)."""
+"""Describes the clusters and node groups that the inventory plugin `clusters` discovers in the clouds (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DiscoveredNodeGroup:
-    """A node group. gpus: the number of GPUs of one node, None if the cloud does not return it; models: the possible models, as keys of the catalog."""
+    """A node group. gpus: the number of GPUs per node; None if the cloud does not return it. models: the possible models, as keys of the catalog."""
 
     name: str
     status: str
@@ -24,13 +24,13 @@ class DiscoveredNodeGroup:
 
     @property
     def common_model(self) -> str:
-        """The common beginning of the names of all possible models, such as H100 for H100-PCIe and H100-NVL; empty if no model is known."""
+        """The common prefix of the names of all possible models, such as H100 for H100-PCIe and H100-NVL; empty if no model is known."""
         words = [model.split("-") for model in self.models]
         common = itertools.takewhile(lambda part: len(set(part)) == 1, zip(*words, strict=False))
         return "-".join(part[0] for part in common)
 
     def to_variable(self) -> dict[str, t.Any]:
-        """The group in the format of the host's variable; `model` is null if several models are possible."""
+        """The group as the host's variable contains it; `model` is null if several models are possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**dataclasses.asdict(self), "models": list(self.models), "model": model}
 
@@ -39,8 +39,8 @@ class DiscoveredNodeGroup:
 class DiscoveredCluster:
     """A cluster. settings: the value for gpu_cluster.cloud. server: the address of its API server; empty if the cloud returns none.
 
-    ready: whether a kubeconfig exists or can be issued. source: the position of its source in the list of sources, because two accounts
-    may have the same provider, cloud and region.
+    ready: whether a kubeconfig exists or can be issued. source: the index of its source in the list of sources, which is needed because
+    two accounts may have the same provider, cloud and region.
     """
 
     provider: str
@@ -83,7 +83,7 @@ class DiscoveredCluster:
 
 
 class KubeconfigLifetime(t.NamedTuple):
-    """The validity of new kubeconfigs (if the cloud allows a choice), and how long before their expiry they are renewed; in days."""
+    """How many days new kubeconfigs are valid (if the cloud allows a choice), and how many days before their expiry they are renewed."""
 
     days: int
     renew_before: float
@@ -101,9 +101,9 @@ class ClusterFilter:
 
 
 class ClusterSource(t.Protocol):
-    """One cloud in one region. Each provider's inventory.py has `sources(settings, environ, user_agent)`, which returns these.
+    """One cloud in one region. Each provider's inventory.py has a function `sources(settings, environ, user_agent)` that returns the sources.
 
-    status_in_deletion: the cloud's status of a cluster that is being deleted.
+    status_in_deletion: the status that the cloud reports for a cluster that is being deleted.
     """
 
     provider: str
@@ -118,4 +118,4 @@ class ClusterSource(t.Protocol):
         """The text of a kubeconfig for one of the discovered clusters."""
 
     def explain(self, error: Exception) -> str:
-        """The message for an error of this source."""
+        """The message for an error that this source has raised."""

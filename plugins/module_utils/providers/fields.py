@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a node group, in one table for each provider; all other code derives the settings from this table (pure).
 
-An entry defines the option of the module, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
+An entry defines the module's option, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
 If a pool's `nodes` has the same setting, its type is in schema/providers.py. The settings of a MachineSet are values in an object, not fields of
 requests: machineset/machineset_object.py reads and writes them.
 """
@@ -35,15 +35,16 @@ def _unchanged(value: t.Any) -> t.Any:
 class NodeGroupField:
     """One setting of a node group.
 
-    name: the option of the module; also the name in results and differences.
-    api, api_answer: the path in requests, and in responses if it differs; keys are separated by dots, such as labels.boot_volume_type for one of Magnum's
-    labels.
+    name: the name of the module's option, also used in results and differences.
+    api: the path in requests, with keys separated by dots, such as labels.boot_volume_type for one of Magnum's labels.
+    api_answer: the path in responses, if it differs.
     request: method and path (below the group's path) of the request that changes the setting; None if a change replaces the group.
-    type: the type of the values, with its rules; None: the type of the setting in a pool's `nodes`.
-    since: the first version of the API with this setting, if the module also supports older versions.
+    type: the type of the values, with its rules; if it is None, the setting's type in a pool's `nodes` is used.
+    since: the first API version that has this setting, if the module also supports older versions.
     default: the value in a request that creates a group. option: attributes of the option that are not derived from the type.
     check: yields the problems in the option's value; it replaces the rules of the type.
-    normalize, decode: convert the option's value and the API's value to the same form for comparison. encode: converts this form for the API.
+    normalize, decode: convert the option's and the API's value, respectively, to a normalized form for comparison.
+    encode: converts a normalized value to the form that the API expects.
     """
 
     name: str
@@ -63,7 +64,7 @@ class NodeGroupField:
 def node_labels_field(
     api: str, request: tuple[str, str], *key_rules: Rule, since: tuple[int, int] | None = None
 ) -> NodeGroupField:
-    """The setting for node labels, which a pool declares as its own labels. key_rules: additional rules for keys."""
+    """The setting for node labels, which is set from the pool's `labels`. key_rules: additional rules for keys."""
     return NodeGroupField(
         NODE_LABELS,
         api,
@@ -82,7 +83,7 @@ def node_taints_field(
     encode: t.Callable[[t.Any], t.Any] = taint_list,
     since: tuple[int, int] | None = None,
 ) -> NodeGroupField:
-    """The setting for node taints, which a pool declares as its own taints; they are compared as a map."""
+    """The setting for node taints, which is set from the pool's `taints`; taints are compared as a map."""
     return NodeGroupField(
         NODE_TAINTS,
         api,
@@ -103,7 +104,7 @@ def text_map(entries: t.Mapping[str, t.Any] | None) -> dict[str, str]:
 
 
 def node_label_problems(labels: t.Mapping[str, t.Any], *key_rules: Rule) -> t.Iterator[str]:
-    """A line for each label that Kubernetes or one of the additional rules for keys does not allow."""
+    """Yields a line for each label that Kubernetes, or one of the additional rules for keys, does not allow."""
     for key, value in labels.items():
         problem = next((problem for rule in (validators.label_key, *key_rules) if (problem := rule(str(key)))), None)
         if problem:
@@ -113,7 +114,7 @@ def node_label_problems(labels: t.Mapping[str, t.Any], *key_rules: Rule) -> t.It
 
 
 def node_taint_problems(taints: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    """A line for each taint that Kubernetes does not allow, or that is repeated."""
+    """Yields a line for each taint that Kubernetes does not allow, or that is repeated."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         path, key, value = f"node_taints[{index}]", str(taint["key"]), str(taint.get("value") or "")

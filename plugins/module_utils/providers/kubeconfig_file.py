@@ -38,14 +38,14 @@ def require_libraries(*, certificates: bool = True) -> None:
 
 @dataclass(frozen=True)
 class ExistingKubeconfig:
-    """The current context of a kubeconfig; expires_at is the expiry of its client certificate, None without a client certificate."""
+    """The current context of a kubeconfig; expires_at: when its client certificate expires, or None if it has no client certificate."""
 
     context: str
     server: str
     expires_at: datetime.datetime | None
 
     def to_result(self) -> dict[str, str]:
-        """The context for a result or a diff, without secrets."""
+        """The context as a result or a diff shows it, without secrets."""
         return {
             "context": self.context,
             "server": self.server,
@@ -54,7 +54,7 @@ class ExistingKubeconfig:
 
 
 def read(path: str) -> Object | None:
-    """The content of a file; None if there is no file, an empty map if it is not a kubeconfig."""
+    """The content of a file; None if the file does not exist, and an empty map if it is not a kubeconfig."""
     try:
         with open(path, encoding="utf-8") as handle:
             return parse(handle.read())
@@ -125,7 +125,7 @@ def too_permissive(path: str) -> bool:
 
 
 def format_time(moment: datetime.datetime) -> str:
-    """A time in the format of results, in UTC."""
+    """A time as a module returns it, in UTC."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -148,7 +148,7 @@ def client_certificate(user: Object) -> x509.Certificate | None:
 
 def expiry(certificate: x509.Certificate) -> datetime.datetime:
     """The time when a certificate expires, in UTC."""
-    # not_valid_after_utc exists since cryptography 42.
+    # The attribute not_valid_after_utc was added in cryptography 42.
     return (
         certificate.not_valid_after.replace(tzinfo=datetime.UTC)
         if not hasattr(certificate, "not_valid_after_utc")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The common code of the modules KEY_nodegroup: options, checks, specs, request bodies, and the call of the reconciler."""
+"""The code that the modules KEY_nodegroup share: options, checks, specs, request bodies, and the call to the reconciler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Object = dict[str, t.Any]
 Options = t.Mapping[str, t.Any]
 
 _NUMBERS = (NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT)
-# The option types of Ansible.
+# Ansible's option types.
 _TYPES: dict[type[Field], str] = {
     Text: "str",
     Integer: "int",
@@ -50,7 +50,7 @@ class NodeGroupFields:
         other_options: ArgumentSpec | None = None,
         location_options: t.Mapping[str, t.Any] | None = None,
     ) -> None:
-        """creation_options: booleans with defaults that only affect the request that creates a group. aliases: additional names of options.
+        """creation_options: boolean options, with defaults, that affect only the request that creates a group. aliases: additional option names.
 
         other_options: options of a group that are not settings. location_options: the options that identify the location of the groups; by
         default, the required name of a cluster.
@@ -80,7 +80,7 @@ class NodeGroupFields:
 
     @property
     def argument_spec(self) -> ArgumentSpec:
-        """The module's options, except the options for the connection, waits and drains."""
+        """The module's options, except those for the connection, waits and drains."""
         shared_of_one = {
             name: {key: value for key, value in option.items() if key != "default"}
             for name, option in self._shared.items()
@@ -130,7 +130,7 @@ class NodeGroupFields:
             raise NotImplementedError(f"No request changes {', '.join(lost)} of a node group")
 
     def problems(self, group: Options) -> t.Iterator[str]:
-        """The mistakes in the options of a group that can be detected without the cloud."""
+        """Yields the problems in a group's options that can be detected without the cloud."""
         yield from _size_problems(group, self._definition)
         for name, field in self.fields.items():
             if _is_declared(group, name):
@@ -159,9 +159,9 @@ class NodeGroupFields:
         }
 
     def encode(self, values: Options) -> Object:
-        """The part of a request body with these compared values."""
+        """The part of a request body that sets these normalized values."""
         body: Object = {}
-        # A map is written before the entries that are settings of their own.
+        # A map is written before those of its entries that are separate settings.
         for name in sorted(values, key=lambda name: self.fields[name].api.count(".")):
             field = self.fields[name]
             value = field.encode(values[name])
@@ -169,7 +169,7 @@ class NodeGroupFields:
         return body
 
     def creation_body(self, declared: Options) -> Object:
-        """The part of the request that creates a group, with the declared fields or their defaults."""
+        """The part of the creation request that sets the declared fields, and the defaults of fields that are not declared."""
         values: Object = {}
         for name, field in self.fields.items():
             value = declared.get(name)
@@ -196,7 +196,7 @@ def _option(kind: Field) -> dict[str, t.Any]:
 
 
 def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator[str]:
-    """The mistakes in the node count of a group and its limits. The corresponding keys of a pool are checked in schema/nodegroup_checks.py."""
+    """Yields the problems in a group's node count and its limits. A pool's corresponding keys are checked in schema/nodegroup_checks.py."""
     low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
     for option in (NODE_COUNT, MIN_NODE_COUNT):
         if (group.get(option) or 0) < 0:
@@ -228,7 +228,7 @@ def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Opti
 def reconcile_nodegroups(
     module: NodeDrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
 ) -> dict[str, t.Any]:
-    """The module's result; `nodegroup` is the group of the option `name`. Raises the same errors as reconcile()."""
+    """Reconcile the groups and return the module's result; `nodegroup` is the group in the option `name`. Raises the same errors as reconcile()."""
     params = module.params
     options = ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
     try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether OpenShift replaces the template of a MachineSet with its own boot image, which has no GPU (pure).
+"""Determines whether OpenShift replaces the template of a MachineSet with its own boot image, which has no GPU (pure).
 
 Source: openshift/machine-config-operator pkg/controller/common/featuregates.go (platforms and releases), pkg/controller/bootimage (ms_helpers.go,
 vsphere_helpers.go): on vSphere, a template in the folder of the cluster is replaced by the release's image under the same name, and for a template elsewhere

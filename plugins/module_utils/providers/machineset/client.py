@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to the Machine API of one cluster."""
+"""Sends requests to the Machine API of one cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MachineApi:
         self._autoscalers = machine_autoscalers_path(namespace)
 
     def read(self) -> MachineObjects:
-        """All objects; raises InvalidOptions if the cluster has no Machine API."""
+        """All MachineSets and Machines; raises InvalidOptions if the cluster has no Machine API."""
         try:
             machinesets = tuple(self.client.list(self._machinesets))
         except ApiError as error:
@@ -79,7 +79,7 @@ class MachineApi:
         return found
 
     def delete_autoscaler(self, autoscaler: Object) -> None:
-        """Delete exactly this MachineAutoscaler."""
+        """Delete this MachineAutoscaler, but not a newer one with the same name."""
         metadata = autoscaler["metadata"]
         self.client.delete(f"{self._autoscalers}/{metadata['name']}", body={"preconditions": {"uid": metadata["uid"]}})
 
@@ -110,7 +110,7 @@ class MachineApi:
         self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
 
     def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
-        """Patch only the version of the MachineSet from which the patch was made; if the MachineSet was changed in between, make the patch again."""
+        """Patch a MachineSet only in the version from which the patch was made; if it has changed since then, make a new patch."""
         path = f"{self._machinesets}/{name}"
         patched = patch_object(
             self.client, path, self.get(name), lambda live: make_patch(live) or None, dry_run=dry_run
@@ -129,7 +129,7 @@ class MachineApi:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete a MachineSet; it exists until its Machines and their nodes are gone."""
+        """Delete a MachineSet; it continues to exist until its Machines and their nodes are gone."""
         self.client.delete(f"{self._machinesets}/{name}", body={"propagationPolicy": "Foreground"})
 
     def warnings_about(self, names: t.Collection[str]) -> list[str]:

@@ -34,8 +34,9 @@ def state_of(
 ) -> NodeGroupState:
     """The state of the group. `machines` are its Machines, `paths` the paths of the declared values in the providerSpec, `declared` the declared fields.
 
-    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so their number and phases are ignored. awaits_capacity: the
-    platform's controller is still expected to set the annotations with the size of the Machines. ignored: Machines that had failed before.
+    autoscaled: an autoscaler chooses the number of Machines, and may create them at any time, so their number and phases are ignored.
+    awaits_capacity: the platform's controller is still expected to set the annotations with the size of the Machines. ignored: Machines that had
+    failed before.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]

@@ -15,8 +15,8 @@ from ..nodegroup_module import NodeGroupFields
 NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
-# The settings of machines whose fields are in Platform.settings (catalog/machine_api.py), with the remedy for a platform that does not have the setting;
-# `having` stands for the platforms that have it.
+# The settings of machines, each with the remedy for a platform that does not have the setting; `having` stands for the platforms that have it. The
+# corresponding fields are in Platform.settings (catalog/machine_api.py).
 MACHINE_SETTINGS = {
     "flavor": "{platform} machines are clones of a virtual machine; set template instead",
     "template": "{platform} machines have a machine type; set flavor instead",
@@ -25,7 +25,7 @@ MACHINE_SETTINGS = {
 # A change of these settings only affects Machines that are created afterwards (machine-api-operator pkg/controller/machineset).
 MACHINE_FIELDS = frozenset({*MACHINE_SETTINGS, "provider_spec"})
 # Settings without an option: the annotations that describe a future node to the autoscaler and record the collection's own entries, and whether the
-# MachineSet has the mark of this collection.
+# MachineSet is marked as managed by this collection.
 ANNOTATIONS, MANAGED = "annotations", "managed"
 
 FIELDS = NodeGroupFields(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Machines of a MachineSet: which ones have failed or are stuck, and the remedy (pure)."""
+"""Finds the Machines of a MachineSet that have failed or are stuck, and describes the remedies (pure)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "De
 _CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose a different flavor or zone"
 # AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
 _CAPACITY = re.compile(r"quota|limit|capacity", re.IGNORECASE)
-# Reasons for a failed Machine (the same package, MachineStatusError), and remedies.
+# Reasons why a Machine has failed (MachineStatusError in the same package), and remedies.
 _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
@@ -41,7 +41,7 @@ def node_of(machine: Machine) -> str | None:
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
-    """A message for each of the first Machines that are not running: its phase, its age, the reason, and the remedy."""
+    """A message with phase, age, reason and remedy for each of the first Machines that are not running; a last message lists the others."""
     stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
     stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))
     texts = [_problem(machine, now) for machine in stuck[:_SHOWN]]

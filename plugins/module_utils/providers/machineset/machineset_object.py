@@ -39,12 +39,12 @@ TAINTS: Path = (*_TEMPLATE, "spec", "taints")
 
 
 def provider_spec_of(machineset: t.Mapping[str, t.Any]) -> Object:
-    """The providerSpec of its Machines; empty if there is none."""
+    """The providerSpec of a MachineSet's Machines; empty if there is none."""
     return t.cast("Object", get_nested(machineset, *PROVIDER_SPEC) or {})
 
 
 def platform_of_object(machineset: t.Mapping[str, t.Any]) -> Platform | None:
-    """The platform of its Machines; None if it is not supported."""
+    """The platform of a MachineSet's Machines; None if the platform is not supported."""
     return platform_of(provider_spec_of(machineset))
 
 
@@ -59,7 +59,7 @@ def nodegroup_of(machineset: t.Mapping[str, t.Any]) -> str | None:
 
 
 def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
-    """The recorded entries of this collection, by kind."""
+    """The entries that this collection has recorded, by kind."""
     record = parse_json(annotations_of(machineset).get(RECORD_ANNOTATION), dict) or {}
     return {
         str(kind): [str(entry) for entry in entries] for kind, entries in record.items() if isinstance(entries, list)
@@ -67,10 +67,10 @@ def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
 
 
 def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
-    """A new MachineSet with 0 replicas that creates the same Machines as the source. It contains nothing that identifies the source or its owner.
+    """A new MachineSet with 0 replicas that creates the same Machines as the source, and that contains nothing to identify the source or its owner.
 
-    Labels and annotations of the source are left out, except the label with the cluster's name: they belong to the tools that manage the source
-    (Hive, GitOps), to its autoscaler, or to the size of its Machines. The collection's own labels and taints are also left out.
+    The source's labels and annotations are left out, except the label with the cluster's name, because they belong to the tools that manage the
+    source (Hive, GitOps) or to its autoscaler, or describe the size of its Machines. The collection's own labels and taints are also left out.
     """
     source_name, template = name_of(source), copy.deepcopy(dict(source["spec"].get("template") or {}))
     kept = {MACHINE_CLUSTER_LABEL: get_nested(source, "metadata", "labels", MACHINE_CLUSTER_LABEL)}
@@ -138,7 +138,7 @@ def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Pa
 
 
 def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
-    """The settings of a MachineSet for comparison, with the values at these paths of its providerSpec."""
+    """The settings of a MachineSet for comparison, including the values at these paths of its providerSpec."""
     provider_spec = provider_spec_of(machineset)
     return {
         **machine_settings(provider_spec, paths),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Computes the MachineSets after a run of the module machineset, for previews of changes that depend on them (pure)."""
+"""Predicts the MachineSets that exist after a run of the module machineset, for previews of changes that depend on them (pure)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
         return None
     if live is None:
         return dataclasses.replace(spec, zone_labels={ZONE_LABEL: zone} if zone else {})
-    # The zone is not known here, so its labels are kept; spec_of() would remove recorded ones.
+    # The zone is not known here, so existing zone labels are kept; spec_of() would remove those that are recorded.
     platform = platform_of_object(live)
     keys = {*platform.zone_label_keys, *platform.region_label_keys} if platform else set()
     zone_labels = {key: value for key, value in (get_nested(live, *LABELS) or {}).items() if key in keys}

@@ -34,7 +34,7 @@ from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, find_machineset, option_problems, spec_of
 from .undeclared import undeclared_problems
 
-# Time for the platform's controller to update its annotations after a change; for an unknown machine type or one of the same size, it changes nothing.
+# Time for the platform's controller to update its annotations after a change; for an unknown or equally large machine type, it does not change them.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
 
@@ -60,7 +60,7 @@ class MachineSetProvider:
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._specs: dict[str, MachineSetSpec] = {}
-        # By MachineSet: the size of its Machines before a change of this run, and the time until which a new size is expected.
+        # By MachineSet: the size of its Machines before this run changed it, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
         self._changed: set[str] = set()
         self.warnings: list[str] = []
@@ -123,7 +123,7 @@ class MachineSetProvider:
         ]
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The reasons why the API server rejects the changes in a dry run, and fields of other managers that must not be changed."""
+        """The reasons why the API server rejects the changes in a dry run, and fields set by other managers that must not be changed."""
         problems: list[str] = []
         for spec, state in specs:
             spec = t.cast("MachineSetSpec", spec)
@@ -189,7 +189,7 @@ class MachineSetProvider:
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Delete the MachineAutoscalers that the collection manages, because the autoscaler would add nodes for evicted pods."""
+        """Delete the MachineAutoscalers that the collection manages, because otherwise the autoscaler would add nodes for evicted pods."""
         for scaler in self._autoscalers.get(state.name, ()):
             name = name_of(scaler)
             if nodegroup_of(scaler) is not None:
@@ -200,7 +200,7 @@ class MachineSetProvider:
                 )
 
     def delete(self, state: NodeGroupState) -> None:
-        """Delete the MachineSet; it exists until its Machines and their nodes are removed."""
+        """Delete the MachineSet; it continues to exist until its Machines and their nodes are removed."""
         self._changed.add(state.name)
         self._api.delete(state.name)
 
@@ -219,14 +219,14 @@ class MachineSetProvider:
         return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if OpenShift would replace the declared template; a new group has no labels of the user yet."""
+        """Warn if OpenShift would replace the declared template; a new group has no labels set by the user yet."""
         template = spec.fields.get("template")
         labels = get_nested(live, "metadata", "labels") or {}
         if template and replaces_templates(self._machine_configuration, self._release, labels):
             self.warnings.append(warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
-        """The spec; without the number of nodes if a MachineAutoscaler chooses this number although the group declares no range."""
+        """The spec, but without the number of nodes if a MachineAutoscaler chooses this number although the group declares no range."""
         autoscaler = next((name_of(each) for each in self._autoscalers.get(name_of(live), ())), None) if live else None
         if live is None or autoscaler is None or spec.autoscaled or spec.count is None:
             return spec
@@ -267,7 +267,7 @@ class MachineSetProvider:
         return t.cast("Object", merge_patch(live, desired))
 
     def _free_name(self, name: str) -> str:
-        """The name; for the dry run of a replacement, a name that no MachineSet has."""
+        """The name for a dry run: the given name, or the name of a replacement if a MachineSet with the given name exists."""
         return name if self._first.machineset(name) is None else replacement_name(name, {}, self.max_name_length)
 
     def _leaving_machines(self, state: NodeGroupState, leaving: t.Sequence[Node]) -> list[str]:
@@ -278,7 +278,7 @@ class MachineSetProvider:
         return [name_of(machine) for machine in machines if node_of(machine) is None or node_of(machine) in names]
 
     def _conflicts(self, spec: MachineSetSpec, state: NodeGroupState) -> list[str]:
-        """Error messages for the fields of other managers that this run changes; if it may change them, it warns instead."""
+        """Error messages for the fields that other managers have set and this run changes; if the run may change them, it warns instead."""
         live = self._first.machineset(state.name)
         if live is None:
             return []

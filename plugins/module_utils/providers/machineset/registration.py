@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The labels, taints and annotations that a MachineSet gets from its node group (pure)."""
+"""Computes the labels, taints and annotations that a MachineSet gets from its node group (pure)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def complete_registration(
 ) -> Object:
     """The declared labels and taints, completed for this MachineSet, and its annotations.
 
-    Labels of the zone are added. A recorded entry of the MachineSet that is no longer declared is removed (None); all other entries stay.
+    The zone's labels are added. An entry that is recorded on the MachineSet but no longer declared is removed (None); all other entries are kept.
     """
     record = record_of(machineset)
     found: Object = {}
@@ -54,7 +54,7 @@ def complete_registration(
         if former and CAPACITY_LABELS in existing:
             others = {key: value for key, value in parse_labels(existing[CAPACITY_LABELS]).items() if key not in former}
             existing[CAPACITY_LABELS] = format_labels(others)
-        # From OpenShift 5.0 on, the autoscaler does not read the labels of the template, so all of them are in the annotation, too.
+        # Since OpenShift 5.0, the autoscaler does not read the labels of the template, so the annotation contains all of these labels, too.
         node_labels = {**{key: str(value) for key, value in labels.items() if value is not None}, **capacity.labels}
         computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)

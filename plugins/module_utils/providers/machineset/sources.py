@@ -18,7 +18,7 @@ Object = t.Mapping[str, t.Any]
 
 
 class NoSource(Exception):
-    """There is no MachineSet to copy, or it is not clear which one; the message has a remedy."""
+    """There is no MachineSet to copy, or it is not clear which one to copy; the message contains a remedy."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Zone:
 
 @dataclass(frozen=True)
 class Source:
-    """The MachineSet to copy. reason: why it was chosen; empty if the option `like` names it."""
+    """The MachineSet to copy. reason: why it was chosen; empty if it is the one in the option `like`."""
 
     machineset: Object
     reason: str = ""
 
 
 def zone_of(machineset: Object, infrastructure: Object | None) -> Zone:
-    """The zone; without names and labels if the MachineSet has none. `infrastructure` has the failure domains of vSphere."""
+    """The zone; without names and labels if the MachineSet has none. `infrastructure` contains the failure domains of vSphere."""
     spec, platform = provider_spec_of(machineset), platform_of_object(machineset)
     if platform is not None and platform.failure_domains:
         return _zone_of_failure_domain(spec, platform, infrastructure)
@@ -69,10 +69,10 @@ def _labels(platform: Platform, zone: str, region: str) -> dict[str, str]:
 def select_source(
     machinesets: t.Sequence[Object], like: str | None, zone: str | None, infrastructure: Object | None
 ) -> Source:
-    """The MachineSet to copy: the one with the name `like`, else one of the worker MachineSets that this collection does not manage.
+    """The MachineSet to copy: the one with the name `like`, or else one of the worker MachineSets that this collection does not manage.
 
-    If a zone is given, it is in this zone: if `like` is in another zone, the MachineSet with the same name except for the zone, otherwise the only one.
-    Raises NoSource.
+    If a zone is given, the MachineSet to copy is in that zone: if `like` is in another zone, it is the MachineSet whose name differs from `like`
+    only in the zone, or else the only one. Raises NoSource.
     """
     named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)
     if like is not None:

@@ -25,7 +25,7 @@ from .sources import NoSource, select_source, zone_of
 Object = dict[str, t.Any]
 Options = t.Mapping[str, t.Any]
 
-# The MachineSet that a group is copied from; only in the spec of a group that does not exist.
+# The MachineSet that a group is copied from; only the spec of a group that does not exist yet has this field.
 LIKE = "like"
 
 
@@ -41,17 +41,17 @@ class MachineSetSpec(NodeGroupSpec):
     capacity: FutureNodeOption | None = None
 
     def completed(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> MachineSetSpec:
-        """The spec for this MachineSet: with the labels, taints and annotations that depend on it."""
+        """The spec, completed with the labels, taints and annotations that depend on this MachineSet."""
         fields = {name: value for name, value in self.fields.items() if name != LIKE}
         found = complete_registration(fields, self.zone_labels, self.capacity, machineset, rules)
         return dataclasses.replace(self, fields={**fields, **found})
 
     def differences(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> Differences:
-        """The differences of a MachineSet from this spec."""
+        """The differences between a MachineSet and this spec."""
         return field_differences(self.completed(machineset, rules), _plain_state(machineset, self.paths))
 
     def created(self, name: str, count: int, rules: AutoscalerRules) -> Object:
-        """The new MachineSet with this name, a copy of the source; raises ValueError if the spec has no source."""
+        """A new MachineSet with this name, copied from the source; raises ValueError if the spec has no source."""
         if self.source is None:
             raise ValueError(f"the spec of node group {self.name} has no MachineSet to copy")
         new = copy_of(self.source, name, self.name)
@@ -69,7 +69,7 @@ def _plain_state(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path])
 
 
 def option_problems(options: Options) -> t.Iterator[str]:
-    """The mistakes in a group's options that can be detected without the cluster."""
+    """Yields the problems in a group's options that can be detected without the cluster."""
     if problem := MACHINESET.name_rule(options["name"]):
         yield f"name {problem}"
     if options["state"] == "absent":
@@ -116,7 +116,7 @@ def find_machineset(
 
 
 def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[MachineSetSpec, list[str], str]:
-    """The spec, the problems, and why its source was chosen if no option names it. `live` is the MachineSet of an existing group."""
+    """The spec, the problems, and the reason why its source was chosen if no option determines it. `live` is the MachineSet of an existing group."""
     name = options["name"]
     if options["state"] == "absent":
         return MachineSetSpec(name=name, present=False), [], ""
@@ -168,7 +168,7 @@ def _capacity(option: Options | None) -> FutureNodeOption | None:
 
 
 def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator[str]:
-    """A message for each declared setting that the platform does not have."""
+    """Yields a message for each declared setting that the platform does not have."""
     if platform is None:
         return
     for name, remedy in MACHINE_SETTINGS.items():

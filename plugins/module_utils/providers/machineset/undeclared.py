@@ -20,7 +20,7 @@ from .machineset_object import LABELS, Object, nodegroup_of
 def undeclared_problems(
     machinesets: t.Iterable[Object], groups: t.Iterable[t.Mapping[str, t.Any]], declared: t.Collection[str]
 ) -> list[str]:
-    """An error message for each pool of these groups that has managed MachineSets of undeclared node groups; groups to be deleted have no such problem."""
+    """An error message for each pool of these groups that has managed MachineSets of undeclared node groups; absent groups are left out."""
     present = [group for group in groups if group.get("state") != "absent"]
     pools = dict.fromkeys((group.get(NODE_LABELS) or {}).get(POOL_LABEL) for group in present)
     by_pool: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks declared groups before the first request, because Magnum accepts most mistakes and fails later."""
+"""Checks declared groups before the first request, because Magnum accepts most invalid groups and fails later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITHOUT_DRIVER = frozenset({"coreos", "debian", "fedora-atomic", "fedora-coreos
 # magnum-capi-helm: Cluster API cannot scale OpenStack machines up from zero (driver_utils, get_auto_scaling).
 _NO_SCALE_FROM_ZERO = "capi_helm"
 _UNCHANGEABLE = ("CREATE_FAILED", IN_DELETION, "DELETE_FAILED", "DELETE_COMPLETE")
-# The name in messages, Nova's limit, its current use, and the field of a flavor (None: one unit for each node).
+# For each quota: its name in messages, Nova's names for the limit and its current use, and the flavor's field (None: one unit per node).
 _QUOTAS = (
     ("instances", "maxTotalInstances", "totalInstancesUsed", None),
     ("cores", "maxTotalCores", "totalCoresUsed", "vcpus"),

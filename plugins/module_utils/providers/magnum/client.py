@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Magnum's API with node groups, which openstacksdk does not support; bodies and responses are dictionaries."""
+"""The client for Magnum's API, including node groups, which openstacksdk does not support; request bodies and responses are dictionaries."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .transport import Object, Service
 
 Version = tuple[int, int]
 
-# Node groups exist since 1.9 (Train); 1.14 (23.0) is the newest version that this client supports.
+# Magnum has had node groups since microversion 1.9 (Train); 1.14 (23.0) is the newest version that this client supports.
 NODE_GROUPS: Version = (1, 9)
 _NEWEST: Version = (1, 14)
 
 # The status of a cluster that is being deleted.
 IN_DELETION = "DELETE_IN_PROGRESS"
 
-# The number of parallel requests; the library keeps this number of connections open.
+# The number of parallel requests; the library keeps the same number of connections open.
 PARALLEL = 10
 
 # Timeout in seconds for a new object to appear in lists (this takes 0.1 s or more), and seconds between two reads.
@@ -61,7 +61,7 @@ class Magnum:
 
     @property
     def resizes_to_zero(self) -> bool:
-        """Whether node groups can have zero nodes (from 1.10 on)."""
+        """Whether node groups can have zero nodes (since microversion 1.10)."""
         return self.version >= (1, 10)
 
     # Clusters
@@ -83,7 +83,7 @@ class Magnum:
         return found
 
     def find_cluster(self, name: str) -> Object | None:
-        """Like cluster(), but None if there is none. At the end of its deletion, only id, name and status of a cluster are returned."""
+        """Like cluster(), but returns None if there is none. Near the end of a cluster's deletion, only its id, name and status are returned."""
         try:
             return self._lookup(name)
         except OpenStackError as error:
@@ -100,7 +100,7 @@ class Magnum:
             raise
 
     def clusters(self, limit: int | None = None) -> list[Object]:
-        """All clusters of the project, or the first `limit`."""
+        """All clusters of the project, or the first `limit` of them."""
         deadline = time.monotonic() + _APPEARS_WITHIN
         while True:
             try:
@@ -116,9 +116,9 @@ class Magnum:
     def create_cluster(self, body: t.Mapping[str, t.Any]) -> str:
         """Create a cluster; returns its id.
 
-        Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that it
-        created nothing. It also answers before it has stored the cluster, so this method waits for the cluster: otherwise, the next run would create
-        another one.
+        Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that the
+        request created nothing. Magnum also responds before it has stored the cluster, so this method waits until the cluster is stored;
+        otherwise, the next run would create another one.
         """
         name, before = str(body["name"]), {cluster["uuid"] for cluster in self.clusters()}
         while True:
@@ -156,7 +156,7 @@ class Magnum:
             raise
 
     def quota(self) -> int | None:
-        """The project's quota of clusters; None if it is not known."""
+        """The project's cluster quota; None if it is unknown."""
         try:
             found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
@@ -168,11 +168,11 @@ class Magnum:
     # Certificates
 
     def ca(self, cluster_id: str) -> str:
-        """The certificate of the cluster's CA, as PEM."""
+        """The certificate of the cluster's CA, in PEM format."""
         return str(self._get(f"/certificates/{cluster_id}")["pem"])
 
     def sign(self, cluster_id: str, csr: str) -> str:
-        """The certificate for a signing request (both PEM)."""
+        """The certificate that Magnum issues for a signing request, both in PEM format."""
         return str(self._send("POST", "/certificates", body={"cluster_uuid": cluster_id, "csr": csr}).json()["pem"])
 
     # Node groups
@@ -199,7 +199,7 @@ class Magnum:
         self._send("PATCH", f"/clusters/{cluster_id}/nodegroups/{group}", body=list(edits))
 
     def resize(self, cluster_id: str, group: str, count: int, servers: t.Sequence[str] = ()) -> None:
-        """Change the number of nodes; `servers` (Nova's ids) are removed first. Magnum ignores the request while the cluster is being created."""
+        """Change the number of nodes; `servers` (ids in Nova) are removed first. Magnum ignores the request while the cluster is being created."""
         body = {"node_count": count, "nodegroup": group, **({"nodes_to_remove": list(servers)} if servers else {})}
         self._send("POST", f"/clusters/{cluster_id}/actions/resize", body=body)
 
@@ -256,7 +256,7 @@ class Magnum:
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
     def _await_stored(self, cluster_id: str) -> None:
-        """Wait a few seconds until Magnum shows a new cluster with its groups, which it stores after the cluster."""
+        """Wait up to a few seconds until Magnum returns a new cluster with its groups, which Magnum stores after the cluster."""
 
         def stored() -> Object | None:
             try:
@@ -269,7 +269,7 @@ class Magnum:
         _appearing(stored)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
-        """The cluster that a request with a lost response created; None if it does not appear within seconds."""
+        """The cluster that a request with a lost response created; None if it does not appear within a few seconds."""
         return _appearing(
             lambda: next((one for one in self.clusters() if one["name"] == name and one["uuid"] not in before), None)
         )
@@ -284,7 +284,7 @@ class Magnum:
 
 
 def _appearing(find: t.Callable[[], Object | None]) -> Object | None:
-    """The object as soon as it is found; None if it does not appear within seconds."""
+    """The object as soon as it is found; None if it does not appear within a few seconds."""
     deadline = time.monotonic() + _APPEARS_WITHIN
     while True:
         found = find()

@@ -26,7 +26,7 @@ FIELDS: dict[str, str] = {
     "master_lb_enabled": "master_lb_enabled",
     "create_timeout": "create_timeout",
 }
-# These options are not compared later, because the size of the default group is managed as a node group.
+# These options only affect the creation and are not compared later: later, the default group's size is managed as that of a node group.
 _CREATION_ONLY = ("create_timeout", "node_count")
 _NAMED = ("cluster_template", "flavor", "master_flavor")
 # Results use the same names as the clusters of other providers.
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}")
 
 
 def problems(options: Object) -> list[str]:
-    """All mistakes that can be detected without the cloud."""
+    """All problems in the options that can be detected without the cloud."""
     found = []
     if _NAME.fullmatch(str(options["name"])) is None:
         found.append(
@@ -71,7 +71,7 @@ def cluster_options(cluster: Object) -> dict[str, t.Any]:
 
 
 def cluster_result(cluster: Object) -> dict[str, t.Any]:
-    """A cluster in the format that modules return."""
+    """A cluster as a module returns it."""
     return {
         **cluster_options(cluster),
         **{name: cluster.get(field) for name, field in _STATUS_FIELDS.items()},
@@ -81,7 +81,7 @@ def cluster_result(cluster: Object) -> dict[str, t.Any]:
 
 
 def declared_cluster(options: Object) -> dict[str, t.Any]:
-    """The declared options."""
+    """The options that are set, with labels as text; labels with the value null are left out."""
     found = {option: options[option] for option in FIELDS if options.get(option) is not None}
     if options.get("labels") is not None:
         found["labels"] = {key: text for key, text in magnum_labels(options["labels"]).items() if text is not None}
@@ -91,9 +91,9 @@ def declared_cluster(options: Object) -> dict[str, t.Any]:
 def differences(
     options: Object, cluster: Object, same: t.Callable[[str, str, str], bool]
 ) -> dict[str, tuple[t.Any, t.Any]]:
-    """The declared options that differ, as (actual, declared); labels contain only the labels that differ.
+    """The declared options that differ from the cluster, as (actual, declared); `labels` contains only the labels that differ.
 
-    same(option, one, other): whether two names or ids mean the same template or flavor.
+    same(option, one, other): whether two names or ids refer to the same template or flavor.
     """
     actual = cluster_options(cluster)
     found: dict[str, tuple[t.Any, t.Any]] = {}

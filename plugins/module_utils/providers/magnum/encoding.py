@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bodies of the requests that create and change a Magnum node group, and the order of changes of its size (pure)."""
+"""Builds the bodies of the requests that create and change a Magnum node group, and determines in which order its size changes (pure)."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) ->
 
 
 def patch_value(value: t.Any) -> str:
-    """A map or a list in a patch, as text, because Magnum only accepts text and parses it as a Python literal.
+    """Convert a map or a list in a patch to text, because Magnum accepts only text and parses it as a Python literal.
 
-    JSON maps, lists and strings are such literals, except for escapes of characters above U+FFFF.
+    JSON maps, lists and strings are valid Python literals, except for escapes of characters above U+FFFF.
     """
     return json.dumps(value, ensure_ascii=False)
 
@@ -63,8 +63,8 @@ class Size:
 def next_size(current: Size, desired: Size) -> Size:
     """The size after the next request, which changes either the bounds or the count; `current` if no request remains.
 
-    Magnum refuses a patch whose bounds exclude the current count, and a resize to a number outside of the current bounds, so every step must be
-    legal. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their final values.
+    Magnum refuses a patch whose bounds exclude the current count, and a resize to a number outside the current bounds, so every step must be
+    valid. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their final values.
     """
     if current.count == desired.count:
         return desired

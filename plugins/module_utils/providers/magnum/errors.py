@@ -19,7 +19,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 class OpenStackError(ServiceError):
-    """An error of Keystone, Magnum, Nova or Glance (`service`) at `url`, or a missing response (status is None)."""
+    """An error response from Keystone, Magnum, Nova or Glance (`service`) at `url`, or a missing response (status is None)."""
 
     service = "OpenStack"
     address_setting = "the configuration of the cloud"
@@ -27,7 +27,7 @@ class OpenStackError(ServiceError):
     ca_setting = "ca_cert (or cacert in clouds.yaml)"
 
     def __init__(self, message: str, *, url: str = "", **fields: t.Any) -> None:
-        """Also keep the address of the service."""
+        """Store the service's address in addition to the other fields."""
         super().__init__(message, **fields)
         self.url = url
 
@@ -43,7 +43,7 @@ class OpenStackError(ServiceError):
 
     @property
     def without_groups(self) -> bool:
-        """Whether a cluster has no groups yet, or no longer, near the end of its deletion; in both cases, Magnum's own check of master_count fails."""
+        """Whether a cluster has no groups yet, or no longer has any at the end of its deletion; in both cases, Magnum's master_count check fails."""
         return self.status == 400 and "master_count" in self.message
 
     @property

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a Magnum node group, and the format of their values in its API (pure)."""
+"""The settings of a Magnum node group, and the format of their values in Magnum's API (pure)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..nodegroup_module import NodeGroupFields
 
 # The request that changes bounds, labels and taints.
 PATCH = ("PATCH", "")
-# The first microversion with labels and taints of nodes (23.0).
+# The first microversion that supports node labels and taints (Magnum 23.0).
 _NODE_METADATA = (1, 14)
 
 
 def magnum_label(value: t.Any) -> str:
-    """A label of Magnum as text, for comparison and requests; a boolean becomes `true`, which Magnum itself would turn into `True`."""
+    """A Magnum label's value as text, for comparisons and requests; a boolean becomes `true`, whereas Magnum itself would use `True`."""
     text = str(value)
     return text.lower() if text.lower() in ("true", "false") else text
 

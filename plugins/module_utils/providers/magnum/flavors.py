@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a flavor, from Nova's extra specs (pure).
+"""Determines the GPUs of a flavor from Nova's extra specs (pure).
 
 Sources: Nova's admin guide, "Attaching physical PCI devices to guests" and "Attaching virtual GPU devices to guests", and its
 "Extra Specs" reference; os-resource-classes (VGPU, PGPU, PCI_DEVICE); os-traits (HW_GPU_*).
@@ -22,11 +22,11 @@ _RESOURCE = re.compile(r"resources\d*(?:_[\w-]+)?:(?P<class>[A-Z0-9_]+)$")
 _TRAIT = re.compile(r"trait\d*(?:_[\w-]+)?:(?P<trait>[A-Z0-9_]+)$")
 _PROFILE = "accel:device_profile"
 _CUSTOM = re.compile(r"CUSTOM_\w*(?:GPU|NVIDIA)\w*$")
-# Words that operators put around a model's name.
+# Words that cloud operators add to a model's name.
 _NOISE = frozenset(
     {"nvidia", "gpu", "gpus", "tesla", "pci", "passthrough", "custom", "resource", "pgpu", "vgpu", "geforce"}
 )
-# Distinguishes aliases of graphics cards from aliases of network cards if they name no model of the catalog.
+# Distinguishes the aliases of GPUs from those of network cards if an alias contains no model of the catalog.
 _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,3}(?![0-9])", re.IGNORECASE)
 
 
@@ -49,7 +49,7 @@ class MagnumFlavorGpus:
 
 
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
-    """The GPUs of a flavor with these extra specs; None if the specs name no GPUs or cannot be read.
+    """The GPUs of a flavor with these extra specs; None if the specs contain no GPUs or cannot be read.
 
     aliases: maps the cloud operator's names for GPUs (PCI aliases, custom resource classes and traits) to models of the catalog.
     """
@@ -58,7 +58,7 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
     found = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
     if not found:
         return None
-    # A trait in addition to VGPU or PGPU names the card.
+    # VGPU and PGPU do not identify the model, but an additional trait may do so.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
     best = max(found, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
     return best if best.models else MagnumFlavorGpus(best.count, best.kind, hinted, best.source)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters of a project in a cloud with Magnum, for the inventory plugin."""
+"""Discovers the clusters of a project in a cloud with Magnum, for the inventory plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = dict[str, t.Any]
 
 
 class MagnumSource:
-    """One cloud of clouds.yaml in one region (None: its only region)."""
+    """One cloud from clouds.yaml in one region (None: its only region)."""
 
     provider = MAGNUM.key
     status_in_deletion = IN_DELETION
@@ -57,13 +57,13 @@ class MagnumSource:
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
-        """A new kubeconfig with a certificate of the cluster's CA; Magnum decides how long it is valid."""
+        """A new kubeconfig with a certificate signed by the cluster's CA; Magnum decides how long the certificate is valid."""
         endpoint = kubeconfig.ClusterEndpoint(cluster.name, cluster.server, self._magnum.ca(cluster.id))
         request = kubeconfig.new_request()
         return kubeconfig.document(endpoint, request.key, self._magnum.sign(cluster.id, request.csr))
 
     def explain(self, error: Exception) -> str:
-        """The message for an error of this source, with the name of the cloud."""
+        """The message for an error that this source has raised, with the name of the cloud."""
         return explain(error, self._session.origin) if isinstance(error, OpenStackError) else str(error)
 
     def _details(self, cluster_id: str) -> tuple[Object, list[Object]] | None:
@@ -107,7 +107,7 @@ class MagnumSource:
 
 
 def sources(settings: t.Mapping[str, t.Any], dummy_environ: t.Mapping[str, str], user_agent: str) -> list[MagnumSource]:
-    """A source for each named region of a cloud; by default, for all its regions in clouds.yaml."""
+    """A source for each region in `region_names`; by default, for each of the cloud's regions in clouds.yaml."""
     cloud = str(settings["cloud"])
     regions: t.Sequence[str | None] = settings.get("region_names") or regions_of(cloud) or [None]
     return [MagnumSource(cloud, region, settings.get("gpu_aliases") or {}, user_agent) for region in regions]

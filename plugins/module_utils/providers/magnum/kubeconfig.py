@@ -31,13 +31,13 @@ if YAML_IMPORT_ERROR is None:
 
 Object = dict[str, t.Any]
 
-# The user of `openstack coe cluster config` (python-magnumclient, magnumclient/common/utils.py): the cluster's administrator.
+# The user that `openstack coe cluster config` sets (python-magnumclient, magnumclient/common/utils.py): the cluster's administrator.
 USER, GROUP = "admin", "system:masters"
 
 
 @dataclass(frozen=True)
 class ClusterEndpoint:
-    """A cluster as named in a kubeconfig; `ca` is the CA of its API server in PEM format."""
+    """A cluster as a kubeconfig describes it; `ca` is the CA of its API server in PEM format."""
 
     name: str
     server: str
@@ -53,7 +53,7 @@ class CertificateRequest:
 
 
 def new_request(user: str = USER, group: str = GROUP) -> CertificateRequest:
-    """A new key, and the request for its certificate; Kubernetes reads the user's name and groups from it."""
+    """A new key, and the request for its certificate; Kubernetes reads the user's name and groups from the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, user)]
@@ -66,7 +66,7 @@ def new_request(user: str = USER, group: str = GROUP) -> CertificateRequest:
 
 
 def document(endpoint: ClusterEndpoint, key: str, certificate: str) -> str:
-    """The text of the kubeconfig. Context, cluster and user have the cluster's name, so that later runs recognize the cluster."""
+    """The text of the kubeconfig. The context, the cluster and the user have the cluster's name, so that later runs recognize the cluster."""
     name = endpoint.name
     user = {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
     return yaml.safe_dump(

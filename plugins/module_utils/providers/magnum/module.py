@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the Magnum modules, with openstack.cloud's options and the services of one cloud."""
+"""Base class of the Magnum modules, with the connection options of openstack.cloud and clients for the services of one cloud."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import OpenStackError, explain
 from .nova_glance import Glance, Nova
 from .session import CloudOptions, Session, enable_logging
 
-# The names of openstack.cloud's options.
+# The options have the same names as in openstack.cloud.
 CONNECTION: ArgumentSpec = {
     "cloud": {"type": "raw"},
     "auth": {"type": "dict", "no_log": True},
@@ -58,7 +58,7 @@ class MagnumModule(BaseModule):
 
     @functools.cached_property
     def session(self) -> Session:
-        """The session with the cloud; raises ConnectionProblem if its configuration is unusable."""
+        """The session with the cloud; raises ConnectionProblem if the cloud's configuration is unusable."""
         options = CloudOptions.from_params(self.params)
         self.no_log_values.update(options.secrets)
         enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
@@ -80,7 +80,7 @@ class MagnumModule(BaseModule):
         return Glance(self.session)
 
     def explain_error(self, error: ServiceError) -> str:
-        """The message with the cloud, the region and the project."""
+        """The error message, with the cloud, the region and the project."""
         return (
             explain(error, self.session.origin) if isinstance(error, OpenStackError) else super().explain_error(error)
         )

@@ -51,7 +51,7 @@ class Nova:
 
     @functools.cached_property
     def keypairs(self) -> list[str]:
-        """Names of the user's keypairs."""
+        """The names of the user's keypairs."""
         return sorted(entry["keypair"]["name"] for entry in self._service.pages("/os-keypairs", "keypairs"))
 
     @functools.cached_property

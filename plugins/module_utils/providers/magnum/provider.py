@@ -25,8 +25,8 @@ from .specs import MagnumSpec
 
 Object = dict[str, t.Any]
 
-# Labels that name a node's group: the label of Heat's drivers and the cluster autoscaler's provider, and the label of
-# magnum-capi-helm.
+# Node labels that contain the name of the node's group: the label that Heat's drivers and the cluster autoscaler's
+# provider use, and the label that magnum-capi-helm uses.
 GROUP_LABELS = (MAGNUM_NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
 # With these drivers, Cluster API chooses the nodes to remove and drains them itself.
 _CLUSTER_API_DRIVERS = ("capi", "cluster_api")
@@ -67,12 +67,12 @@ class MagnumProvider:
 
     @property
     def defaults(self) -> frozenset[str]:
-        """The names of the groups that the cluster was created with, among those that have been read."""
+        """The names of those groups that the cluster was created with, as far as the groups have been read."""
         return self._checks.defaults
 
     @functools.cached_property
     def can_choose_nodes(self) -> bool:
-        """Whether the cluster's driver removes the nodes that a request names."""
+        """Whether the cluster's driver removes the nodes that a request specifies."""
         driver = str((self._checks.template or {}).get("driver") or "")
         return not any(name in driver for name in _CLUSTER_API_DRIVERS)
 
@@ -90,7 +90,7 @@ class MagnumProvider:
         return self._states
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The problems of these specs (checks.py)."""
+        """The problems of these specs; see checks.py."""
         return self._checks.problems([(spec if state else self._complete(spec), state) for spec, state in specs])
 
     def list_groups(self) -> list[ListedGroup]:
@@ -110,7 +110,7 @@ class MagnumProvider:
         self._magnum.create_nodegroup(self.cluster_id, body)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """Only the next request, because later requests depend on the state after it."""
+        """Only the next request, because all later requests depend on its effect."""
         desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
         FIELDS.require_sent(desired, SENT_FIELDS)
         current = Size(state.count, state.min_count, state.max_count)
@@ -149,7 +149,7 @@ class MagnumProvider:
         ]
 
     def is_busy(self, error: ServiceError) -> bool:
-        """Whether the cloud is busy; while the cluster is being created, its API server has no address."""
+        """Whether the cloud is busy, or the cluster is still being created and its API server has no address yet."""
         return isinstance(error, OpenStackError) and (error.no_address_yet or error.in_progress)
 
     def events(self, state: NodeGroupState) -> list[str]:
@@ -226,7 +226,7 @@ class MagnumProvider:
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
-        """The flavor or image by its declared name or id if both refer to the same object, because Magnum stores the text of the request."""
+        """The declared name or id of a flavor or image if the stored one refers to the same object, because Magnum stores the request's text."""
         specs = (
             spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
         )

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* or options in the same way as openstacksdk.
+"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* variables or options in the same way as in openstacksdk.
 
-Only the configuration reader of the SDK is imported. `import openstack` loads the classes of all services, which are not used here because
-the SDK does not support node groups. It takes 0.9 s of CPU time for each host of each task, and 0.4 s without these classes. In total,
-the import of a module with its Ansible code takes 0.65 s.
+Only the SDK's configuration reader is imported. `import openstack` would also load the classes of all services, which are not used here
+because the SDK does not support node groups. With these classes, the import takes 0.9 s of CPU time for each host of each task; without
+them, it takes 0.4 s. In total, the import of a module with its Ansible code takes 0.65 s.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ else:
 # in each module.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
 _UNVERSIONED_OPTIONS = {"default_domain_id", "default_domain_name"}
-# The names of options in openstacksdk.
+# The options, with their names in openstacksdk.
 _OPTIONS = {
     "auth": "auth",
     "auth_type": "auth_type",
@@ -79,14 +79,14 @@ REQUEST_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class CloudOptions:
-    """The cloud as the user declares it: its name in clouds.yaml (or None) with single options, or a whole configuration."""
+    """The cloud as the user declares it: its name in clouds.yaml (or None) with individual options, or a whole configuration."""
 
     name: str | None = None
     config: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> CloudOptions:
-        """Create from the options of a module; raises ConnectionProblem if single options are combined with a whole configuration."""
+        """Create from the options of a module; raises ConnectionProblem if individual options are combined with a whole configuration."""
         cloud = params.get("cloud")
         given = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
         if not isinstance(cloud, t.Mapping):
@@ -140,7 +140,7 @@ class Session:
         return self._versioned(region, options)
 
     def _versioned(self, region: t.Any, options: CloudOptions) -> t.Any:
-        """The same region without discovery of Keystone's versions, if the URL contains the version."""
+        """The same region, but without the discovery of Keystone's versions if the URL contains the version."""
         plugin = _VERSIONED.get(str(region.config.get("auth_type")))
         auth = region.config["auth"]
         at_three = urlsplit(str(auth["auth_url"])).path.rstrip("/").endswith("/v3")
@@ -149,7 +149,7 @@ class Session:
         try:
             return self._config.get_one(cloud=options.name, **{**options.config, "auth_type": plugin})
         except UNUSABLE:
-            # This plugin needs more options than the other plugin, which reports missing options itself.
+            # The versioned plugin needs more options than the original plugin, which reports missing options itself.
             return region
 
     @property
@@ -225,7 +225,7 @@ def regions_of(cloud: str) -> list[str]:
 
 
 def enable_logging(path: str | None, level: str) -> None:
-    """Let openstacksdk log to a file, in which it masks secrets; this imports the whole SDK."""
+    """Make openstacksdk log to a file, in which it masks secrets; this imports the whole SDK."""
     if path:
         require_sdk()
         import openstack

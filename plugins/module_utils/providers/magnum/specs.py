@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creates specs from the options of magnum_nodegroup, and finds the mistakes that can be detected without a cloud (pure)."""
+"""Creates specs from the options of magnum_nodegroup, and finds the problems that can be detected without a cloud (pure)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MagnumSpec(NodeGroupSpec):
 
 
 def option_problems(group: Options) -> t.Iterator[str]:
-    """The mistakes in a group's options that can be detected without the cloud."""
+    """Yields the problems in a group's options that can be detected without the cloud."""
     if not group["name"]:
         yield "name is empty; a node group needs a name"
     yield from FIELDS.problems(group)
@@ -34,7 +34,8 @@ def option_problems(group: Options) -> t.Iterator[str]:
 def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tuple[int, int]) -> MagnumSpec:
     """The spec for the options of one group.
 
-    cluster_labels: the labels of the cluster, which show whether its autoscaler is enabled. version: the microversion; newer settings are left out.
+    cluster_labels: the labels of the cluster, which show whether its autoscaler is enabled.
+    version: the microversion in use; settings that need a newer one are left out.
     """
     group = {**group, **dict.fromkeys(FIELDS.newer_than(version))}
     return MagnumSpec(
@@ -45,7 +46,7 @@ def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tup
 
 
 def _autoscaled(group: Options, cluster_labels: t.Mapping[str, str]) -> bool:
-    """Whether an autoscaler is declared, or enabled by the label of a cluster or group whose minimum and maximum differ."""
+    """The option `autoscaling`; if it is not set, whether a label of the cluster or group enables autoscaling and the minimum and maximum differ."""
     if group.get("autoscaling") is not None:
         return bool(group["autoscaling"])
     low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)

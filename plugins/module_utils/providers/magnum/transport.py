@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to a service of OpenStack over the session of openstacksdk."""
+"""Sends requests to an OpenStack service through openstacksdk's session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYSTONE = "Keystone"
 
 
 class Service:
-    """One service of the catalog; safe for use by many threads."""
+    """One service in Keystone's catalog; safe for use by many threads."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The vServer resources and flavors that a node group refers to, and the resolution of their names (pure)."""
+"""Describes the vServer resources and flavors that a node group refers to, and resolves their names (pure)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CatalogItem:
     details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def to_result(self) -> dict[str, t.Any]:
-        """The item in the format that modules return."""
+        """The item as a module returns it."""
         return {"id": self.id, "name": self.name, "usable": self.usable, **self.details}
 
 
@@ -41,7 +41,7 @@ class UnresolvedName(Exception):
 
 
 def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> str:
-    """The id of the only item with this id or name; raises UnresolvedName, with all ids if several items have the name."""
+    """The id of the only item with this id or name; raises UnresolvedName, which lists all ids if several items have the name."""
     matches = [item for item in items if item.id == wanted]
     matches = matches or [item for item in items if item.name == wanted]
     matches = matches or [item for item in items if wanted in item.aliases]
@@ -74,7 +74,7 @@ def available(wanted: str, names: t.Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor in one zone. gpus: the API's field `gpu`; only the name contains the GPU model. remaining: None if unknown."""
+    """A flavor in one zone. gpus: the API's field `gpu`; only the name contains the GPU model. remaining: the machines left; None if unknown."""
 
     id: str
     name: str
@@ -97,7 +97,7 @@ class Flavor:
         return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
 
     def to_result(self) -> dict[str, t.Any]:
-        """The flavor in the format that modules return."""
+        """The flavor as a module returns it."""
         fields = {name: value for name, value in vars(self).items() if name != "sold_out"}
         return {
             **fields,
@@ -108,7 +108,7 @@ class Flavor:
 
 
 def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
-    """A flavor of vServer; if the field is missing, the number of GPUs is taken from the name."""
+    """The flavor in a row from vServer; if the row has no field `gpu`, the number of GPUs is taken from the name."""
     name = str(row.get("name") or "")
     gpus = row.get("gpu")
     remaining = row.get("remainingVms")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters of an account."""
+"""Reads the clusters of an account."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 @dataclass(frozen=True)
 class VksCluster:
-    """The data of a cluster that node groups and kubeconfigs need; the ids are those of VNG Cloud.
+    """The cluster data that node groups and kubeconfigs need; all ids are VNG Cloud's.
 
-    subnets: the cluster's own subnets; a single subnet is the default of new groups. server: the address of its API server, None if VKS does
-    not return it. private: whether the API server only has a private address. row: the response.
+    subnets: the cluster's own subnets; if there is only one, it is the default for new groups. server: the address of the API server; None if
+    VKS does not return it. private: whether the API server only has a private address. row: the response.
     """
 
     id: str
@@ -48,13 +48,13 @@ class VksCluster:
         return f"{_PATH}/{self.id}"
 
     def to_result(self) -> dict[str, t.Any]:
-        """The cluster in the format that modules return."""
+        """The cluster as a module returns it."""
         fields = {name: value for name, value in vars(self).items() if name != "row"}
         return {**fields, "subnets": list(self.subnets)}
 
 
 def cluster_of(row: Row) -> VksCluster:
-    """A cluster from a response; fields that lists leave out are empty."""
+    """The cluster in a response; fields that are missing in lists are empty."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
     return VksCluster(
         id=str(row.get("id") or ""),
@@ -73,7 +73,7 @@ def cluster_of(row: Row) -> VksCluster:
 
 
 def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
-    """The clusters of the account in the region that `wanted` accepts, with their details, sorted by name and id."""
+    """The account's clusters in the region, if `wanted` accepts them, with their details, sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(_PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
     return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))
@@ -100,7 +100,7 @@ def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
 
 
 def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
-    """The cluster with its details; raises InvalidOptions if it has been deleted in the meantime."""
+    """The cluster with its details; raises InvalidOptions if the cluster has been deleted since it was listed."""
     found = cluster if cluster.vpc else _detail(transport, cluster)
     if found is None:
         raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run again."])
@@ -108,6 +108,6 @@ def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
 
 
 def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
-    """The cluster with its details; None if it has been deleted in the meantime."""
+    """The cluster with its details; None if the cluster no longer exists."""
     row = transport.find(VKS, cluster.path)
     return cluster_of({**cluster.row, **row}) if row else None

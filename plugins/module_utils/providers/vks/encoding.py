@@ -24,7 +24,7 @@ _SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
 
 
 def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
-    """The state of a group from its details. `subnet` is the cluster's subnet, for a group without one.
+    """The state of a group from its details. `subnet` is the cluster's subnet, used for a group without one.
 
     If `nodes` are given, the group only counts as settled when the desired number of nodes is ready, because the status may be outdated for a
     while after a change. An unknown status means that an operation is in progress.
@@ -56,8 +56,8 @@ def listed_of(row: Row) -> ListedGroup:
 
 
 def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
-    """The body of POST .../node-groups; names are already resolved, and `subnet` is the cluster's subnet, for a spec without one."""
-    # A new group has the version of the cluster.
+    """The body of POST .../node-groups; names are already resolved, and `subnet` is the cluster's subnet, used for a spec without one."""
+    # A new group always gets the cluster's version.
     fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
     settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
     body: Row = {"name": name, "numNodes": 1 if count is None else count, **settings}
@@ -68,7 +68,7 @@ def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str |
 
 
 def change_body(differences: Differences, state: NodeGroupState) -> Row:
-    """The body of one of the requests that change a group, with the changed fields; maps and sets are written as a whole.
+    """The body of a request that changes a group, with the changed fields; maps and sets are written as a whole.
 
     An `autoScaleConfig` of null disables autoscaling; if it is missing, autoscaling is not changed (vngcloud/greennode-mcp, models.py).
     """

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The URLs of VNG Cloud's Kubernetes service, vServer and IAM (pure).
+"""Determines the URLs of VNG Cloud's Kubernetes service, vServer and IAM (pure).
 
-This VKS is VNG Cloud's (GreenNode's), not VMware's vSphere Kubernetes Service, which has the same abbreviation.
+VKS means VNG Cloud's (GreenNode's) service here, not VMware's vSphere Kubernetes Service, which has the same abbreviation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...common.http import is_loopback
 
 DEFAULT_REGION = "HCM-3"
 IAM_VERSIONS = ("v2", "v1")
-# The URLs that the vendor's command line uses from 1.11 on, and the URLs before 1.11.
+# The URLs that the vendor's command-line client has used since 1.11, and the URLs that it used before.
 _IAM = {
     "v2": "https://iam.api.vngcloud.vn/accounts-api/v2/auth/token",
     "v1": "https://iamapis.vngcloud.vn/accounts-api/v1/auth/token",
@@ -27,7 +27,7 @@ REGIONS: dict[str, tuple[str, str]] = {
     "HCM-3": ("https://vks.api.vngcloud.vn", "https://hcm-3.api.vngcloud.vn/vserver/vserver-gateway"),
     "HAN": ("https://vks-han-1.api.vngcloud.vn", "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"),
 }
-# The environment variables for options that are not set, named as in the vendor's command line (GRN_ACCESS_KEY_ID ...)
+# The environment variables for options that are not set, named as in the vendor's command-line client (GRN_ACCESS_KEY_ID ...)
 # and MCP server (GRN_CLIENT_ID ...).
 ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "client_id": ("GRN_CLIENT_ID", "GRN_ACCESS_KEY_ID"),
@@ -43,7 +43,7 @@ _TOKEN_PATH = re.compile(r"/(v[12])/auth/token$")
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Base URLs without a slash at the end; `iam` is the complete token URL."""
+    """Base URLs without a trailing slash; `iam` is the complete token URL."""
 
     iam: str
     iam_version: str

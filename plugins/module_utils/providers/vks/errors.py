@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error of VKS, vServer and IAM, and the parser for their various error bodies (pure)."""
+"""The exception for errors from VKS, vServer and IAM, and the parser for their various error bodies (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ...common.errors import ServiceError
 from ...common.http import HttpResponse
 
-# Requests that may be repeated, because each of them writes a map or a set as a whole.
+# The methods of requests that may be repeated, because a request that writes a map or a set replaces it as a whole.
 REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 # "Resource is being processed": vngcloud/greennode-mcp, nodegroup_handler.py.
 _BUSY = re.compile(r"being (processed|updated|upgraded)|in progress", re.IGNORECASE)
@@ -22,7 +22,7 @@ _CODES = ("code", "errorCode")
 
 
 class VksError(ServiceError):
-    """A response outside 200 to 299, or a missing response (status is None); `message` is for users, `detail` is the service's own text."""
+    """A response with a status outside 200-299, or a missing one (status is None); `message` is for users, `detail` is the service's own text."""
 
     timeout_setting = "request_timeout"
 
@@ -38,15 +38,15 @@ class VksError(ServiceError):
 
     @property
     def busy(self) -> bool:
-        """Whether the service is processing the object and rejects further changes until it is done (409, or 400 or 423 with a text that says so)."""
+        """Whether the service is processing the object and rejects other changes until it is done (409, or 400 or 423 with a text that says so)."""
         return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.detail)))
 
     @property
     def transient(self) -> bool:
         """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object.
 
-        A request that failed because the service is processing the object is not sent again immediately (common/http.py): that takes minutes,
-        so the caller waits for the object first.
+        A request that failed because the service is processing the object is not sent again immediately (common/http.py): the processing takes
+        minutes, so the caller waits for the object first.
         """
         return self.busy or super().transient
 
@@ -74,7 +74,7 @@ def error_text(data: bytes) -> tuple[str, str]:
     """The code and the text of an error body; both may be empty.
 
     Known bodies are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
-    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and each of these as text within another.
+    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and any of these as text nested in another.
     """
     text = data.decode(errors="replace").strip()
     code, found = _code_and_text(_parsed(text), _MAX_DEPTH)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a VKS node group, and the format of their values in its API (pure)."""
+"""The settings of a VKS node group, and the format of their values in VKS's API (pure)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FIELDS = NodeGroupFields(
         NodeGroupField("private_nodes", "enablePrivateNodes", default=False, decode=bool),
         NodeGroupField("encrypted_volume", "enabledEncryptionVolume", default=False, decode=bool),
         node_labels_field("labels", METADATA),
-        # An empty list of taints is sent as null, as in the vendor's client.
+        # An empty list of taints is sent as null, as the vendor's client does.
         node_taints_field("taints", METADATA, lambda taints: taint_list(taints) or None),
         NodeGroupField(
             "tags",

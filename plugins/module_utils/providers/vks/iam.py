@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tokens of IAM. Each process logs in once and renews the token before it expires.
+"""Gets tokens from IAM. Each process logs in once and renews the token before it expires.
 
 IAM locks an account after failed logins (code TOO_MANY_FAILED_LOGINS), so a rejected login is not repeated.
 """
@@ -23,8 +23,8 @@ if t.TYPE_CHECKING:
     from .transport import HttpClient
 
 IAM = "IAM"
-# The lifetime in seconds if the response contains none. Both generations send 1800; an older page of the documentation
-# says 7200.
+# A token's lifetime in seconds if the response contains none. Both generations of IAM send 1800; an older page of the
+# documentation says 7200.
 _DEFAULT_LIFETIME = 1800.0
 _MARGIN = 60.0
 LOCKED = "TOO_MANY_FAILED_LOGINS"
@@ -32,7 +32,7 @@ LOCKED = "TOO_MANY_FAILED_LOGINS"
 
 @dataclass(frozen=True)
 class Login:
-    """A service account, its token URL, and the generation of IAM (there are two)."""
+    """A service account, its token URL, and the version of IAM (v1 or v2)."""
 
     url: str
     version: str
@@ -46,7 +46,7 @@ class Login:
 
     @property
     def form(self) -> bytes:
-        """The body of the request: in v2 as in RFC 6749, 4.4.2; in v1 with another field name."""
+        """The body of the token request: v2 follows RFC 6749, 4.4.2; v1 uses a different field name."""
         return urlencode({"grant_type" if self.version == "v2" else "grantType": "client_credentials"}).encode()
 
 
@@ -104,7 +104,7 @@ class Tokens:
             raise self._rejected from None
         self._token, lifetime = _token_in(answer, self._login.url)
         self._secrets.add(self._token)
-        # If the lifetime is too short for the margin, half of it is used.
+        # If the lifetime is too short for the margin, half of the lifetime is used.
         self._valid_until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
 
 
@@ -135,7 +135,7 @@ def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
 
 
 def _rejection(error: VksError, client_id: str) -> VksError:
-    """The same error with an explanation; all later requests of this process get this error."""
+    """The same error with an explanation; all later requests of this process fail with it."""
     if error.reason == LOCKED:
         advice = (
             f"The account of client_id {client_id} is locked after failed logins; wait, and correct the secret first"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The clusters of an account of VNG Cloud's VKS, for the inventory plugin."""
+"""Discovers the clusters of an account in VNG Cloud's VKS, for the inventory plugin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .provider import VksProvider
 from .transport import VksTransport, connect
 from .vserver import VServer
 
-# Issuing a kubeconfig takes seconds.
+# Issuing a kubeconfig takes a few seconds.
 _TIMEOUT, _INTERVAL = 120.0, 1.0
 
 
@@ -35,7 +35,7 @@ class VksSource:
     status_in_deletion = IN_DELETION
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
-        """Store the arguments; no request is sent yet. environ: contains the account's secrets."""
+        """Store the arguments; no request is sent yet. environ: the environment variables, which contain the account's secrets."""
         self._settings = settings
         self._user_agent = user_agent
         self._params = _params(settings, environ)
@@ -70,7 +70,7 @@ class VksSource:
         return current.text
 
     def explain(self, error: Exception) -> str:
-        """The message for an error of this source."""
+        """The message for an error that this source has raised."""
         return str(error)
 
     def _groups(self, cluster: VksCluster) -> list[NodeGroupState]:
@@ -124,7 +124,7 @@ def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_
 
 
 def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """The options of a module, from the entry, otherwise from the environment; the entry may name the environment variables of its account."""
+    """The module options, from the entry, or else from the environment; the entry may contain the names of its account's environment variables."""
     params: dict[str, t.Any] = {
         option: next((environ[name] for name in names if environ.get(name)), None)
         for option, names in ENVIRONMENT.items()

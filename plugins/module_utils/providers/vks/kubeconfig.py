@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a cluster's kubeconfig from VKS, and requests a new one if there is none or it expires soon; it is never part of a result."""
+"""Reads a cluster's kubeconfig from VKS, and requests a new one if there is none or it expires soon; results never contain a kubeconfig."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class VksKubeconfig:
-    """The service's kubeconfig; `status` is as in the API, and `expires_at` is in the service's own format, or None if unknown."""
+    """The service's kubeconfig; `status` is the API's status, and `expires_at` is in the service's own format, or None if unknown."""
 
     status: str
     text: str = field(default="", repr=False)
@@ -114,7 +114,7 @@ def _is_new(current: VksKubeconfig, before: VksKubeconfig) -> bool:
 
 
 def _time(text: str | None) -> datetime.datetime | None:
-    """Parse a time of the service: ISO 8601, or seconds or milliseconds since 1970."""
+    """Parse a time from the service: ISO 8601, or seconds or milliseconds since 1970."""
     if not text:
         return None
     try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the VKS modules, with the options and the client for an account."""
+"""Base class of the VKS modules, with the connection options and the clients for an account."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Resolves the names in a group's options, in its cluster's VPC and its subnet's zone."""
+"""Resolves the names in a group's options by looking them up in the project, the cluster's VPC and the subnet's zone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .vserver import VServer
 
 # Ids are not looked up, so a run that uses only ids sends no request for them.
 _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
-# The options that name resources. The subnet is first, because the options in ZONAL are looked up in its zone.
+# The options that refer to resources. The subnet is first, because the options in ZONAL are looked up in its zone.
 NAMED = ("subnet", "flavor", "disk_type", "ssh_key", "security_groups")
 ZONAL = ("flavor", "disk_type")
 
 
 class NameResolver:
-    """Resolves names for groups of one cluster; each list is read once, and only if a name needs it."""
+    """Resolves names for groups of one cluster; each list is read at most once, and only if a name must be looked up in it."""
 
     def __init__(self, vserver: VServer, read_cluster: t.Callable[[], VksCluster]) -> None:
         """Store the arguments; no request is sent yet. `read_cluster` returns the cluster with its details."""
@@ -42,7 +42,7 @@ class NameResolver:
         if _ID.fullmatch(wanted):
             return wanted
         if option in ZONAL and all(item.id != subnet for item in self.subnets()):
-            # If the VPC does not have the subnet, nothing can be looked up in its zone.
+            # If the VPC does not have the subnet, nothing can be looked up in the subnet's zone.
             resolve("subnet", str(subnet), self.subnets(), self._place("subnet", subnet))
         try:
             return resolve(option, wanted, self.choices(option, subnet), self._place(option, subnet))
@@ -83,7 +83,7 @@ class NameResolver:
         return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 
     def _place(self, option: str, subnet: str | None) -> str:
-        """The place where the choices of an option exist, for messages."""
+        """The place where the choices of an option are looked up, for messages."""
         if option in ZONAL:
             return self.zone_text(str(subnet))
         return f"VPC {self.cluster.vpc}" if option == "subnet" else f"project {self._vserver.project}"

@@ -42,7 +42,7 @@ class VksProvider:
     in_cluster = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
-        """Store the arguments; no request is sent yet. `patience` as in NodeGroupProvider, in seconds."""
+        """Store the arguments; no request is sent yet. `patience`: see NodeGroupProvider (in seconds)."""
         self.patience = patience
         self._transport = transport
         self._cluster = cluster
@@ -77,7 +77,7 @@ class VksProvider:
         return self._details(self._rows)
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The problems of these specs (checks.py)."""
+        """The problems of these specs; see checks.py."""
         quota = self._transport.get(VKS, "/v1/quota") or {}
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
@@ -144,7 +144,7 @@ class VksProvider:
         return isinstance(error, VksError) and error.busy
 
     def events(self, state: NodeGroupState) -> list[str]:
-        """The latest events about the group among the cluster's events; groups have no separate events."""
+        """The latest of the cluster's events that mention the group; groups have no events of their own."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.get(VKS, f"{self._cluster.path}/events", query=query))
         found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]

@@ -31,7 +31,7 @@ CONNECT_TIMEOUT = 10.0
 
 
 class HttpClient:
-    """Connection pools; safe for use by many threads. Redirects are not followed, because a token is only for one host."""
+    """Connection pools; safe for use by many threads. Redirects are not followed, because a token is intended for only one host."""
 
     def __init__(
         self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
@@ -89,7 +89,7 @@ class VksTransport:
     """Sends requests to VKS and vServer with the token of one account; safe for use by many threads."""
 
     def __init__(self, endpoints: Endpoints, client: HttpClient, tokens: Tokens, *, limit: float) -> None:
-        """Store the arguments; no request is sent yet. `limit` is the time in seconds for the repetitions of one request."""
+        """Store the arguments; no request is sent yet. `limit` is the time limit in seconds for all attempts of one request."""
         self._bases = {VKS: endpoints.vks, VSERVER: endpoints.vserver}
         self._client = client
         self._tokens = tokens
@@ -127,12 +127,12 @@ class VksTransport:
             limit=self._limit,
             repeatable=method in REPEATABLE,
             is_connected=lambda error: error.service in self._connected_before,
-            # A request that may have been a login must not be repeated.
+            # A login that may have reached IAM must not be repeated.
             is_final=lambda error: error.service == IAM and (error.sent or not error.unreachable),
         )
 
     def items(self, path: str) -> list[Row]:
-        """All entries of a paged list of VKS; raises VksError if the service returns fewer entries than its total."""
+        """All entries of a paged list of VKS; raises VksError if the service returns fewer entries than the total that it reports."""
         return collect(lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}))
 
     def _authorized(self, service: str, method: str, url: str, body: t.Any) -> HttpResponse:
@@ -171,7 +171,7 @@ def _parse(answer: HttpResponse, service: str, url: str) -> t.Any:
 
 
 def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
-    """The transport; no request is sent yet. Raises InvalidOptions, and ConnectionProblem without credentials or urllib3."""
+    """The transport; no request is sent yet. Raises InvalidOptions, or ConnectionProblem if credentials or urllib3 are missing."""
     if URLLIB3_IMPORT_ERROR is not None:
         raise missing_library("urllib3", "VKS")
     missing = [option for option in ("client_id", "client_secret") if not params.get(option)]
@@ -191,7 +191,7 @@ def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
 def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
     """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}; pages begin with 0.
 
-    Raises VksError if a list is incomplete twice, because a group that is missing in the list would be created a second time.
+    Raises VksError if a list is incomplete twice, because a group that is missing from the list would be created a second time.
     """
     for dummy in range(_LIST_READS):
         rows, total = _read_pages(fetch, size)
@@ -201,7 +201,7 @@ def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
 
 
 def rows_of(body: t.Any, *names: str) -> list[Row]:
-    """The entries of a response: a bare list, or the first of these fields that holds one."""
+    """The entries of a response: the response itself if it is a list, or else the first of these fields that is a list."""
     if isinstance(body, list):
         return [row for row in body if isinstance(row, dict)]
     if isinstance(body, dict):
@@ -226,7 +226,7 @@ def _read_pages(fetch: Fetch, size: int) -> tuple[list[Row], int]:
         if len(rows) >= total:
             return list(rows.values()), total
         if page == 0:
-            # If a page is smaller than requested, further pages are requested in that size, so that no entry is
-            # skipped.
+            # If a page is smaller than requested, all other pages are requested with that size, so that no entry
+            # is skipped.
             size = min(size, len(received))
         page += 1

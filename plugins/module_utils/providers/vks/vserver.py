@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The vServer resources of a project; each list is read once."""
+"""Reads the vServer resources of a project; each list is read only once."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class VServer:
         return self._given or self._once(("project",), self._find_project)
 
     def subnets(self, vpc: str) -> list[CatalogItem]:
-        """Subnets of a VPC."""
+        """The subnets of a VPC."""
         rows = self._rows(f"/v2/{self.project}/networks/{vpc}/subnets", "subnets")
         return [catalog.subnet_item(row) for row in rows]
 
     def zones(self) -> list[CatalogItem]:
-        """Zones of the region."""
+        """The zones of the region."""
         return [catalog.zone_item(row) for row in self._rows(f"/v1/{self.project}/zones", "zones")]
 
     def ssh_keys(self) -> list[CatalogItem]:
-        """SSH keys of the project."""
+        """The SSH keys of the project."""
         return [catalog.plain_item(row) for row in self._paged(f"/v2/{self.project}/sshKeys", "sshKeys")]
 
     def security_groups(self) -> list[CatalogItem]:
-        """Security groups of the project."""
+        """The security groups of the project."""
         return [catalog.plain_item(row) for row in self._paged(f"/v2/{self.project}/secgroups", "secgroups")]
 
     def volume_types(self, zone: str) -> list[CatalogItem]:
-        """Volume types of a zone, of all kinds."""
+        """The volume types of all kinds in a zone."""
         kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
         found = self._each([(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds])
         return [
@@ -62,7 +62,7 @@ class VServer:
         ]
 
     def flavors(self, zone: str) -> list[Flavor]:
-        """The flavors for workers in a zone, of all families and platforms."""
+        """The flavors of all families and platforms for workers in a zone."""
         families = self._rows(f"/v1/{self.project}/flavor_zones/families", "families")
         pairs = dict.fromkeys(
             (str(family.get("key")), str(code))
@@ -104,13 +104,13 @@ class VServer:
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:
-        """The rows of a list without pages; optional: empty if the zone or project does not have the list."""
+        """The rows of a list without pages; optional: whether the result is empty if the zone or project does not have the list."""
         read = self._transport.find if optional else self._transport.get
         asked = tuple(sorted(query.items()))
         return self._once((path, asked), lambda: rows_of(read(VSERVER, path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
-        """All rows of a list. According to the documentation its pages begin with 1, but clients have received the whole list in one response."""
+        """All rows of a list. According to the documentation, its pages begin with 1, but clients have received the whole list in one response."""
 
         def read_pages() -> list[Row]:
             rows: dict[str, Row] = {}
