@@ -73,7 +73,7 @@ class AutoscalerState:
 
 @dataclass(frozen=True)
 class GpuLimit:
-    """The ClusterAutoscaler's limit for the GPUs of a MachineSet: the value of their accelerator label, the number in use, and the maximum."""
+    """The ClusterAutoscaler's limit for the GPUs of a MachineSet: the value of the accelerator label, the number in use, and the maximum."""
 
     accelerator: str
     used: int
@@ -82,10 +82,10 @@ class GpuLimit:
 
 @dataclass(frozen=True)
 class ScalingExplanation:
-    """Whether pods of a pool make the autoscaler scale one of its MachineSets up from zero nodes; findings with the effect NOTE do not prevent this.
+    """Whether a pool's pods make the autoscaler scale up one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent this.
 
     `after_run` are the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release is
-    not known, so that unknown causes may also prevent scaling. `bounds` is the range of its size, None if the autoscaler does not scale it.
+    not known, so that unknown causes may also prevent scaling. `bounds` is the MachineSet's size range, None if the autoscaler does not scale it.
     `resources`, `taints` and `accelerator` describe the node that the autoscaler expects. `declared`: the pool declares autoscale.
     """
 
@@ -108,13 +108,13 @@ class ScalingExplanation:
         return not any(finding.effect == NO_POD for finding in self.findings)
 
     def scales_for(self, labels: t.Collection[str]) -> bool:
-        """Whether a node is added for such a pod if it also selects nodes by these labels."""
+        """Whether a node is also added if the pod selects nodes by these labels."""
         return self.scales and not any(
             finding.effect == SOME_PODS and finding.label in labels for finding in self.findings
         )
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The explanation in the format of gpu_info."""
+        """The explanation as gpu_info returns it."""
         low, high = self.bounds or (None, None)
         after_run = {(finding.code, finding.message) for finding in self.after_run}
         now = {(finding.code, finding.message) for finding in self.findings}
@@ -150,7 +150,7 @@ def _verdict(findings: t.Iterable[Finding], complete: bool) -> bool | None:
 
 
 def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
-    """One explanation for each MachineSet that the pool has or declares; a single one without a name if the pool has and declares none."""
+    """One explanation for each MachineSet that the pool has or declares; a single one without a name if the pool neither has nor declares any."""
     found = machine_sets_of(pool, state)
     missing = [_missing(pool, member.name) for member in missing_members(pool, found)]
     if not found and not missing:
@@ -186,7 +186,7 @@ def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
 
 
 def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
-    """Whether a MachineSet creates nodes of the pool, according to its template's pool label, or to its name if the template has no such label."""
+    """Whether a MachineSet creates nodes of the pool, according to its template's pool label, or to its name if the template lacks the label."""
     label = machine_set.labels.get(POOL_LABEL)
     if label is not None:
         return label == pool.name
@@ -298,7 +298,7 @@ def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: Autoscale
     """The limit for the GPUs of a MachineSet's nodes; None if they are not limited."""
     kind, count = gpus_of_node(machine_set, template, state)
     entries = get_nested(dict(state.cluster_autoscaler or {}), "spec", "resourceLimits", "gpus") or ()
-    # A maximum of 0 is no limit (kubernetes/autoscaler, cloudprovider/resource_limiter.go).
+    # A maximum of 0 means no limit (kubernetes/autoscaler, cloudprovider/resource_limiter.go).
     maximum = next((int(entry.get("max") or 0) for entry in entries if entry.get("type") == kind), 0)
     if not maximum or not count:
         return None
@@ -307,7 +307,7 @@ def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: Autoscale
 
 
 def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> tuple[str, int]:
-    """The type and number of GPUs that the autoscaler counts for each node of a MachineSet: those of a ready node, otherwise of the template."""
+    """The type and number of GPUs that the autoscaler counts for each node of a MachineSet: those of a ready node, or else of the template."""
     nodes = [node for node in state.nodes if _machine_set_name(node) == machine_set.name and node.ready]
     labels = nodes[0].labels if nodes else template.labels
     offered = nodes[0].allocatable.get(GPU_RESOURCE, 0) if nodes else 0
@@ -316,7 +316,7 @@ def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: Autosca
 
 
 def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
-    """The types and numbers of GPUs: for MachineSets with bounds, those of their desired replicas; then those of all other nodes."""
+    """The types and numbers of GPUs: for MachineSets with bounds, the GPUs of their desired replicas; then the GPUs of all other nodes."""
     scaled = [item for item in state.machine_sets if MAX_SIZE in item.annotations]
     for machine_set in scaled:
         kind, count = gpus_of_node(machine_set, node_template(machine_set, state.rules), state)

@@ -36,7 +36,7 @@ def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
 
 
 def plugin_configmap(policy: Document | None) -> str:
-    """The name of the device plugin's ConfigMap in a ClusterPolicy; empty if it names none."""
+    """The name of the device plugin's ConfigMap in a ClusterPolicy; empty if it is not set."""
     return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
@@ -46,7 +46,7 @@ def mig_configmap(policy: Document | None) -> str:
 
 
 def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
-    """The tolerations that the collection has set, according to the annotation; None without the annotation, empty if it cannot be parsed."""
+    """The tolerations that the annotation records as set by the collection; None without the annotation, empty if it cannot be parsed."""
     text = (policy["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Derives from nodes and pods the conditions of the cluster on which known issues depend (catalog/known_issues.py) (pure)."""
+"""Derives the cluster conditions on which known issues depend (catalog/known_issues.py) from nodes and pods (pure)."""
 
 from __future__ import annotations
 

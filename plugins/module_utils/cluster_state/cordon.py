@@ -22,8 +22,8 @@ Annotations = dict[str, "str | None"]
 CordonEdit = tuple[Patch, Annotations]
 # Kubernetes limits all annotations of an object together to 256 KiB; a longer reason would not be useful.
 MAX_REASON = 1000
-# The reason for the cordon of a node whose machine is being removed. The next run recognizes the node by this text, so it does not change between
-# releases.
+# The reason for the cordon of a node whose machine is being removed. The next run recognizes the node by this text, so the text must not change
+# between releases.
 REMOVAL_REASON = "the machine is being removed from the cluster"
 _DRIVER_RESTART_REASON = "its driver is being restarted to load a licensing token"
 
@@ -68,7 +68,7 @@ def is_cordoned_for_removal(node: Node) -> bool:
 
 
 def cordon_for_removal(node: Node) -> Patch | None:
-    """The patch that cordons a node whose machine is being removed; this reason replaces any earlier reason of this collection."""
+    """The patch that cordons a node whose machine is being removed; this reason replaces any earlier reason set by this collection."""
     if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
         return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON, **_without_driver_restart(node)})
     return merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
@@ -82,7 +82,8 @@ def cancel_removal(node: Node) -> Patch | None:
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
     """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether it was restarted.
 
-    The record of an earlier pod is replaced. A node that another tool or user has cordoned gets only the record. None if another run changes the node.
+    The record of an earlier pod is replaced. A node that another tool or user has cordoned gets only the record.
+    None if another run is changing the node.
     """
     recorded = driver_pod_to_restart(node)
     if recorded is None and CORDONED_ANNOTATION in node.annotations:
@@ -99,7 +100,7 @@ def driver_pod_to_restart(node: Node) -> str | None:
 
 
 def end_driver_restart(node: Node) -> Patch | None:
-    """The patch that removes the cordon for a driver restart and its record, and starts the DaemonSets of GPU clients again; other cordons stay."""
+    """The patch that removes the cordon and the record of a driver restart, and restarts the DaemonSets of GPU clients; other cordons remain."""
     spec, annotations = uncordon_edit(node) if driver_pod_to_restart(node) is not None else ({}, {})
     return resume_clients(node, merge_patch(node, spec, {**annotations, **_without_driver_restart(node)}))
 

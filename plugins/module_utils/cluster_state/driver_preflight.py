@@ -32,7 +32,7 @@ _MOFED_LABEL = "network.nvidia.com/operator.mofed.wait"
 
 
 def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
-    """The GPU nodes without a driver for which no driver image exists; while no GPU node is known, all nodes if no image exists for any of them."""
+    """The GPU nodes that have neither a driver nor a driver image; while no GPU node is known, all nodes if no image exists for any of them."""
     if not _installs_driver(plan):
         return []
     nodes = list(nodes)
@@ -49,7 +49,7 @@ def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Document]]:
-    """By node, its driver settings (keys as in `driver`) from its pool or otherwise the operator; several while its pool is not known yet."""
+    """For each node, the driver settings (keys as in `driver`) of its pool or else of the operator; several while its pool is not known yet."""
     inherited = driver_of_values(plan.operator.values)
     membership = assign_pools(plan.pools, nodes)
     by_pool = {pool.name: effective_driver(inherited, pool.driver) for pool in plan.pools}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The progress of the GPU operator's driver upgrade, read from the label that the operator maintains on each node (pure).
+"""Reads the progress of the GPU operator's driver upgrade from the label that the operator maintains on each node (pure).
 
 Source: k8s-operator-libs v0.0.0-20251027171627, pkg/upgrade (consts.go, upgrade_inplace.go, common_manager.go).
 """
@@ -24,7 +24,7 @@ Labels = t.Mapping[str, str]
 
 @dataclass(frozen=True)
 class DriverUpgrade:
-    """The names of nodes with an unfinished upgrade; `working` also has their states."""
+    """The names of nodes with an unfinished upgrade; `working` also contains the state of each."""
 
     waiting: tuple[str, ...] = ()
     working: t.Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DriverUpgrade:
     skipped: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The upgrade in the format of results: the number of nodes in each state, and the names of nodes that need the user's attention."""
+        """The upgrade as a module returns it: the number of nodes in each state, and the names of nodes that need the user's attention."""
         idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
         return {
             "states": dict(+(Counter(idle) + Counter(self.working.values()))),

@@ -64,7 +64,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Block:
-    """The pod would be lost with its node, so nothing is drained."""
+    """The pod would be lost with its node, so the drain does not start."""
 
     reason: str
     remedy: str
@@ -95,13 +95,13 @@ def eviction_of(pod: PodOnNode, options: DrainOptions) -> Evict | Await | Keep |
 
 
 def pods_to_evict(pods: t.Iterable[PodOnNode], options: DrainOptions) -> tuple[PodOnNode, ...]:
-    """The pods that a drain evicts, by namespace and name."""
+    """The pods that a drain evicts, sorted by namespace and name."""
     evicted = [pod for pod in pods if isinstance(eviction_of(pod, options), Evict)]
     return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
 
 
 def pods_to_await(pods: t.Iterable[PodOnNode], options: DrainOptions) -> dict[str, str]:
-    """The pods whose termination a drain awaits: by uid, the remedy if the wait takes too long."""
+    """The pods whose termination a drain awaits: the remedy if the wait takes too long, by uid."""
     return {pod.uid: decision.remedy for pod in pods if isinstance(decision := eviction_of(pod, options), Await)}
 
 
@@ -115,7 +115,7 @@ def blocking_pods(pods: t.Iterable[PodOnNode], options: DrainOptions) -> list[Bl
 
 
 def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
-    """The remedies without duplicates, with the names of the options filled in."""
+    """The remedies without duplicates, with the option names filled in."""
     return " ".join(dict.fromkeys(remedies)).format(**names)
 
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's expressions in the ConfigMap of the Priority expander (pure).
+"""Reads and merges the collection's expressions in the ConfigMap of the Priority expander (pure).
 
-Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Foreign lines
+The key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Foreign lines
 keep their text and order if the text is block YAML; otherwise, the text is replaced with a new text that has the same content.
 """
 
@@ -20,13 +20,13 @@ from ..nvidia_config import yaml_text
 Document = t.Mapping[str, t.Any]
 # The expressions by priority, as the autoscaler reads them.
 Priorities = dict[int, list[str]]
-# The priority of each expression of this collection.
+# The priority of each of this collection's expressions.
 Record = dict[str, int]
 
 
 @dataclass(frozen=True)
 class PriorityChanges:
-    """The text and the record after a merge; `problem` is the reason why the text cannot be merged, otherwise empty."""
+    """The text and the record after a merge; `problem` is the reason why the text cannot be merged; otherwise, it is empty."""
 
     text: str
     record: Record
@@ -34,7 +34,7 @@ class PriorityChanges:
 
 
 def expression_of(namespace: str, machine_set: str) -> str:
-    """The expression that matches exactly the node group of this MachineSet."""
+    """The expression that matches only the node group of this MachineSet."""
     return f"^{re.escape(group_id(namespace, machine_set)).replace(re.escape('/'), '/').replace(re.escape('-'), '-')}$"
 
 
@@ -50,7 +50,7 @@ def priorities_of(configmap: Document | None) -> Priorities | None:
 
 
 def record_of(configmap: Document | None) -> Record:
-    """The recorded expressions of this collection."""
+    """This collection's recorded expressions."""
     text = get_nested(dict(configmap or {}), "metadata", "annotations", PRIORITIES_ANNOTATION)
     record = parse_json(text, dict) or {}
     return {str(key): value for key, value in record.items() if isinstance(value, int)}
@@ -119,7 +119,7 @@ def _changed(present: Priorities, removed: Record, added: Record) -> Priorities:
 
 
 def _edited(text: str, removed: Record, added: Record) -> str:
-    """Edit the lines of the text; correct only if each priority is a block with one line for each expression."""
+    """Edit the lines of the text; the result is correct only if each priority is a block with one line for each expression."""
     blocks: list[tuple[int | None, list[str]]] = [(None, [])]
     for line in text.splitlines():
         key = re.fullmatch(r"(\d+):\s*", line)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a pool's node once NVIDIA's operands have applied its configuration: labels, resources, MIG layouts (pure).
+"""Computes the state of a pool's node once NVIDIA's operands have applied its configuration: labels, resources, MIG layouts (pure).
 
 Sources: k8s-device-plugin internal/lm (labels) and internal/rm (resources), and tests of both on an H200.
 """
@@ -27,8 +27,8 @@ if t.TYPE_CHECKING:
 def expected_gpus(node: Node, pool: PoolPlan) -> int:
     """The number of physical GPUs of a node of the pool.
 
-    Under the MIG strategy single, GFD counts MIG devices. The number is then taken from the record, else from the pool's gpus_per_node, else by dividing
-    the number of devices by the devices per GPU in the pool's layout, else from physical_gpus().
+    Under the MIG strategy single, GFD counts MIG devices. The result is then the first of these that is known: the recorded number, the pool's
+    gpus_per_node, or the number of devices divided by the devices per GPU in the pool's layout. Otherwise, physical_gpus() determines it.
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -42,7 +42,7 @@ def expected_gpus(node: Node, pool: PoolPlan) -> int:
 def physical_gpus(node: Node) -> int:
     """The number of physical GPUs of a node whose pool is unknown.
 
-    Under the MIG strategy single, this is the recorded number, else the smallest number of GPUs on which the node's MIG devices fit.
+    Under the MIG strategy single, this is the recorded number or, without a record, the smallest number of GPUs on which the node's MIG devices fit.
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -63,7 +63,7 @@ def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:
 
 
 def device_count(node: Node, pool: PoolPlan) -> int:
-    """The node's number of devices for the pool; until the demand is allocated, the number that the node offers now."""
+    """The number of devices that the node provides for its pool; until the demand is allocated, the number that the node offers now."""
     if pool.sharing.demand and node.name not in pool.by_node:
         return pool.sharing.devices({name: node.allocatable.get(name, 0) for name in pool.resources})
     return pool.sharing.devices(expected_offers(node, pool))
@@ -87,7 +87,7 @@ def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
 
 
 def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
-    """The labels of gpu-feature-discovery for the pool's sharing."""
+    """The labels that gpu-feature-discovery sets for the pool's sharing."""
     sharing = pool.for_node(node.name).sharing
     return sharing.definition.labels(sharing, node.model, expected_devices(node, pool))
 
@@ -95,8 +95,8 @@ def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
 def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = None) -> str | None:
     """The value of nvidia.com/mig.config; None if the operator manages the label.
 
-    If the pool does not partition GPUs, a node with earlier partitions gets the entry that disables MIG, and keeps it. `managed`: whether the pool
-    owns the label; by default, this is read from the record on the node.
+    If the pool does not partition GPUs, a node that was partitioned before gets the entry that disables MIG, and keeps it.
+    `managed`: whether the pool owns the label; by default, this is read from the record on the node.
     """
     mig_key = pool.for_node(node.name).mig_key
     if mig_key:
@@ -124,7 +124,7 @@ def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
 
 
 def devices_in_labels(node: Node, pool: PoolPlan) -> dict[str, int]:
-    """The expected MIG devices with GFD's names of the profiles, as in Node.mig_devices."""
+    """The expected MIG devices by GFD's profile names, as in Node.mig_devices."""
     return {name.replace("+", "."): count for name, count in expected_devices(node, pool).items()}
 
 

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MIG configurations that the MIG manager generates on each node (pure).
+"""Evaluates the MIG configurations that the MIG manager generates on each node (pure).
 
-From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager, pkg/mig/builder), the MIG manager queries the driver and writes the layouts
-that the node's GPUs support into one ConfigMap for each node. A configuration that the ClusterPolicy names replaces all of these ConfigMaps, so their
+Since operator v26.3 (mig-parted v0.14, cmd/nvidia-mig-manager, pkg/mig/builder), the MIG manager queries the driver and writes the layouts
+that the node's GPUs support into one ConfigMap for each node. A configuration set in the ClusterPolicy replaces all of these ConfigMaps, so their
 entries are merged into it. An entry `all-<profile>` contains the maximum count of the profile on one GPU. Placements are not published; they are taken
 from the table of the catalog whose profiles correspond to the published ones.
 """
@@ -107,7 +107,7 @@ def merge_generated(
 
 
 def device_ids(node: Node) -> list[str]:
-    """The ids of the node's GPUs in the format of a device-filter; empty if the model is not in the catalog."""
+    """The device ids of the node's GPUs, as a device-filter contains them; empty if the model is not in the catalog."""
     model = node.catalog_model
     return [mig_parted.device_id(pci_id) for pci_id in model.pci_ids] if model else []
 

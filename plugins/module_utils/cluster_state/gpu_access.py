@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How containers of a pod get access to GPUs without requesting one (pure).
+"""Finds the ways in which a pod's containers access GPUs without requesting one (pure).
 
 | in the pod | access to | source |
 |---|---|---|
@@ -11,7 +11,7 @@
 | annotation io.kubernetes.cri-o.Devices | the device files that it lists | cri-o internal/config/device |
 | a RuntimeClass with an NVIDIA handler | the devices in NVIDIA_VISIBLE_DEVICES of the image or the pod | nvidia-container-toolkit internal/config/image |
 | a nodeSelector with nvidia.com/gpu.deploy.client | unknown: the pod declares itself a GPU client | mig-parted pkg/mig/reconfigure |
-| a mount below /var/run/nvidia-container-devices | the devices in its path | the same, accept-nvidia-visible-devices-as-volume-mounts |
+| a mount below /var/run/nvidia-container-devices | the devices in its path | toolkit: accept-nvidia-visible-devices-as-volume-mounts |
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def nvidia_runtime_classes(runtime_classes: t.Iterable[Document]) -> frozenset[str]:
-    """The names of the RuntimeClasses (node.k8s.io/v1) with a handler of NVIDIA, and those that the operator creates."""
+    """The names of the RuntimeClasses (node.k8s.io/v1) with an NVIDIA handler, and those that the operator creates."""
     names = {item["metadata"]["name"] for item in runtime_classes if "nvidia" in str(item.get("handler") or "")}
     return frozenset({*names, *RUNTIME_CLASSES})
 
@@ -81,7 +81,7 @@ def _annotations(annotations: t.Mapping[str, str]) -> t.Iterator[str]:
     for key, value in sorted(annotations.items()):
         if key.startswith(_CDI_PREFIXES):
             devices = [device.strip() for device in value.split(",")]
-            # CDI vendors of NVIDIA: nvidia.com, management.nvidia.com, runtime.nvidia.com.
+            # NVIDIA's CDI vendors: nvidia.com, management.nvidia.com, runtime.nvidia.com.
             gpus = [device for device in devices if f".{device.partition('/')[0]}".endswith(".nvidia.com")]
             if gpus:
                 yield f"annotation {key}: {', '.join(gpus)}"

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
+"""Reads and merges the collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
 
 The list is atomic in the CRD, so the entries are merged by their type. An annotation records the maxima that the collection has written, and the
-foreign entries that they have replaced. An entry that another manager has changed since then belongs to that manager.
+foreign entries that its own entries have replaced. An entry that another manager has changed since then belongs to that manager.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def merge_limits(
 ) -> LimitChanges:
     """Set the maxima in `limits`, by GPU type, and remove the recorded entries of all other types that are not in `used`.
 
-    `used` are the types that MachineSets have. A foreign entry with a different maximum is only changed with `change_foreign`.
+    `used` are the GPU types of the existing MachineSets. A foreign entry with a different maximum is only changed with `change_foreign`.
     """
     merged = [dict(entry) for entry in entries]
     kept: Record = copy.deepcopy(record)

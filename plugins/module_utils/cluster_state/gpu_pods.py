@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods on nodes: their GPU requests and their access to GPUs (pure).
+"""Determines the GPU requests of the pods on nodes, and their access to GPUs (pure).
 
-Requesting a resource of the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
+Requesting a resource from the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
 """
 
@@ -64,7 +64,7 @@ def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
 def requested_resources(pod: Pod) -> dict[str, int]:
     """The NVIDIA resources that the scheduler counts for a pod: those of its containers and sidecars, or of its largest init container if this is more.
 
-    A sidecar is an init container that keeps running, also beside the init containers after it (kubernetes v1.36
+    A sidecar is an init container that keeps running, even while later init containers run (kubernetes v1.36
     staging/src/k8s.io/component-helpers/resource/helpers.go).
     """
     spec = pod.get("spec") or {}
@@ -74,7 +74,7 @@ def requested_resources(pod: Pod) -> dict[str, int]:
         if container.get("restartPolicy") == "Always":
             sidecars += resources
         else:
-            # The union has the larger of both counts.
+            # The union has the larger of the two counts.
             largest |= sidecars + resources
     running = sum(map(_container_resources, spec.get("containers") or ()), sidecars)
     return dict(+(running | largest))
@@ -93,9 +93,9 @@ class PodOnNode:
 
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
     keep_reason: the reason why a drain does not evict it ("DaemonSet exporter", "static pod"), otherwise empty. unmanaged: no controller recreates it.
-    priority: the scheduler's number. created: RFC 3339, so that text order is time order.
-    possible_access: why a pod of the cluster itself may use a GPU although its spec does not show this; such pods are privileged, for example
-    CNI plugins, CSI drivers and node exporters. pausable: a DaemonSet pod that the label nvidia.com/gpu.deploy.client removes unless it is true.
+    priority: the scheduler's number. created: RFC 3339, so that alphabetical order is chronological.
+    possible_access: why a pod of the cluster itself may use a GPU although its spec does not show this; these pods are privileged, for example
+    CNI plugins, CSI drivers and node exporters. pausable: a DaemonSet pod that terminates unless the label nvidia.com/gpu.deploy.client is true.
     """
 
     namespace: str
@@ -119,7 +119,7 @@ class PodOnNode:
 class PodsByNode(t.NamedTuple):
     """Three maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
 
-    Pods of the last kind belong to the cluster itself; no drain evicts them.
+    The pods in the last map belong to the cluster itself; no drain evicts them.
     """
 
     gpu_pods: ByNode = {}
@@ -150,7 +150,7 @@ def parse_pods(
     """The pods on nodes, by node, sorted by namespace and name.
 
     `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta version); without them, access through DRA is not detected.
-    `runtime_classes` are the names of the RuntimeClasses with a handler of NVIDIA.
+    `runtime_classes` are the names of the RuntimeClasses with an NVIDIA handler.
     NVIDIA's operands in the operator's namespace are left out, because the operator stops them itself.
     """
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
@@ -221,6 +221,6 @@ def _keep_reason(pod: Pod, controllers: t.Iterable[t.Mapping[str, t.Any]]) -> st
 
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:
-    """Whether the operator has created the pod. All its pods, including its validators, have such a label (gpu-operator assets)."""
+    """Whether the operator has created the pod. All pods that it creates, including validators, have one of these labels (gpu-operator assets)."""
     app = app_of(pod)
     return pod["metadata"].get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))

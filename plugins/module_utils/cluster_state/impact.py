@@ -6,7 +6,7 @@
 |---|---|
 | different MIG devices, or a different MIG mode | all pods that use a GPU: a device in use cannot be destroyed |
 | to MPS, from MPS, or between MPS configurations | all: the MPS daemon takes the whole GPU, and its clients end when it stops |
-| from containers to virtual machines, or without a driver | all: the driver is unloaded |
+| from containers to virtual machines, or removal of the driver | all: the driver is unloaded |
 | another resource name | pods with the old resource: it is no longer offered, so their GPU would be allocated a second time |
 | fewer shares than are in use | as many as necessary: the most important pods stay, then the oldest |
 | any other change | none: the plugin changes the offered resources, and pods keep their devices |
@@ -34,11 +34,11 @@ if t.TYPE_CHECKING:
     from .ownership import NodeEdit
 
 LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
-# NFD sets it on nodes that are virtual machines (node-feature-discovery source/cpu, cpuid).
+# NFD sets this label on nodes that are virtual machines (node-feature-discovery source/cpu, cpuid).
 _VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
 # The key for nodes of no pool; no pool has this name.
 NO_POOL = ""
-# The numbers of the impact, with their titles in the table of a plan.
+# The counts that describe an impact, with their column titles in the table of a plan.
 COUNTS = {
     "driver_restarts": "DRIVER RESTARTS",
     "pods": "PODS LOSE GPU",

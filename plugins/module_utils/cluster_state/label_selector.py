@@ -36,7 +36,7 @@ class Requirement:
 
 
 def parse_selector(text: str) -> list[Requirement]:
-    """The conditions of a selector, all of which a node must meet; raises ValueError with the position of a mistake."""
+    """The conditions of a selector, all of which a node must meet; raises ValueError with the position of the first error."""
     requirements: list[Requirement] = []
     position = 0
     while position < len(text.rstrip()):

@@ -129,7 +129,7 @@ def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
 
 
 def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
-    """The MIG devices of each GPU of the node according to its MIG configuration (even if it is not applied yet), otherwise to its labels.
+    """The MIG devices of each GPU of the node according to its MIG configuration (even if it is not applied yet), or else to its labels.
 
     Devices from labels are divided equally between the GPUs if possible; otherwise the GPUs count as whole.
     """

@@ -16,10 +16,10 @@ DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "min
 _CUDA = "nvidia.com/cuda.runtime-version.full"
 _CUDA_PARTS = tuple(f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor"))
 _COMPUTE_PARTS = tuple(f"nvidia.com/gpu.compute.{part}" for part in ("major", "minor"))
-# The suffixes of sharing and MIG in GFD's product name (k8s-device-plugin internal/lm).
+# The suffixes for sharing and MIG in GFD's product name (k8s-device-plugin internal/lm).
 _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 
-# Under the MIG strategy mixed GFD labels each profile.
+# Under the MIG strategy mixed, GFD labels each profile.
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
 _TEXTS: dict[str, str] = {}
 _MAX_TEXTS = 200_000
@@ -37,18 +37,18 @@ class Node(NodeFacts):
     ready: bool = False
     unschedulable: bool = False
     boot_id: str = ""
-    # RFC 3339, so text order is time order.
+    # In RFC 3339 format, so alphabetical order is chronological.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
     kubelet_version: str = ""
-    # Such as containerd://2.1.4.
+    # For example, containerd://2.1.4.
     container_runtime: str = ""
     os_image: str = ""
 
     @property
     def model(self) -> str:
-        """GFD's product name without the suffixes of sharing and MIG; empty before discovery."""
+        """GFD's product name without the suffixes for sharing and MIG; empty before discovery."""
         return _SUFFIX.sub("", self.product)
 
     @property
@@ -78,7 +78,7 @@ class Node(NodeFacts):
 
     @property
     def replicas(self) -> int:
-        """The number of shares of each GPU according to GFD; 0 without the label."""
+        """The number of shares of each GPU, according to GFD's label; 0 without the label."""
         return to_count(self.labels.get(names.REPLICAS_LABEL))
 
     @property

@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
-# The phrase for this state in all messages and in the drift of a node.
+# The phrase that describes this state in all messages and in the drift of a node.
 NOT_READY = "is not ready"
 
 
@@ -100,7 +100,7 @@ def _undiscovered(node: Node) -> str:
 
 
 def paused_operands(node: Node) -> list[str]:
-    """The operands that the MIG manager has stopped for a change and not restarted, by the names in their labels.
+    """The operands that the MIG manager has stopped for a change but not yet restarted, by the names in their labels.
 
     GPU clients are not operands; they are restarted when the node is uncordoned.
     """
@@ -122,12 +122,12 @@ def clients_paused(node: Node) -> bool:
 
 
 def all_final(findings: t.Mapping[str, NodeDrift]) -> bool:
-    """Whether all findings are final, so that waiting is useless."""
+    """Whether all findings are final, so that waiting cannot help."""
     return all(finding.final for finding in findings.values())
 
 
 def progress_text(undiscovered: t.Collection[str]) -> str:
-    """The text of a wait's progress message; the caller puts the number of matching nodes and of all nodes of the pools before it."""
+    """The end of a wait's progress message; the caller prepends the number of matching nodes and the number of all nodes of the pools."""
     waiting = f"; {len(undiscovered)} GPU nodes are not discovered yet" if undiscovered else ""
     return f"nodes are in the desired state{waiting}"
 
@@ -174,7 +174,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
 def repair_reason(node: Node, pool: PoolPlan | None) -> str:
     """The reason why the node's MIG manager should be restarted; empty if it should not.
 
-    A pending MIG manager may still be working, so callers wait before they restart it.
+    A MIG manager that reports `pending` may still be working, so callers wait before they restart it.
     """
     if not node.mig_config or not node.discovered:
         return ""

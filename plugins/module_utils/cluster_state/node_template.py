@@ -26,18 +26,18 @@ from ..common.nested import get_nested
 Document = t.Mapping[str, t.Any]
 Taint = t.Mapping[str, t.Any]
 
-# Quantities (apimachinery, pkg/api/resource); the old keys of memory and all counts are whole numbers.
+# Quantities (apimachinery, pkg/api/resource); the values of the old memory key and all counts are whole numbers.
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
 _WHOLE = re.compile(r"\+?\d+")
 # The second entry is the older prefix of startup taints (kubernetes/autoscaler, utils/taints).
 _IGNORED_TAINTS = (STARTUP_TAINT_PREFIX, "ignore-taint.cluster-autoscaler.kubernetes.io/")
-# The effects with which a taint keeps pods away.
+# A taint in an annotation; only effects that keep pods away are accepted.
 _TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule)")
 
 
 @dataclass(frozen=True)
 class MachineSet:
-    """The data of a MachineSet that the autoscaler reads."""
+    """The data that the autoscaler reads from a MachineSet."""
 
     name: str
     namespace: str
@@ -45,7 +45,7 @@ class MachineSet:
     annotations: t.Mapping[str, str]
     labels: t.Mapping[str, str]
     taints: tuple[Taint, ...]
-    # The labels of the zone in which its machines are created; empty if it names none.
+    # The labels of the zone in which its machines are created; empty if the MachineSet sets no zone.
     zone_labels: t.Mapping[str, str] = field(default_factory=dict)
     # The annotations that the controller of its platform sets repeatedly.
     controller_annotations: frozenset[str] = frozenset()
@@ -115,7 +115,7 @@ def _replicas(raw: Document) -> int:
 
 
 def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:
-    """The amount in the first annotation that is set; 0 if it is invalid. As in the autoscaler, a CPU or memory of 0 is skipped, 0 GPUs are not."""
+    """The amount in the first annotation that is set; 0 if it is invalid. As in the autoscaler, 0 is skipped for CPU and memory, but not for GPUs."""
     for key in keys:
         text = annotations.get(key, "")
         if not text or (text == "0" and not is_whole):

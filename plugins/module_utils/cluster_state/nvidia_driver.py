@@ -20,9 +20,9 @@ Labels = t.Mapping[str, str]
 
 API_VERSION, KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-# The operator's reasons that only report operands that are not ready (gpu-operator internal/conditions).
+# The reasons with which the operator only reports that operands are not ready (gpu-operator internal/conditions).
 NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
-# Every driver DaemonSet has it (manifests/state-driver/0500_daemonset.yaml).
+# Every driver DaemonSet has this toleration (manifests/state-driver/0500_daemonset.yaml).
 _GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
 # The default selector.
 _ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
@@ -41,7 +41,8 @@ def is_default(driver: Document) -> bool:
 def follows_own_policies(drivers: t.Iterable[Document], version: str) -> bool:
     """Whether the operator supports an upgrade policy in each object, and default objects; v26.7 introduced both.
 
-    The API server then sets the field `default` in each object. Without objects, the operator's `version` decides; False if it is empty (unknown).
+    Since v26.7, the API server sets the field `default` in each object. Without objects, the operator's `version` decides;
+    False if it is unknown (empty).
     """
     if any("default" in (item.get("spec") or {}) for item in drivers):
         return True
@@ -54,7 +55,7 @@ def is_managed(driver: Document) -> bool:
 
 
 def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> dict[str, list[str]]:
-    """For each GPU node whose driver the operator installs, the names of the objects that select it; the default object only if no other does."""
+    """For each GPU node whose driver the operator installs, the names of the objects that select it; the default object only if there is no other."""
     default = [item["metadata"]["name"] for item in drivers if is_default(item)]
     selectors = [(item["metadata"]["name"], node_selector(item)) for item in drivers if not is_default(item)]
     found: dict[str, list[str]] = {}
@@ -86,14 +87,14 @@ def reports_only_pods(driver: Document) -> bool:
 
 
 def _error(driver: Document) -> Document:
-    """The condition Error if it is true, otherwise empty."""
+    """The condition Error if it is true; otherwise, an empty map."""
     conditions = {item.get("type"): item for item in (driver.get("status") or {}).get("conditions") or []}
     error: Document = conditions.get("Error") or {}
     return error if error.get("status") == "True" else {}
 
 
 def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:
-    """The objects in the format of a report, with pool (None if the selector has no pool label), version, number of nodes and state."""
+    """The objects as a report shows them, with pool (None if the selector has no pool label), version, number of nodes and state."""
     selecting = driver_of_nodes(drivers, nodes)
     return [
         {
@@ -115,7 +116,7 @@ def untolerated_by_driver(
 ) -> list[Taint]:
     """The taints of a pool that the driver pods on its nodes do not tolerate; managed objects count as having the `expected` tolerations.
 
-    The pods belong to the objects that select the pool's label; if there are none, to the default object and those for all GPU nodes.
+    The pods belong to the objects that select the pool's label; if there are none, to the default object and the objects for all GPU nodes.
     """
     own = [item for item in drivers if node_selector(item).get(POOL_LABEL) == pool]
     for_all = [item for item in drivers if is_default(item) or node_selector(item) == _ALL_GPU_NODES]

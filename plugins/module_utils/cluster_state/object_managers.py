@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognizes the tool that reconciles an object from its own source by the marks on the object (pure).
+"""Recognizes, by the marks on an object, the tool that reconciles the object from the tool's own source (pure).
 
 Argo CD marks an object with the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
 a label: its documentation proposes argocd.argoproj.io/instance in addition to app.kubernetes.io/instance, which every Helm chart sets
@@ -9,8 +9,8 @@ HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/
 fluxcd/pkg ssa/manager.go SetOwnerLabels).
 
 External Secrets sets its label and annotations on each Secret that it writes, and owns the Secret unless it only adds keys to it
-(external-secrets apis/externalsecrets/v1/externalsecret_types.go). Sealed Secrets is the owner, or has its annotation on Secrets that it takes over
-(bitnami-labs/sealed-secrets README, "Managing existing secrets").
+(external-secrets apis/externalsecrets/v1/externalsecret_types.go). Sealed Secrets owns the Secret, or sets its annotation on Secrets that it
+takes over (bitnami-labs/sealed-secrets README, "Managing existing secrets").
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Resource(t.NamedTuple):
 class GitOpsTool:
     """A GitOps tool. A new tool is an entry in GITOPS_TOOLS.
 
-    name: the manager of an installation in results. resource_of: the resource that reconciles an object of a kind, by the marks on the object. exclusions: for
-    each kind of resource, how a user keeps it from reverting fields of a ClusterPolicy. helm_managers: the field managers with which it applies Helm charts.
+    name: the `manager` of an installation in results. resource_of: finds the resource that reconciles an object of a kind, by the object's marks.
+    exclusions: for each kind of resource, how a user keeps it from reverting fields of a ClusterPolicy.
+    helm_managers: the field managers with which the tool applies Helm charts.
     """
 
     name: str

@@ -22,7 +22,7 @@ from ..catalog.operands import (
 )
 from .node import ready_condition
 
-# The driver's pods of a ClusterPolicy and of NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
+# The prefixes of the driver pods' apps, for a ClusterPolicy and for NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
 _DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
 # The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
 # which is restarted.
@@ -53,7 +53,7 @@ class ContainerFailure:
         return f"pod {self.pod} container {self.container}: {self.reason}{restarts}"
 
 
-# Texts in the log of a failed container, and their explanations (gpu-operator issues 141 and 1726: Secure Boot).
+# Known messages in the log of a failed container, and their explanations (gpu-operator issues 141 and 1726: Secure Boot).
 _SECURE_BOOT = (
     "Secure Boot rejects the unsigned kernel module: use a driver with signed modules (driver.precompiled, or one that is installed on the node), "
     "or disable Secure Boot"
@@ -66,7 +66,7 @@ _MEANINGS = (
 
 
 def with_meaning(text: str) -> str:
-    """The text of a failure; if it contains a known text, followed by the explanation and the remedy."""
+    """The description of a failure; if it contains a known message, the explanation and the remedy follow."""
     meaning = next((meaning for known, meaning in _MEANINGS if known in text), "")
     return f"{text} ({meaning})" if meaning else text
 
@@ -125,7 +125,7 @@ def _termination(container: t.Mapping[str, t.Any]) -> str:
 
 
 def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
-    """By node, the app of each operand pod on it."""
+    """The apps of the operand pods on each node, by node."""
     apps: dict[str, list[str]] = {}
     for pod in pods:
         known = _operand(app_of(pod))
@@ -152,7 +152,7 @@ NEVER_STARTED = (
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
-# The minimum age of the pod for these reasons, in seconds.
+# The minimum age, in seconds, of a pod that fails for one of these reasons.
 _MIN_AGE = 60.0
 # Each operand waits for the previous one, so if several fail, the first is the cause.
 _START_ORDER = (DRIVER, TOOLKIT, VALIDATOR, DISCOVERY)
@@ -169,7 +169,7 @@ def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFa
 
 
 def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[str, set[str]]:
-    """By app, the nodes among `nodes` on which its pod exists but is not ready."""
+    """For each app, the nodes in `nodes` on which its pod exists but is not ready."""
     unready: dict[str, set[str]] = {}
     for pod in pods:
         node = node_of(pod)

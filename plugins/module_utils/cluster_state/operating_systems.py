@@ -44,7 +44,7 @@ class NodeSystems:
             self._by_pool[pool] = {by_name[name] for name in names if name in by_name}
 
     def of_pool(self, pool: PoolPlan) -> set[System]:
-        """The systems of a pool's nodes; those of all GPU nodes if it has none yet."""
+        """The systems of a pool's nodes; those of all GPU nodes if none are known yet."""
         return self._given or self._by_pool.get(pool.name) or self._all
 
     def of_all(self) -> set[System]:
@@ -52,7 +52,7 @@ class NodeSystems:
         return self._given or self._all
 
     def kernels(self, pool: PoolPlan | None) -> set[tuple[System, str]]:
-        """The pairs of system and kernel of a pool's nodes, or of all GPU nodes if it has none. The tags of precompiled drivers contain both."""
+        """The pairs of system and kernel of a pool's nodes, or of all GPU nodes if it has no nodes. The tags of precompiled drivers contain both."""
         names = assign_pools(self._pools, self._nodes).by_pool.get(pool.name, ()) if pool else ()
         chosen = [node for node in self._nodes if node.name in set(names)] or [
             node for node in self._nodes if node.has_gpu

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Helm values with which an upgrade preserves the names of the collection's ConfigMaps in the ClusterPolicy (pure).
+"""Selects the Helm values with which an upgrade preserves the names of the collection's ConfigMaps in the ClusterPolicy (pure).
 
-The collection sets these names in the ClusterPolicy, but not in the values of the Helm release. If the manifests of two charts differ in such a field, Helm
-would reset it. For example, the charts since v26.3 render migManager.config.name only if a value sets it. The operands would restart without their
-configuration, and would restart again once the collection has restored the name.
+The collection sets these names in the ClusterPolicy, but not in the values of the Helm release. If the manifests of two charts differ in one of these
+fields, Helm would reset it. For example, charts since v26.3 render migManager.config.name only if a value sets it. The operands would restart without
+their configuration, and would restart again once the collection has restored the name.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Owner:
     taints: str
 
 
-# Two owners, so that pools and the module node_metadata do not remove each other's metadata.
+# There are two owners, so that pools and the module node_metadata do not remove each other's metadata.
 NODE_METADATA_OWNER = Owner("accel.gpu/labels", "accel.gpu/annotations", "accel.gpu/taints")
 POOL_OWNER = Owner("accel.gpu/pool-labels", "accel.gpu/pool-annotations", "accel.gpu/pool-taints")
 
@@ -54,7 +54,7 @@ class RecordedMetadata:
 def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
     """The metadata that any of the owners has set on the node; a record that cannot be parsed counts as empty.
 
-    The collection's own annotations are never recorded, so a record with their keys was written by someone else.
+    The collection's own annotations are never recorded, so a record with their keys was not written by the collection.
     """
     labels, annotations, taints = (
         frozenset().union(*(_entries(node.annotations.get(getattr(owner, kind.name), "")) for owner in owners))
@@ -75,12 +75,12 @@ class NodeEdit:
 
     @property
     def labels(self) -> dict[str, str | None]:
-        """The labels that the patch sets (None: removes)."""
+        """The labels that the patch sets; None removes a label."""
         return dict(self.patch["metadata"].get("labels") or {})
 
     @property
     def declared_annotations(self) -> dict[str, str | None]:
-        """The annotations that the patch sets (None: removes), without the collection's own."""
+        """The annotations that the patch sets (None removes an annotation), without the collection's own."""
         annotations = self.patch["metadata"].get("annotations") or {}
         return {key: value for key, value in annotations.items() if not key.startswith(OWN_PREFIX)}
 
@@ -172,8 +172,8 @@ def build_edit(
         spec["unschedulable"] = None
         before["unschedulable"], after["unschedulable"] = True, False
     if spec:
-        # The list of taints is atomic, and another user may have cordoned the node, so the patch must only apply to the
-        # object as read.
+        # The list of taints is atomic, and another user may have cordoned the node, so the patch must apply only to the
+        # version that was read.
         metadata["resourceVersion"] = node.resource_version
     body = {"metadata": metadata, **({"spec": spec} if spec else {})}
     return NodeEdit(node.name, body, before, after) if metadata else None

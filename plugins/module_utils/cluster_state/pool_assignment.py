@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Assigns the nodes to pools for a run, and finds the GPU nodes whose pool is not known yet (pure).
 
-The pool is derived from the node's labels (pools.membership); outdated labels of earlier runs are ignored.
+The pool is derived from the node's labels (pools.membership); outdated labels set by earlier runs are ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def may_match(pool: PoolPlan, node: Node) -> bool:
 
 
 def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The nodes without a pool that may match one as soon as gpu-feature-discovery labels them."""
+    """The nodes without a pool that a pool may match as soon as gpu-feature-discovery labels them."""
     undiscovered = set(membership.undiscovered) - pool_members(membership)
     return [
         node.name
@@ -73,14 +73,14 @@ def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membersh
 
 
 def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
-    """Whether no node has labels of NFD yet, so the hardware of all nodes is unknown."""
+    """Whether no node has NFD labels yet, so the hardware of all nodes is unknown."""
     return not any(node.has_nfd_labels for node in nodes)
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
     """The GPU nodes that are in no pool, or that gpu-feature-discovery has not labelled.
 
-    A run never waits for operands that fail on such a node. If a pool contains it, the pool's sharing fails later.
+    A run never waits for operands that fail on these nodes. If one of the nodes belongs to a pool, the pool's sharing fails later.
     """
     members = pool_members(assign_pools(pools, nodes))
     return {node.name for node in nodes if node.has_gpu and (node.name not in members or not node.discovered)}

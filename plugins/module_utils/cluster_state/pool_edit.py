@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the edit that applies a pool's declaration to a node, and reads the data that it records on the node (pure).
+"""Builds the edit that applies a pool's declaration to a node, and reads the data that the edit records on the node (pure).
 
 The edit records the working configuration for a rollback, and the rollout settings for the release of the node once its pool is no longer declared.
 """
@@ -106,7 +106,7 @@ def working_configuration(node: Node) -> LastGood | None:
 def last_good(node: Node) -> LastGood | None:
     """The configuration that is recorded on the node; None without a record, or if working_configuration() could not have returned it.
 
-    A record without GPUs would make every rollback succeed, so its content is not trusted.
+    A record without GPUs would make every rollback succeed, so the content of the record is checked rather than trusted.
     """
     record = parse_json(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "", dict) or {}
     labels, offers = record.get("labels"), record.get("offers")
@@ -165,7 +165,7 @@ def recorded_rollout(node: Node) -> RolloutPlan:
 def recorded_rollout_settings(node: Node) -> dict[str, t.Any]:
     """The recorded fields of `rollout` that differ from the defaults; empty if nothing valid is recorded.
 
-    The content of the annotation is not trusted, so the schema of `rollout` checks it.
+    The content of the annotation is not trusted, so it is checked against the schema of `rollout`.
     """
     return _valid_settings(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
 

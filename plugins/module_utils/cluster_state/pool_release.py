@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builds the edit that releases a node from its pool, and verifies that the node's GPUs are whole (pure).
 
-The label nvidia.com/mig.config is not removed from a released node but set to all-disabled, the value that the GPU operator gives a
-node without one. If the label were removed, the MIG manager would look up an empty name, fail and leave the GPUs as they are
+The label nvidia.com/mig.config is not removed from a released node but set to all-disabled, the value that the GPU operator sets on a
+node without this label. If the label were removed, the MIG manager would look up an empty name, fail and leave the GPUs as they are
 (mig-parted cmd/nvidia-mig-manager, "missing required flag 'selected-config'"), until the operator next reconciles the node.
 """
 
@@ -32,9 +32,9 @@ def is_managed(node: Node) -> bool:
 
 
 def is_partitioned(node: Node) -> bool:
-    """Whether the MIG configuration of a pool partitions the node's GPUs, or is removed but the removal is not verified.
+    """Whether a pool's MIG configuration partitions the node's GPUs, or has been removed but the removal has not been verified.
 
-    If another tool or user has changed the label since, its value no longer counts as the pool's.
+    If another tool or user has changed the label since then, its value no longer counts as set by the pool.
     """
     if not _sets_mig_config(node):
         return False
@@ -49,7 +49,7 @@ def is_partitioned(node: Node) -> bool:
 def is_abandoned(node: Node) -> bool:
     """Whether a release without verification may have left the node with partitioned GPUs.
 
-    Such a node has no MIG configuration, and the MIG manager has failed because of that. Nodes with a foreign configuration, or with
+    An abandoned node has no MIG configuration, and the MIG manager has failed because of that. Nodes with a foreign configuration, or with
     partitioned GPUs and no failure, do not count.
     """
     return (
@@ -62,7 +62,7 @@ def is_abandoned(node: Node) -> bool:
 
 
 def is_being_repaired(node: Node) -> bool:
-    """Whether a run has begun to disable MIG on an abandoned node, and has not finished."""
+    """Whether a run has begun to disable MIG on an abandoned node, but has not finished."""
     return (
         names.CORDONED_ANNOTATION in node.annotations
         and not is_cordoned_for_removal(node)
@@ -96,7 +96,7 @@ def release_edit(node: Node) -> NodeEdit | None:
 def check_whole_gpus(node: Node) -> NodeDrift | None:
     """The reasons why the node's GPUs are not verified to be whole under the configuration all-disabled; None if they are.
 
-    All of these conditions must be met: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
+    All of these conditions must be met: the MIG manager reports success, the paused operands run again, neither GFD's labels nor the allocatable
     resources contain a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.
     """
     pool = node.pin

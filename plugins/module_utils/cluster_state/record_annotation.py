@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes annotations that record, as JSON, which values the collection has set in an object of another owner (pure)."""
+"""Writes annotations that record, as JSON, which values the collection has set in another owner's object (pure)."""
 
 from __future__ import annotations
 

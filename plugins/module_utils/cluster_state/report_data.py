@@ -37,7 +37,7 @@ _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL
 def pool_findings(nodes: t.Iterable[Node], pools: t.Iterable[PoolPlan], membership: Membership) -> dict[str, NodeDrift]:
     """The differences that a report shows for the nodes of pools, by node name.
 
-    Add differences that only reports show here, not in check_node(): runs wait until check_node() finds none, and may roll a node back because of one.
+    Add differences that only reports show here, not in check_node(): runs wait until check_node() finds none, and may roll back a node that has any.
     """
     by_name = {node.name: node for node in nodes}
     return {
@@ -56,7 +56,7 @@ def node_results(
     edits: t.Iterable[NodeEdit] = (),
     requests: t.Mapping[str, t.Sequence[GpuRequest]] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """The results of all GPU nodes, sorted by name; with a membership and the result of pool_findings(), they are compared with their pools."""
+    """The results of all GPU nodes, sorted by name; with a membership and the result of pool_findings(), nodes are compared with their pools."""
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
     edit_of = {edit.name: edit for edit in edits}
     by_name = {pool.name: pool for pool in pools}
@@ -80,7 +80,7 @@ def node_result(
     workloads: t.Sequence[GpuRequest] | None = None,
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node in the format of gpu_info. `pool` is None if the pool `pool_name` is not declared; `workloads` and `drift` are left out if None."""
+    """One node as gpu_info returns it. `pool` is None if the pool `pool_name` is not declared; `workloads` and `drift` are left out if None."""
     mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,
@@ -218,7 +218,7 @@ def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
 
 
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
-    """The declaration of a pool, without data of nodes."""
+    """The declaration of a pool, without data from nodes."""
     group = pool.nodegroup
     return {
         "model": pool.model,
@@ -241,7 +241,7 @@ def _layout_result(pool: PoolPlan) -> list[dict[str, t.Any]]:
 
 
 def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The drift of all pools as entries of pool and message, at most MAX_LISTED."""
+    """The drift of all pools: at most MAX_LISTED entries, each with a pool and a message."""
     entries = []
     for name, pool in pools.items():
         changes = pool.get("changes") or {}
@@ -290,7 +290,8 @@ def drift_of_node(
 ) -> list[str]:
     """The differences between a node and its declaration, and the changes that a run would make; or the conflicting pools that match it.
 
-    `pool` is the pool of the node, `finding` its entry in pool_findings(), `change` the edit of a run (the release if it has no pool). Empty without drift.
+    `pool` is the pool of the node, `finding` is the node's entry in pool_findings(), and `change` is the edit that a run would make (the release of a
+    node without a pool). The result is empty if there is no drift.
     """
     if matching:
         return [f"matches the pools {', '.join(matching)}, and belongs to none of them"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks whether a MachineSet and the delays of the autoscaler allow nodes to be added for the pods of a pool (pure)."""
+"""Checks whether a MachineSet and the autoscaler's delays allow nodes to be added for the pods of a pool (pure)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Finding:
     label: str = ""
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding in the format of gpu_info."""
+        """The finding as gpu_info returns it."""
         return asdict(self)
 
 
@@ -106,7 +106,7 @@ def bound_findings(
 
 
 def machine_set_bounds(machine_set: MachineSet) -> tuple[int, int] | None:
-    """The minimum and maximum that the autoscaler reads; None if there is no maximum, or if one is not a number."""
+    """The minimum and maximum that the autoscaler reads; None if there is no maximum, or if either is not a number."""
     texts = [machine_set.annotations.get(key) for key in (MIN_SIZE, MAX_SIZE)]
     if texts[1] is None:
         return None
@@ -162,7 +162,7 @@ def capacity_findings(template: NodeTemplate, machine_set: MachineSet, rules: Au
 
 
 def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rules: AutoscalerRules) -> Findings:
-    """Check that the autoscaler expects GPUs, as the resource that the pods request."""
+    """Check that the autoscaler expects GPUs under the resource name that the pods request."""
     counted = [resource for resource in pool.resources if resource in template.resources]
     if not counted:
         yield _no_gpu(pool, template, machine_set, rules)
@@ -228,7 +228,7 @@ def _no_gpu(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rul
 
 
 def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet, rules: AutoscalerRules) -> Findings:
-    """Check the labels by which pods select nodes, the labels of the zone, and the accelerator label."""
+    """Check the labels by which pods select nodes, the zone labels, and the accelerator label."""
     illegal = {key: value for key, value in machine_set.labels.items() if label_value(str(value))}
     for key, value in sorted(illegal.items()):
         yield Finding(
@@ -298,7 +298,7 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
 
 
 def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Collection[str] = ()) -> Findings:
-    """Find taints that the pool's pods do not tolerate, because it does not declare them. The autoscaler ignores taints with `startup_taints` as keys."""
+    """Find taints that the pool does not declare, so its pods do not tolerate them. The autoscaler ignores taints with keys in `startup_taints`."""
     for taint in untolerated_taints(pool.tolerations, template.taints):
         if taint.get("key") in startup_taints:
             continue
@@ -311,7 +311,7 @@ def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Col
 
 
 def delay_findings(spec: Document) -> Findings:
-    """Check the delays after which the autoscaler gives up on a new node or removes it, although its driver may still be being installed."""
+    """Check the delays after which the autoscaler gives up on a new node or removes it, even if its driver is still being installed."""
     for code, path, default in (
         ("provision_time", ("maxNodeProvisionTime",), DEFAULT_MAX_NODE_PROVISION_TIME),
         ("delay_after_add", ("scaleDown", "delayAfterAdd"), DEFAULT_DELAY_AFTER_ADD),

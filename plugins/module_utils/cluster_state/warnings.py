@@ -31,7 +31,7 @@ def all_warnings(
 
     `released` are the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
-    the same reason. Warnings that a run corrects appear only in the report.
+    the same reason. Warnings about problems that a run corrects appear only in the report.
     """
     if not run and not any(node.has_gpu for node in nodes):
         return []
@@ -88,7 +88,7 @@ def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> 
 def unusual_nodes(
     pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership, failures: t.Mapping[str, str]
 ) -> dict[str, str]:
-    """By node, the reason why its GPUs are unknown or not available to containers, or why its operands fail (`failures`, by node).
+    """For each node, the reason why its GPUs are unknown or not available to containers, or why its operands fail (`failures`, by node).
 
     A node that is merely not labelled yet, and may still belong to a pool, is left out, as is a discovered node of a pool that declares GPUs without
     containers.
@@ -119,7 +119,7 @@ def as_list(reasons: t.Mapping[str, str], limit: int | None) -> list[dict[str, s
 
 
 def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[str], *, run: bool) -> t.Iterator[str]:
-    """One warning for each reason and its nodes: those in no pool and, for the report, those in a pool, with which a run fails."""
+    """One warning for each reason and its nodes: nodes in no pool and, for the report, nodes in a pool, which make a run fail."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault((name in members, reason), []).append(name)

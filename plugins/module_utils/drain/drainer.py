@@ -48,7 +48,7 @@ T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 
-# Messages name both the pool's variable and the module's option.
+# Messages mention both the pool's variable and the module's option.
 _OPTION_NAMES = option_names(
     "rollout.{key} of the pool, or drain.{option} of the module",
     "rollout.drain: gpu-pods of the pool, or drain.evict: true of the module",
@@ -59,7 +59,7 @@ class SharedLease:
     """A Lease that several users share: the first user acquires it, and the last one releases it."""
 
     def __init__(self, make: t.Callable[[], Lease]) -> None:
-        """Acquire nothing yet; `make` returns a Lease that has not been entered."""
+        """Store `make`, which returns a Lease that has not been entered; nothing is acquired yet."""
         self._make = make
         self._lock = threading.Lock()
         self._users = 0
@@ -121,7 +121,7 @@ class NodeDrainer:
         return [parse_node(item) for item in self.client.list(NODES)]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
-        """Return the `count` of these nodes whose removal has the least impact (cluster_state.scale_down)."""
+        """Return the `count` nodes among these whose removal has the least impact (cluster_state.scale_down)."""
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
@@ -149,7 +149,7 @@ class NodeDrainer:
         return sorted(pod for pods in evicted for pod in pods)
 
     def uncordon(self, names: t.Collection[str]) -> list[str]:
-        """Remove the cordons that drain() has set, and return the names of these nodes. Foreign cordons stay."""
+        """Remove the cordons that drain() has set, and return the names of the affected nodes. Foreign cordons remain."""
         nodes = {node.name: node for node in self.cluster_nodes() if node.name in names}
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
@@ -162,7 +162,7 @@ class NodeDrainer:
     def _patch_all(
         self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease
     ) -> None:
-        """Patch the nodes in parallel, and keep the new versions of the nodes."""
+        """Patch the nodes in parallel, and store their new versions in `nodes`."""
 
         def make_edit(node: Node) -> NodeEdit | None:
             nodes[node.name] = node
@@ -247,7 +247,7 @@ def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = D
 
 
 def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
-    """The error to raise for these errors: the first one that is not a timeout, otherwise all timeouts joined."""
+    """The error to raise for these errors: the first one that is not a timeout, or else all timeouts joined into one."""
     timeouts = [error for error in errors if isinstance(error, WaitTimeout)]
     if len(timeouts) < len(errors):
         return next(error for error in errors if not isinstance(error, WaitTimeout))

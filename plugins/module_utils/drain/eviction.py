@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
     from ..pools.drain_options import DrainOptions
 
 POLL_INTERVAL = 2.0
-# How many nodes, or pods of a node, a line of progress shows.
+# The maximum number of nodes, or of pods of a node, in a progress line.
 MAX_PROGRESS = 3
 # The same interval as in kubectl drain.
 RETRY_INTERVAL = 5.0
@@ -47,7 +47,7 @@ class EvictionRefused(WaitTimeout):
 
 
 def require_permission_to_evict(client: Client, pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-    """Raise MissingPermission if this user may not evict these pods; a single request if the user may evict pods in all namespaces."""
+    """Raise MissingPermission if this user may not evict these pods; a single request is sent if the user may evict pods in all namespaces."""
     eviction = Permission("create", "pods/eviction")
     if eviction.is_granted(client):
         return
@@ -74,7 +74,7 @@ def evict_and_await(
 ) -> None:
     """Evict the pods in `to_evict` with evict_pods(), and wait until the pods in `to_await` (eviction_rules.pods_to_await) are no longer listed.
 
-    `drain_timeout` limits the sum of both. Raises the errors of evict_pods() and await_termination().
+    `drain_timeout` limits the total time of both. Raises the errors of evict_pods() and await_termination().
     """
     deadline = time.monotonic() + options.drain_timeout
     if to_evict:

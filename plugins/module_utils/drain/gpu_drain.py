@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.drain_options import DrainOptions
 
-# The MIG manager waits for the pods of such DaemonSets for the same time (mig-parted v0.15 pkg/mig/reconfigure).
+# The MIG manager waits equally long for the pods of these DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 _CLIENTS_TIMEOUT = 300.0
 
 

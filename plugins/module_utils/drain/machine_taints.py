@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Removes the startup taint from the Machine of an OpenShift node, together with the taint of the node.
 
-If a taint of a Machine is only removed from the node, the Machine API adds it to the node again (openshift/machine-api-operator,
+If a Machine's taint is removed only from the node, the Machine API adds it to the node again (openshift/machine-api-operator,
 pkg/controller/nodelink, addTaintsToNode). New Machines still get the taint from the template of their MachineSet.
 """
 
@@ -40,7 +40,7 @@ def remove_startup_taint(
 
     def compute(machine: Object) -> Patch | None:
         if get_nested(machine, "status", "nodeRef", "name") not in (None, node.name):
-            # The annotation names the Machine of another node.
+            # The annotation refers to the Machine of another node.
             return None
         taints = (machine.get("spec") or {}).get("taints") or []
         kept = [taint for taint in taints if taint.get("key") != STARTUP_TAINT_KEY]
@@ -58,7 +58,7 @@ def remove_startup_taint(
 
 
 def _machine_path(node: Node) -> str:
-    """The path of the node's Machine; empty if it has none, or if the annotation is not a valid name and could result in the path of any object."""
+    """The path of the node's Machine; empty if it has none, or if the annotation is not a valid name and could yield the path of another object."""
     namespace, dummy, name = node.annotations.get(MACHINE_ANNOTATION, "").partition("/")
     valid = validators.dns_label(namespace) is None and validators.object_name(name) is None
     return f"{machines_path(namespace)}/{name}" if valid else ""

@@ -35,13 +35,13 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """By node, a description of NVIDIA's failing pod with the reason; nodes without a failure are left out."""
+    """For each node, a description of its failing NVIDIA pod, with the reason; nodes without a failure are left out."""
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
     return describe_failures(client, namespace, failures)
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
-    """By node, the text of its failure; the first few texts include the end of the log."""
+    """For each node, a description of its failure; the first few descriptions include the end of the log."""
     texts = {node: str(failure) for node, failure in failures.items()}
     for node in sorted(failures)[:_MAX_LOGS]:
         failure = failures[node]
@@ -52,11 +52,11 @@ def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, C
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-    """The last lines of a container's log (or of its previous instance) as one line; empty if the log cannot be read."""
+    """The last lines of the log of a container, or of its previous instance, as one line; empty if the log cannot be read."""
     query = {"container": container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
         text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)
     except ApiError:
-        # The container may be gone, or the permission to read logs may be missing. The message is also useful without the log.
+        # The container may be gone, or the permission to read logs may be missing. The message is useful even without the log.
         return ""
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_MAX_LOG_CHARS:]

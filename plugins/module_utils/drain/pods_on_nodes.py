@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists the pods of one node or of all nodes, with the ResourceClaims and RuntimeClasses that they name."""
+"""Lists the pods of one node or of all nodes, with the ResourceClaims and RuntimeClasses that the pods refer to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Object = t.Mapping[str, t.Any]
 
 
 def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: str) -> PodsByNode:
-    """Classify these pods; ResourceClaims and RuntimeClasses are read only if a pod names one."""
+    """Classify these pods; ResourceClaims and RuntimeClasses are read only if a pod refers to one."""
     claims, classes = claims_of(client, pods), _runtime_classes_of(client, pods)
     return classify_pods(parse_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes))
 
@@ -30,7 +30,7 @@ def pods_on(client: Client, node: str | None = None) -> list[Object]:
 
 
 def claims_of(client: Client, pods: t.Iterable[Object]) -> t.Sequence[Object]:
-    """The ResourceClaims of the cluster; empty without a request if none of these pods has one."""
+    """The ResourceClaims of the cluster; empty, without sending a request, if none of these pods has one."""
     claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
     return client.list_known(RESOURCE_CLAIMS) if claiming else ()
 

@@ -17,4 +17,4 @@ class NodeRemoval:
         """Called with nodes that were drained, before their machines are removed."""
 
     def cancel(self, nodes: t.Sequence[Node]) -> None:
-        """Called with nodes that were drained and stay, before they are uncordoned."""
+        """Called with drained nodes that stay in the cluster, before they are uncordoned."""

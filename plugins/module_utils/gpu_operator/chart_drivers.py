@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compares the NVIDIADriver objects of a Helm release, and finds the nodes on which an upgrade of the release restarts the driver (pure).
 
-Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml (one object, `default`, if driver.nvidiaDriverCRD has
-enabled and deployDefaultCR).
+Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml. The chart creates one object, `default`, if both
+driver.nvidiaDriverCRD.enabled and deployDefaultCR are true.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Document = t.Mapping[str, t.Any]
 _DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 # The Helm values of `driver` that have the same name in the chart's object.
 _VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
-# Changes of these fields do not change pods: they only determine how pods are replaced, or which nodes are selected.
+# Changes to these fields do not affect the pods themselves: the fields only determine how pods are replaced, or which nodes are selected.
 _NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """By name of an existing object, the reasons why its driver changes when Helm replaces the manifest `before` with `after`."""
+    """For each existing object, by name, the reasons why its driver changes when Helm replaces the manifest `before` with `after`."""
     old, new = _specs(before), _specs(after)
     reasons: dict[str, list[str]] = {}
     for item in live:
@@ -44,7 +44,7 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
 
 
 def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """By name of an existing object, the reasons why the planned Helm values change its driver; the chart's own defaults are not known."""
+    """For each existing object, by name, the reasons why the planned Helm values change its driver; the chart's own defaults are not known."""
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
     own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
@@ -53,12 +53,12 @@ def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]
 
 
 def _reasons(name: str, spec: Document, outcome: Document) -> list[str]:
-    """A description of each changed field of the spec that changes the object's DaemonSets."""
+    """A description of each spec field whose change alters the object's DaemonSets."""
     return [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in template_fields(spec, outcome)]
 
 
 def template_fields(before: Document, after: Document) -> list[Path]:
-    """The paths of the fields in the spec that differ and that change the DaemonSets of an NVIDIADriver."""
+    """The paths of the spec fields that differ and whose change alters the DaemonSets of an NVIDIADriver."""
     return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_OBJECT_TEMPLATE]
 
 
@@ -67,8 +67,8 @@ def rolled_nodes(
 ) -> dict[str, int]:
     """The number of nodes on which the driver restarts, by the NVIDIADriver that manages it now (empty: the ClusterPolicy).
 
-    `paths` are the changed fields of the ClusterPolicy that affect a driver DaemonSet, `changed` the changed objects. `replaced`: the chart changes,
-    so the new operator writes every template again.
+    `paths` are the changed fields of the ClusterPolicy that affect a driver DaemonSet, and `changed` are the names of the changed objects.
+    `replaced`: the chart changes, so the new operator writes every template again.
     """
     reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}
     return {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plans the change of the ClusterPolicy that the pools require, and determines its effect on the driver (pure).
 
-Maps and scalars are applied under the collection's field manager. The list daemonsets.tolerations is atomic in the CRD, so the collection's
-entries are merged into it and recorded in an annotation, so that they can be removed later; equal entries of other owners are kept.
+Maps and scalars are applied under the collection's field manager. The list daemonsets.tolerations is atomic in the CRD. The collection
+therefore merges its entries into the list, and records them in an annotation so that it can remove them later; equal foreign entries are kept.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _VERSION_LABEL = "app.kubernetes.io/version"
 
 
 def policy_version(live: Document) -> str:
-    """The version of the operator according to the label that its chart sets on the policy; empty if another tool has created the policy."""
+    """The operator's version, according to the label that its chart sets on the policy; empty if another tool has created the policy."""
     return str((live["metadata"].get("labels") or {}).get(_VERSION_LABEL) or "")
 
 
 def with_planned_values(live: Document, plan: Plan) -> Document:
-    """The policy with the planned Helm values for the driver, unchanged if it belongs to another release. A new chart's defaults are not known."""
+    """The policy with the planned Helm values for the driver; unchanged if it belongs to another release. A new chart's defaults are not known."""
     operator = plan.operator
     if helm_release_of(live) != (operator.name, operator.namespace):
         return live
@@ -74,7 +74,7 @@ def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class DesiredPolicy:
-    """The fields that the pools require. If the policy is `adopted`, the values that they replace are recorded."""
+    """The fields that the pools require. If the policy is `adopted`, the values that these fields replace are recorded."""
 
     spec: Object
     tolerations: tuple[Object, ...]
@@ -103,10 +103,10 @@ class DesiredPolicy:
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """One server-side apply; `body` is None if it is not needed. `before` and `after` contain the fields that the collection owns.
+    """One server-side apply; `body` is None if no apply is needed. `before` and `after` contain the fields that the collection owns.
 
     `driver_paths` are the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
-    apply cannot remove a field of another owner.
+    apply cannot remove a field that another manager owns.
     """
 
     body: Object | None
@@ -128,9 +128,9 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
 
 
 def new_policy(example: Document, desired: DesiredPolicy) -> Object:
-    """A new policy: the operator's example with all desired fields, and with the annotation for objects that this collection has created.
+    """A new policy: the operator's example with all desired fields, and with the annotation that marks objects created by this collection.
 
-    If pools partition GPUs, it has no MIG strategy, because a strategy would override the configuration of each node.
+    If pools partition GPUs, the policy has no MIG strategy, because a strategy would override the configuration of each node.
     """
     name = str(get_nested(example, "metadata", "name") or desired.name)
     tolerations = list(get_nested(example, "spec", "daemonsets", "tolerations") or ())
@@ -146,7 +146,7 @@ def new_policy(example: Document, desired: DesiredPolicy) -> Object:
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 
-    `seeded`: the collection passed these tolerations to the chart when it installed it, so equal entries count as its own even without an annotation.
+    `seeded`: the collection passed these tolerations to the chart at its installation, so equal entries count as its own even without an annotation.
     `hold_driver`: leave out changes that affect the driver's DaemonSet.
     """
     current = policy_tolerations(live)
@@ -159,7 +159,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     spec = _with_driver_objects(live, _with_mig_configmap(live, desired.spec))
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
-        # Fields that an earlier apply contained must be in this one, or the server would remove them.
+        # Fields that an earlier apply contained must also be in this apply; otherwise, the server would remove them.
         parts = child(owned_by(live, FIELD_MANAGER), "spec")
         kept = {part: _owned_part(value, {}, child(parts, part)) for part, value in (live.get("spec") or {}).items()}
         kept = {part: value for part, value in kept.items() if part in PARTS and value and child(parts, part)}
@@ -205,7 +205,7 @@ def merge_tolerations(
 
 
 def _with_mig_configmap(live: Document, spec: Object) -> Object:
-    """Keep the collection's MIG ConfigMap in the policy even if no pool uses MIG any longer, because node labels may still name its entries."""
+    """Keep the collection's MIG ConfigMap in the policy even if no pool uses MIG any longer, because node labels may still refer to its entries."""
     if "migManager" in spec or _mig_configmap(live.get("spec")) != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
@@ -259,7 +259,7 @@ def _without_version(body: Object) -> Object:
 
 
 def _owned_part(live: t.Any, desired: t.Any, applied: Object) -> t.Any:
-    """The part of the live object that consists of desired fields and of fields that the collection has applied before."""
+    """The part of the live object that contains the desired fields and the fields that the collection has applied before."""
     if not isinstance(live, dict):
         return live
     below = desired if isinstance(desired, dict) else {}

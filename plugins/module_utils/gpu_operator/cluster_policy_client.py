@@ -57,7 +57,7 @@ _OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the maximum number of pods that one diagnosis reads.
 _DIAGNOSIS_INTERVAL = 10.0
 _MAX_DIAGNOSED = 500
-# The maximum number of pods that a progress line names.
+# The maximum number of pods that a progress line shows.
 _MAX_NAMED = 2
 
 
@@ -78,11 +78,11 @@ class ClusterPolicyClient:
         self._diagnosed = -_DIAGNOSIS_INTERVAL
         self._stalled_pods = StalledPods(client)
         self.replaced_pods: list[str] = []
-        # Whether NVIDIADriver objects of the pools need the label of the pool on each node.
+        # Whether the pools' NVIDIADriver objects require the pool label on each node.
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
-        # Whether gpu_sharing runs next; it then fails because of broken nodes, so this module need not fail.
+        # Whether gpu_sharing runs next. If so, gpu_sharing fails if there are broken nodes, so this module does not.
         self.sharing_follows = False
 
     def policy(self) -> Object | None:
@@ -99,17 +99,17 @@ class ClusterPolicyClient:
         return self._daemonsets
 
     def drivers(self, policy: t.Mapping[str, t.Any]) -> list[Object]:
-        """The NVIDIADriver objects if they describe the driver under this policy; otherwise empty without a request."""
+        """The NVIDIADriver objects if they describe the driver under this policy; otherwise empty, and no request is sent."""
         return list(self._client.list(NVIDIA_DRIVERS)) if uses_driver_objects(policy.get("spec") or {}) else []
 
     def read_drivers(self, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> tuple[Object, ...]:
-        """The NVIDIADriver objects if they describe the driver or a pool declares its own; otherwise empty without a request."""
+        """The NVIDIADriver objects if they describe the driver or a pool declares its own driver; otherwise empty, and no request is sent."""
         if policy is None or not (plan.declares_drivers or uses_driver_objects(policy.get("spec") or {})):
             return ()
         return self._client.list_known(NVIDIA_DRIVERS)
 
     def driver_objects(self, plan: Plan, policy: Object) -> DriverObjects:
-        """The changes of NVIDIADriver objects that the pools require; sends up to two list requests if these describe the driver or a pool declares its own."""
+        """The changes to NVIDIADriver objects that the pools require; sends up to two list requests if the objects or a pool define the driver."""
         drivers = self.read_drivers(plan, policy)
         if not plan.declares_drivers and not any(map(is_managed, drivers)):
             own = follows_own_policies(drivers, policy_version(policy))
@@ -126,9 +126,9 @@ class ClusterPolicyClient:
         *,
         switches: bool,
     ) -> DriverRollout:
-        """The driver rollout that results from a change of the policy, which affects `nodes` of each NVIDIADriver, and from changes of the objects.
+        """The driver rollout that results from a change of the policy and from the changes of the objects.
 
-        `switches`: the objects replace the policy's DaemonSet.
+        `nodes`: the number of nodes that the change of the policy affects, by NVIDIADriver. `switches`: the objects replace the policy's DaemonSet.
         """
         spec = policy.get("spec") or {}
         if switches:
@@ -148,13 +148,13 @@ class ClusterPolicyClient:
         self._nodes = None
 
     def is_seeded(self, live: Object, release: ComponentPlan) -> bool:
-        """Whether the collection passed the tolerations to the chart when it installed it, and no run has recorded them in the policy yet."""
+        """Whether the collection passed the tolerations to the chart when it installed the chart, and no run has recorded them in the policy yet."""
         if recorded_tolerations(live) is not None:
             return False
         return is_marked_installed(self._client.get(marker_path(release.name, release.namespace)))
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
-        """Send the change; returns whether the server found a difference, and why it was not checked. Raises a conflict if the policy has changed."""
+        """Send the change; returns whether anything differs, and the reason if that was not checked. Raises a conflict if the policy has changed."""
         if not change.changed:
             return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
@@ -172,9 +172,9 @@ class ClusterPolicyClient:
         return not same_object(live, result), None
 
     def missing_configmaps(self, plan: Plan, live: Object | None) -> list[Object]:
-        """The ConfigMaps that the policy will name and that do not exist yet, with their initial content.
+        """The ConfigMaps that the policy will refer to and that do not exist yet, with their initial content.
 
-        The collection's MIG configuration replaces the one in use, so it starts with the entries of that configuration, and with the entries that
+        The collection's MIG configuration replaces the one in use, so it starts with the entries of the latter, and with the entries that
         the MIG manager has generated on the nodes.
         """
         configmaps: list[Object] = []
@@ -261,8 +261,8 @@ class ClusterPolicyClient:
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
         """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes.
 
-        Broken nodes count only if a pod of another DaemonSet fails there, such as the driver, for which the pod waits. Otherwise, the new template may be
-        the cause of the failure, and would then fail on every node.
+        A broken node counts only if the pod that fails there belongs to another DaemonSet, such as the driver's, for which this one's pod waits.
+        Otherwise, the new template itself may cause the failure, and the update would then fail on every node.
         """
         ignored = self._failing_nodes.ignored
         for daemonset in filter(is_operand, self._daemonsets):
@@ -290,7 +290,7 @@ class ClusterPolicyClient:
         partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
     ) -> OperatorReadiness:
-        """Wait until the operator is ready; raises WaitTimeout with a diagnosis, without a wait if waiting cannot help, and PartialFailure for broken nodes."""
+        """Await a ready operator; raises PartialFailure for broken nodes, or WaitTimeout with a diagnosis (at once if waiting cannot help)."""
 
         def read() -> OperatorReadiness:
             readiness = self.read_readiness(name, effect)

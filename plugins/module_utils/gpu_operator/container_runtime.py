@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks whether NVIDIA's runtime class exists, and whether the container toolkit can configure the containerd of each node (pure).
 
-The operator mounts the folders of containerd's socket and configuration into the toolkit's pod, and gives it the paths within the pod
+The operator mounts the folders of containerd's socket and configuration into the toolkit's pod, and passes the paths within the pod to the toolkit
 (gpu-operator v25.10.1 controllers/object_controls.go, transformForRuntime).
 """
 
@@ -31,22 +31,22 @@ _DEFAULTS = {
     DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
 }
 _CONTAINER = "nvidia-container-toolkit-ctr"
-# Selects the toolkit's pods, and the pods of one operand that has the runtime class.
+# Selects the toolkit's pods, and the pods of one operand that uses the runtime class.
 SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
 # A toolkit container with this number of restarts fails for a lasting reason, because each attempt takes 30 seconds.
 _MIN_RESTARTS = 2
-# The minimum age in seconds of a pod without a sandbox; the kubelet creates it immediately if the runtime knows the handler.
+# The minimum age in seconds of a pod without a sandbox; the kubelet creates the sandbox immediately if the runtime knows the handler.
 _MIN_AGE = 60.0
 
 
 def runtime_classes_of(daemonsets: t.Iterable[Document]) -> set[str]:
-    """The runtime classes that the pods of the operands name."""
+    """The runtime classes that the operands' pods refer to."""
     specs = (item["spec"]["template"]["spec"] for item in daemonsets if is_operand(item))
     return {str(name) for spec in specs if (name := spec.get("runtimeClassName"))}
 
 
 def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> list[str]:
-    """A message for each runtime class that operands name but that does not exist; the API server rejects their pods."""
+    """A message for each runtime class that operands refer to but that does not exist; the API server rejects their pods."""
     existing = {item["metadata"]["name"] for item in classes}
     return [
         f"RuntimeClass {name} does not exist, so the API server rejects the operands' pods; the operator creates it"
@@ -55,7 +55,7 @@ def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterabl
 
 
 def handlers_of(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> dict[str, str]:
-    """The handlers of the existing runtime classes that operands name, by name of the class."""
+    """The handlers of the existing runtime classes that operands refer to, by class name."""
     named = runtime_classes_of(daemonsets)
     return {
         item["metadata"]["name"]: str(item.get("handler") or "")
@@ -82,7 +82,7 @@ def host_paths(toolkit: Document) -> dict[str, str]:
 def toolkit_problems(
     toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
 ) -> list[str]:
-    """A message about nodes that cannot start pods with the runtime class because their containerd is not where the toolkit expects it.
+    """Messages about nodes that cannot start pods with the runtime class because their containerd is not where the toolkit expects it.
 
     `pods` are the pods that SELECTOR selects; only nodes on which one of them keeps failing are considered. `version` is the operator's version.
     """

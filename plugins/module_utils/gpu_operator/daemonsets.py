@@ -50,13 +50,13 @@ def driver_object_of(daemonset: Document) -> str:
 
 
 def is_driver(daemonset: Document) -> bool:
-    """Whether this is a DaemonSet of the driver; there may be one for each NVIDIADriver, OS version and, with precompiled drivers, kernel."""
+    """Whether this is a driver DaemonSet; there may be one for each NVIDIADriver, OS version and, with precompiled drivers, kernel."""
     labels = daemonset["metadata"].get("labels") or {}
     return labels.get(COMPONENT_LABEL) == DRIVER_COMPONENT and is_operand(daemonset)
 
 
 def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
-    """The number of nodes with a driver pod by the name of the NVIDIADriver that owns the pod; the name of the ClusterPolicy is empty."""
+    """The number of nodes with a driver pod, by the name of the NVIDIADriver that owns the pod; the key for the ClusterPolicy is empty."""
     nodes: dict[str, int] = {}
     for item in filter(is_driver, daemonsets):
         owner = driver_object_of(item)
@@ -77,7 +77,7 @@ def count_interrupted_nodes(policy: Document, daemonsets: t.Collection[Document]
 
 
 def app_label(daemonset: Document) -> str:
-    """The label `app` of a DaemonSet's pods; empty without one."""
+    """The label `app` of a DaemonSet's pods; empty if there is none."""
     return str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
 
 
@@ -88,9 +88,9 @@ def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str
 
 
 def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
-    """The nodes that may keep a pod of this DaemonSet but accept no new one, because all their untolerated taints are NoSchedule.
+    """The nodes that may keep a pod of this DaemonSet but accept no new pod, because all their untolerated taints are NoSchedule.
 
-    The controller does not process the DaemonSet again when such a taint is added, so its numbers may or may not include these
+    The controller does not process the DaemonSet again when a taint with this effect is added, so its numbers may or may not include these
     nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
     """
     spec = daemonset["spec"]["template"]["spec"]
@@ -146,9 +146,9 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
 def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
     """A message if the operator has not written the policy's `spec` into the template yet; otherwise empty.
 
-    This check is needed because a restarted operator has not processed anything yet, although all objects of its predecessor look ready. The chart
-    writes its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
-    NVIDIADriver depends only on that object: `drivers` contains the specs by name.
+    This check is needed because a restarted operator has not processed anything yet, although all objects that its predecessor created look ready.
+    The chart writes its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
+    NVIDIADriver depends only on that object; `drivers` contains the specs of these objects, by name.
     """
     name = daemonset["metadata"]["name"]
     owner = driver_object_of(daemonset)
@@ -180,8 +180,8 @@ def _lacks_driver(driver: Document, daemonset: Document) -> bool:
     return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
 
 
-# For each DaemonSet, the environment variable of an OLM operator with its image, and the part of the policy that may set another image
-# (gpu-operator config/manager/manager.yaml, controllers/object_controls.go).
+# For each DaemonSet, the environment variable in which an operator installed by OLM finds the image, and the part of the policy that may override
+# the image (gpu-operator config/manager/manager.yaml, controllers/object_controls.go).
 _IMAGES = {
     "gpu-feature-discovery": ("GFD_IMAGE", "gfd"),
     "nvidia-container-toolkit-daemonset": ("CONTAINER_TOOLKIT_IMAGE", "toolkit"),
@@ -193,8 +193,9 @@ _IMAGES = {
 
 
 def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document], spec: Document) -> list[str]:
-    """Messages about DaemonSets that do not have the images of a new operator yet; `operator` is its Deployment, `spec` that of the ClusterPolicy.
+    """Messages about DaemonSets that do not use the images of a new operator yet.
 
+    `operator` is the operator's Deployment, and `spec` is the spec of the ClusterPolicy.
     After OLM has replaced an operator, only the images show whether the new one has processed the policy: the status may still be from the old one.
     """
     containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
@@ -225,7 +226,7 @@ def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
 
 
 def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:
-    """A ready pod of an older template; None while a pod on a node that is not ignored is not ready or is being deleted."""
+    """A ready pod that was created from an older template; None while a pod on a node that is not ignored is not ready or is being deleted."""
     generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
     candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
     if any(not is_ready(pod) or is_deleting(pod) for pod in candidates):

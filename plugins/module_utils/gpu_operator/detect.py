@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Detects the NFD and the GPU operator of a cluster, and adapts a plan to them."""
+"""Detects a cluster's NFD and GPU operator, and adapts a plan to them."""
 
 from __future__ import annotations
 
@@ -146,10 +146,11 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
 
 
 def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
-    """The plan with the operator's actual namespace, and with the device plugin's ConfigMap that this ClusterPolicy names.
+    """The plan with the operator's actual namespace, and with the device plugin's ConfigMap that this ClusterPolicy refers to.
 
-    This sends no request if both are as planned, one read for a foreign ConfigMap, one list request if the policy has no status, and a list of
-    nodes if the policy has obsolete tolerations. Without a policy, the plan is that of the platform, which one or two reads determine.
+    This sends no request if both are as planned, one read request for a foreign ConfigMap, one list request if the policy has no status,
+    and a list request for the nodes if the policy has obsolete tolerations. Without a policy, the result is the plan for the platform, which is
+    determined with one or two read requests.
     """
     if policy is None:
         return _on_platform(client, plan, ())[0]
@@ -197,7 +198,7 @@ def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
 def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPlan) -> bool:
     """Whether the marker of a Helm release shows that this collection installed it.
 
-    A missing permission to read the marker is an error only for the planned release: other releases were then not installed by this user.
+    A missing permission to read the marker is an error only for the planned release: a user without this permission cannot have installed others.
     """
     try:
         return is_marked_installed(client.get(marker_path(*release)))
@@ -210,7 +211,7 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPla
 def openshift_version(client: Client) -> str | None:
     """The version of OpenShift, empty if the user is not allowed to read it; None if the cluster is not OpenShift.
 
-    OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
+    A cluster is OpenShift if it has the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
     Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional permission is needed.
     """
     group, plural, dummy = CLUSTER_VERSION_PATH.rsplit("/", 2)
@@ -237,9 +238,9 @@ def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[
 
 
 def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
-    """The plan, replaced by the plan for OpenShift if the cluster is OpenShift and the variables name no distribution, and the version of OpenShift.
+    """The plan (the one for OpenShift if the cluster is OpenShift and the variables set no distribution), and the version of OpenShift.
 
-    The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise the version is None.
+    The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise, the version is None.
     """
     if found and all(item.manager not in (OLM_MANAGER, OWNER) for item in found):
         return plan, None
@@ -252,7 +253,7 @@ def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) ->
 def _check_platform(
     client: Client, component: str, finding: InstallationFinding, plan: Plan, version: str | None
 ) -> InstallationFinding:
-    """Add the problem that prevents the installer from working on this platform to the finding; nothing is read unless the component would be installed."""
+    """Add to the finding the problem that makes the installer fail on this platform; nothing is read unless the component would be installed."""
     if not finding.installs:
         return finding
     if finding.installer == OLM:

@@ -82,7 +82,7 @@ class DiscoveryClient:
         return definition
 
     def send(self, change: DiscoveryChange, *, check: bool) -> str | None:
-        """Create the object or apply the change, in check mode as a dry run if the kind exists. Returns the reason if the server did not check the change."""
+        """Create the object or apply the change; in check mode, as a dry run if the kind exists. Returns the reason if nothing was checked."""
         if change.body is None or (check and not self.has_kind):
             return None
         try:
@@ -115,7 +115,7 @@ class DiscoveryClient:
             )
 
     def await_workers(self, waiting: WaitOptions) -> dict[str, str]:
-        """Wait for the master, the workers and the labels on their nodes; returns the numbers of pods of both as "ready/required"."""
+        """Wait for the master, the workers and the labels on their nodes; returns the pod counts of both as "ready/required"."""
         if self._tolerates:
             self._await_tolerations(waiting)
         instance = str(get_nested(self._live, "spec", "instance") or "")

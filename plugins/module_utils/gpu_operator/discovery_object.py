@@ -60,7 +60,7 @@ def desired_tolerations(plan: Plan) -> list[Object]:
 
 
 def choose_object(found: t.Sequence[Document], namespace: str) -> Document | None:
-    """The object that configures NFD: the oldest one, but objects in this namespace come first; None if there is none."""
+    """The object that configures NFD: the oldest object in this namespace, or the oldest in any namespace; None if there is none."""
     return min(
         found,
         key=lambda item: (
@@ -73,7 +73,7 @@ def choose_object(found: t.Sequence[Document], namespace: str) -> Document | Non
 
 
 def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
-    """The creation of the object: the variables' values, merged into the fields of the operator's example (if readable) that the CRD has.
+    """The change that creates the object: the variables' values, merged into the fields of the operator's example (if readable) that the CRD has.
 
     The diff contains only the values of the variables, because the example may not be readable yet in check mode.
     """
@@ -124,7 +124,7 @@ def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> Dis
 
 
 def has_worker_tolerations(definition: Document | None) -> bool:
-    """Whether a CRD has spec.operand.workerTolerations; True if it is not known."""
+    """Whether a CRD has spec.operand.workerTolerations; True if the CRD is not known."""
     operand = get_nested(spec_schema(definition, API_VERSION), "properties", _OPERAND, "properties")
     return not operand or _TOLERATIONS in operand
 

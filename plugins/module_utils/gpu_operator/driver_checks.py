@@ -56,7 +56,7 @@ def name_problem(name: str, user: str) -> str:
 def overlap_problems(
     plan: Plan, drivers: t.Iterable[Document], nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]
 ) -> t.Iterator[str]:
-    """Messages about foreign NVIDIADriver objects that select nodes of the pools; the operator rejects such an overlap."""
+    """Messages about foreign NVIDIADriver objects that select nodes of the pools; the operator rejects this overlap."""
     for item in drivers:
         if is_managed(item) or is_default(item):
             continue

@@ -25,7 +25,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 CRD_NAME = "nvidiadrivers.nvidia.com"
-# The errors if the schema lacks the kind, or a field of an apply (status 500) or of a creation (status 400).
+# The error messages if the schema lacks the kind, or a field of an applied (status 500) or created (status 400) object.
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 # The error of a webhook that has side effects; the object itself may be valid.
 _NO_DRY_RUN = "does not support dry run"
@@ -34,7 +34,7 @@ _NO_DRY_RUN = "does not support dry run"
 def refused_objects(client: Client, objects: DriverObjects, version: str, *, check: bool) -> list[str]:
     """The reasons why the API server would reject the changes to the objects; sends dry runs if there are any changes.
 
-    `version` is the operator's release. With `check`, checks that require a missing write permission are left out.
+    `version` is the operator's release. With `check`, objects for which the user lacks write permission are not checked.
     """
     if not objects.changes:
         return []
@@ -100,7 +100,7 @@ def _old_definition(version: str, details: str) -> str:
 
 
 def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:
-    """Create a new object, so that an object of this name that was created in the meantime causes a conflict; or apply a change."""
+    """Create a new object, which causes a conflict if an object of this name now exists; or apply a change."""
     if change.is_new:
         client.create(NVIDIA_DRIVERS, change.body, dry_run=dry_run, field_validation="Strict")
         return

@@ -3,8 +3,8 @@
 """Plans the NVIDIADriver objects of the pools: one for each pool, so that a change only restarts the driver on the nodes of that pool (pure).
 
 Up to v26.3, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, the object of a pool selects
-the label accel.gpu/pool, and pools without `driver` also get an object. From v26.7 on, one more object is the default for all other nodes.
-Nothing is removed because it is no longer declared: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
+the label accel.gpu/pool, and pools without `driver` also get an object. Since v26.7, one more object is the default for all other nodes.
+Removing a declaration removes no object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 
 @dataclass(frozen=True)
 class DriverObjectChange:
-    """The creation or server-side apply of an object. `members` are the nodes of its pool, `nodes` those whose driver restarts, for `reasons`.
+    """The creation or server-side apply of an object.
 
+    `members` are the nodes of the object's pool, `nodes` are the nodes whose driver restarts, and `reasons` explain the restart.
     `correction` is a merge patch that is sent before the apply; usually empty.
     """
 
@@ -75,10 +76,10 @@ class DriverObjectChange:
 
 @dataclass(frozen=True)
 class DriverObjects:
-    """The changes of the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
+    """The changes to the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `label_edits` are the edits of nodes without the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
-    `required_names` are the names of the pools' objects, `live` are all existing objects, and `owners` is the current object of each node, by name.
+    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
+    `required_names` are the names of the pools' objects, `live` are all existing objects, and `owners` maps each node's name to its object.
     `own_policies`: the operator follows the upgrade policy of each object.
     """
 
@@ -106,7 +107,7 @@ class DriverObjects:
         return dict(Counter(self.owners.get(name, "") for name in self.rolled_nodes))
 
     def results(self) -> list[Object]:
-        """The changes in the format of modules' results."""
+        """The changes as a module returns them."""
         return [
             {"name": change.name, "pool": change.pool, "nodes": len(change.nodes), "created": change.is_new}
             for change in self.changes
@@ -127,7 +128,7 @@ class DriverObjects:
         """The driver rollout that happens when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
         Before v26.7, the operator deletes all pods of the DaemonSet at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets).
-        Since then, it keeps them, and the pods on the nodes of each object are replaced according to its upgrade policy.
+        Since v26.7, it keeps the pods, and those on the nodes of each object are replaced according to the object's upgrade policy.
         """
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
@@ -160,7 +161,7 @@ class DriverObjects:
 def plan_driver_objects(
     plan: Plan, policy: Document, drivers: t.Sequence[Document], nodes: t.Sequence[Node]
 ) -> DriverObjects:
-    """Compare the objects with the pools. `policy` is the ClusterPolicy; settings that a pool does not declare are inherited from its driver."""
+    """Compare the objects with the pools. Driver settings that a pool does not declare are inherited from `policy`, the ClusterPolicy."""
     own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
     foreign = {item["metadata"]["name"] for item in drivers} - set(own)
     own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
@@ -229,7 +230,7 @@ def object_name(pool: str) -> str:
 
 
 def recorded_driver(live: Document) -> Object | None:
-    """The `driver` that the pool declared when the object was written, from its annotation; None if it declared none."""
+    """The `driver` that the pool declared when the object was written, read from the object's annotation; None if it declared none."""
     annotations = live["metadata"].get("annotations") or {}
     return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
 
@@ -300,7 +301,7 @@ def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChang
 
 
 def _as_applied(live: Document | None) -> Object | None:
-    """The object with managedFields as if this collection had applied all fields that it has written; it creates objects without an apply."""
+    """The object with managedFields as if this collection had applied all fields that it has written, because it creates objects without an apply."""
     if live is None:
         return None
     return {**live, "metadata": {**live["metadata"], "managedFields": as_applied(live, FIELD_MANAGER)}}
@@ -319,7 +320,7 @@ def _correction(live: Document, removed: t.Sequence[str]) -> Object:
 
 
 def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
-    """Whether the change restarts the driver of a node of its pool; on a node without a driver, none is restarted."""
+    """Whether the change restarts the driver of a node of its pool; on a node without a driver, nothing is restarted."""
     owner = owners.get(node.name)
     return owner is not None and bool(change.reasons)
 
@@ -361,7 +362,7 @@ def _keep(plan: Plan, live: Document | None, nodes: t.Sequence[Node]) -> _Keep:
 
 
 def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:
-    """The tolerations in a fixed order, without duplicates and without the one that every driver DaemonSet has."""
+    """The tolerations in a fixed order, without duplicates and without the toleration that every driver DaemonSet has."""
     by_identity = {toleration_identity(item): dict(item) for item in tolerations}
     by_identity.pop(("nvidia.com/gpu", "Exists", "", "NoSchedule", None), None)
     return [by_identity[key] for key in sorted(by_identity, key=str)]

@@ -25,13 +25,13 @@ Object = dict[str, t.Any]
 def add_driver_objects(
     client: Client, plan: Plan, policy: Object | None, nodes: t.Sequence[Node], info: Object
 ) -> DriverObjects:
-    """Return the changes that the pools require; adds the objects, the problems that would fail a run, and the notes to the report."""
+    """Return the changes that the pools require, and add the objects, the problems that would fail a run, and the notes to the report."""
     drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
     if drivers:
         info["nvidia_drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
     objects = DriverObjects()
     if policy:
-        # A run applies the Helm values first, so the objects inherit from the policy that results.
+        # A run applies the Helm values first, so the objects inherit from the resulting policy.
         objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
     info.setdefault("tolerations", []).extend(_toleration_changes(objects))
     problems = objects.problems

@@ -6,13 +6,13 @@ Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, a
 controllers/upgrade_controller.go. The update strategy of this DaemonSet is OnDelete, so the operator treats every change of its template as an
 upgrade, and upgrades node by node.
 
-Up to v26.3, every upgrade evicts the GPU pods of the node. From v26.7 on, the operator compares the digest of the driver's configuration in the
+Up to v26.3, every upgrade evicts the GPU pods of the node. Since v26.7, the operator compares the digest of the driver's configuration in the
 running pod with the one in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
 node and restarts the driver pod without evicting GPU pods, and the driver manager keeps the loaded driver (k8s-driver-manager
 v0.10, cmd/driver-manager/main.go, shouldSkipUninstall).
 
 With driver.useNvidiaDriverCRD, the driver's DaemonSets belong to NVIDIADriver objects instead (internal/state/driver.go): the only field of the
-ClusterPolicy that affects them is hostPaths.rootFS. From v26.7 on, each has its own upgrade policy (controllers/upgrade_controller.go).
+ClusterPolicy that affects them is hostPaths.rootFS. Since v26.7, each object has its own upgrade policy (controllers/upgrade_controller.go).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _NOT_IN_DIGEST: frozenset[Path] = frozenset(
     }
 )
 _DIGEST = "DRIVER_CONFIG_DIGEST"
-# The driver manager, and its setting that makes it unload the driver in any case.
+# The driver manager, and the setting that makes it always unload the driver.
 _MANAGER, _FORCE_REINSTALL = "k8s-driver-manager", "FORCE_REINSTALL"
-# Fields whose values may be shown in messages. Booleans and numbers of all fields may also be shown; other values may be confidential.
+# Fields whose values may be shown in messages. Boolean and numeric values of all fields may also be shown; other values may be confidential.
 _SHOWN = frozenset(
     {
         *(
@@ -81,7 +81,7 @@ _ROOT: Path = ("hostPaths", "rootFS")
 
 
 def driver_fields(before: Document, after: Document) -> list[Path]:
-    """The paths at which the specs of two policies differ and that change a DaemonSet of the driver."""
+    """The paths at which the specs of two policies differ in a way that changes a driver DaemonSet."""
     if uses_driver_objects(before) and uses_driver_objects(after):
         return [] if get_nested(before, *_ROOT) == get_nested(after, *_ROOT) else [_ROOT]
     paths: list[Path] = []
@@ -113,8 +113,8 @@ def keeps_digest(paths: t.Iterable[Path]) -> bool:
 def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, drivers: t.Collection[Document]) -> bool:
     """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
 
-    `version`: the operator's release. Do not call this for changes of the release, because a new one may change the templates themselves. DaemonSets with
-    outdated pods do not qualify, because these pods may have a different digest than the template.
+    `version`: the operator's release. Do not call this for changes of the release, because a new release may change the templates themselves.
+    DaemonSets with outdated pods do not qualify, because these pods may have a different digest than the template.
     """
     return (
         policy.automatic
@@ -125,7 +125,7 @@ def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, dr
 
 
 def _has_digest(daemonset: Document) -> bool:
-    """Whether the operator and the driver manager compare digests: the template contains one, and no setting forces a reinstallation of the driver."""
+    """Whether the operator and the driver manager compare digests: the template contains a digest, and no setting forces a driver reinstallation."""
     spec = daemonset["spec"]["template"]["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     managers = [str(item.get("image") or "") for item in containers if item.get("name") == _MANAGER]
@@ -217,7 +217,7 @@ class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
     `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so the change requires no permission.
-    `parts` are the numbers of nodes whose NVIDIADriver has its own upgrade policy, with these policies; `upgrade_policy` applies to all other nodes.
+    `parts` are pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets; `upgrade_policy` applies to all other nodes.
     """
 
     nodes: int
@@ -287,7 +287,7 @@ class DriverRollout:
         return "there" if self.at_once else "from each node first"
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The rollout in the format of modules' results."""
+        """The rollout as a module returns it."""
         return {
             "nodes": self.nodes,
             "max_parallel": self.max_parallel,
@@ -305,7 +305,7 @@ class DriverRollout:
 
 
 def changed_fields(paths: t.Iterable[str]) -> list[str]:
-    """The texts that give changed fields of the ClusterPolicy, for example spec.driver.version, as the reasons for a rollout."""
+    """The reasons for a rollout, one for each changed field of the ClusterPolicy, such as spec.driver.version."""
     return [f"{path} of the ClusterPolicy changes" for path in paths]
 
 
@@ -321,7 +321,7 @@ def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: st
     )
 
 
-# The result of modules if the driver does not change.
+# The rollout that modules return if the driver does not change.
 NO_ROLLOUT: t.Mapping[str, t.Any] = {"nodes": 0, "max_parallel": 0, "reasons": [], "in_place": False}
 
 

@@ -25,7 +25,7 @@ class FailingNodes:
     """Determines the nodes that a wait ignores, and keeps the result of the last search."""
 
     def __init__(self, client: Client, pools: t.Sequence[PoolPlan]) -> None:
-        """Read nothing yet."""
+        """Store the arguments; nothing is read yet."""
         self._client = client
         self._pools = pools
         # The stalled pods of the last call, and the broken nodes on which they run, with the failure of each.

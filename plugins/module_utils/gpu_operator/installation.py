@@ -3,7 +3,7 @@
 """Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
 
 The manager is recognized by marks on the Deployment: marks of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, or an owner.
-An installation that this collection has not made, and that gpu_cluster does not name, is adopted: it is used as it is and never upgraded.
+An installation that this collection did not create, and that gpu_cluster does not name, is adopted: it is used as is and never upgraded.
 The same applies to every installation that a GitOps tool manages, even if gpu_cluster names it.
 """
 
@@ -90,7 +90,7 @@ class InstallationFinding:
         return self.installation is None and self.managed and not self.problem
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding in the format of modules' results."""
+        """The finding as a module returns it."""
         installation = self.installation
         result: dict[str, t.Any] = {
             "found": installation is not None,
@@ -101,7 +101,7 @@ class InstallationFinding:
             "installer": self.installer if self.managed else "",
         }
         if self.managed and self.planned is not None and self.planned.olm is not None:
-            # The options of the module olm_subscription; None: not set.
+            # The options of the module olm_subscription; None means that an option is not set.
             result["subscription"] = {
                 "namespace": self.planned.namespace,
                 "namespace_labels": dict(self.planned.namespace_labels),
@@ -166,7 +166,7 @@ def evaluate_operator(
 def with_policies(
     finding: InstallationFinding, policies: t.Sequence[Document], planned: ComponentPlan
 ) -> InstallationFinding:
-    """Add the problem or the notes that result from the ClusterPolicies to the finding.
+    """Add to the finding the problem or the notes that result from the ClusterPolicies.
 
     OLM does not create a ClusterPolicy: a run creates a missing one from the operator's example, and a policy without an operator is not a problem.
     """
@@ -274,7 +274,7 @@ def _orphans_problem(policies: t.Sequence[Document]) -> str:
 
 
 def _runs(container: Document, program: str) -> bool:
-    """Whether a container runs the program, according to its command or, if it has none, to the name of its image."""
+    """Whether a container runs the program, according to its command or, if it has none, to its image name."""
     command = [*(container.get("command") or []), *(container.get("args") or [])]
     if command and str(command[0]).rpartition("/")[2] == program:
         return True

@@ -36,7 +36,7 @@ _WORKERS = "NFD's workers restart on all nodes"
 def add_installation(
     client: Client, detection: Detection, operator: InstallationFinding, settings: ToolkitSettings, info: Object
 ) -> None:
-    """Add the installations, the declared releases and the changes of tolerations; `operator` is the finding that includes notes about nodes."""
+    """Add the installations, declared releases and changes of tolerations; `operator` is the operator's finding, with notes about nodes."""
     declared = detection.declared
     info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
     info["installed"]["operator"] = operator_result(operator, settings, declared)

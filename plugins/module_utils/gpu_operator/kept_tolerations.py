@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Obsolete tolerations that stay in the ClusterPolicy until no GPU node has their taints (pure).
+"""Keeps obsolete tolerations in the ClusterPolicy until no GPU node has the taints that they tolerate (pure).
 
-gpu_sharing removes the taint of a pool after cluster_policy has run, or never, if it fails. A tainted node without its toleration loses its
-operands, and the operator upgrades no driver in the cluster: it reports "driver DaemonSet should not have Unscheduled pods".
+gpu_sharing removes the taint of a pool only after cluster_policy has run; if gpu_sharing fails, the taint remains. Without the toleration, a
+tainted node loses its operands, and the operator upgrades no driver in the cluster: it reports "driver DaemonSet should not have Unscheduled pods".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def obsolete_tolerations(policy: Document, plan: Plan) -> list[Object]:
 
 
 def keep_needed_tolerations(policy: Document, plan: Plan, nodes: t.Iterable[Document]) -> Plan:
-    """The plan, with the obsolete tolerations that the taints of GPU nodes need."""
+    """The plan, extended by the obsolete tolerations that the taints of GPU nodes still require."""
     obsolete = obsolete_tolerations(policy, plan)
     identities = {toleration_identity(item) for item in obsolete}
     others = [item for item in policy_tolerations(policy) if toleration_identity(item) not in identities]

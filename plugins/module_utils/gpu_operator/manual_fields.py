@@ -49,7 +49,7 @@ class ManualField:
 
     @property
     def as_value(self) -> str:
-        """The text of the Helm value with which an upgrade would keep the field."""
+        """The Helm value, as text, with which an upgrade would keep the field."""
         name = ".".join(self.path)
         if not may_show(self.path, self.value):
             return f"{name} (as in the ClusterPolicy)"
@@ -61,7 +61,7 @@ class KnownSources:
     """The sources of values in the ClusterPolicy other than manual changes.
 
     `manifests` are the specs in the old and in the new chart's manifest, `desired` are the values that the user sets for the Helm release, and `definitions`
-    are CRDs of the ClusterPolicy: from the new chart, from the installed chart, and from the cluster. The last one may already be the new one.
+    are CRDs of the ClusterPolicy: from the new chart, from the installed chart, and from the cluster. The cluster may already have the new CRD.
     """
 
     manifests: tuple[Document, Document] = ({}, {})
@@ -80,7 +80,7 @@ class KnownSources:
 def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
     """The fields of the live object that an upgrade would change and that must have been set manually, because no known source explains their values.
 
-    If the object has no managedFields, its values alone decide.
+    If the object has no managedFields, only its values are considered.
     """
     found = []
     for path, value, replacement in overwritten(live.get("spec") or {}, *sources.manifests):
@@ -92,7 +92,7 @@ def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
 
 
 def _foreign_writers(live: Document, path: Path) -> list[str] | None:
-    """The managers of a field other than Helm, the operator and the collection; None if the object does not record managers."""
+    """The field's managers other than Helm, the operator and the collection; None if the object does not record managers."""
     if not has_records(live):
         return None
     known = {*_WRITERS, FIELD_MANAGER, LICENSING_MANAGER}

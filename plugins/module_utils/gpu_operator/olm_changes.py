@@ -25,7 +25,7 @@ _DEFAULTS = {"installPlanApproval": AUTOMATIC}
 
 
 def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
-    """The changes of the Subscription and of ClusterServiceVersions; read only if a run manages an installed component through OLM."""
+    """The changes to the Subscription and to ClusterServiceVersions; read only if a run manages an installed component through OLM."""
     planned = finding.planned
     if finding.installation is None or not finding.managed or finding.installer != OLM or planned is None:
         return []

@@ -26,7 +26,7 @@ _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
 
 def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ComponentPlan) -> set[str]:
-    """The namespaces of these installations in which this collection has created the Subscription of the planned package.
+    """The namespaces of these installations in which this collection has created the Subscription for the planned package.
 
     Without permission to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
     """
@@ -47,7 +47,7 @@ def evaluate_olm(
     by_helm: t.Container[ReleaseId],
     subscribed: t.Container[str],
 ) -> InstallationFinding:
-    """The finding for a component that OLM installs. `by_helm` are this collection's Helm releases, `subscribed` the namespaces with its Subscriptions."""
+    """The finding for a component that OLM installs. `by_helm`: this collection's Helm releases; `subscribed`: namespaces with its Subscriptions."""
     finding = evaluate_helm(installations, replace(planned, named=False), ())
     if finding.problem or finding.installation is None:
         return replace(finding, planned=planned)
@@ -75,7 +75,7 @@ def evaluate_olm(
 
 
 def missing_olm(client: Client, component: str) -> str:
-    """The problem if OLM is missing in the cluster; otherwise empty."""
+    """The problem if OLM is missing from the cluster; otherwise empty."""
     if client.get(API_PATH) is not None:
         return ""
     return (
@@ -91,7 +91,7 @@ def csv_of(deployment: Document) -> str:
 
 
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
-    """The example of this kind in the namespace's ClusterServiceVersions, of which installed ones come first; None if there is none."""
+    """The example of this kind in the namespace's ClusterServiceVersions, where installed versions take precedence; None if there is none."""
     versions = sorted(
         client.list_known(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
         key=lambda item: get_nested(item, "status", "phase") != "Succeeded",

@@ -27,7 +27,7 @@ DEFINITION = "clusterpolicies.nvidia.com"
 
 
 def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, check: bool) -> Plan:
-    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects without such an operator.
+    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects if there is none.
 
     In check mode, the operator may be missing if the same run would install it.
     """

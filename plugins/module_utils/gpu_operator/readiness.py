@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks whether the operator has applied the ClusterPolicy everywhere, and finds the reasons if it has not (pure).
 
-`status.state: ready` alone is not sufficient. After an edit, it keeps its old value until the operator has processed the edit, and a DaemonSet whose
-desired count has not been written yet counts as ready (observed with 500 nodes: "ready" with 2,732 pods Pending). Therefore, the operator's conditions
-and the DaemonSets' templates and numbers are checked, and the nodes that need their pods are counted independently.
+`status.state: ready` alone is not sufficient. After an edit, the state keeps its old value until the operator has processed the edit, and a DaemonSet
+whose desired count has not been written yet counts as ready (observed with 500 nodes: "ready" with 2,732 pods Pending). Therefore, the operator's
+conditions and the DaemonSets' templates and numbers are checked, and the nodes that need their pods are counted independently.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Operand:
 class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason; `broken_nodes` are the broken
-    nodes among them. `runtime_classes` are the operands' runtime classes, with their handlers. `stalled_pods` are the first pods that are not ready, with the
-    cause, if the number of ready pods has not changed for a minute.
+    `blocked` contains the remedies if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason;
+    `broken_nodes` are the broken nodes among them. `runtime_classes` are the operands' runtime classes, with their handlers.
+    `stalled_pods` are the first pods that are not ready, with the cause, if the number of ready pods has not changed for a minute.
     """
 
     state: str
@@ -95,7 +95,7 @@ class OperatorReadiness:
         return ready, sum(item.expected for item in self.operands)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The readiness in the format of the module's result."""
+        """The readiness as the module returns it."""
         return {
             "ready": self.ready,
             "state": self.state,
@@ -123,7 +123,7 @@ class RequiredEffect:
 
 
 def mounted_configmaps(spec: Document) -> dict[str, str]:
-    """By DaemonSet, the ConfigMap that it must mount according to this part of a policy's spec."""
+    """The ConfigMap that each DaemonSet must mount according to this part of a policy's spec."""
     names = {
         daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
         for daemonset, part in ((PLUGIN, "devicePlugin"), (MIG_MANAGER, "migManager"))
@@ -133,7 +133,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IgnoredNodes:
-    """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready.
+    """Nodes that the run ignores because NVIDIA's pods fail on them: the reason for each node, and for each app, the nodes whose pod is not ready.
 
     `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
     """
@@ -156,7 +156,7 @@ def assess(
 
     `drivers` are the NVIDIADriver objects if they describe the driver.
 
-    If all missing pods are on ignored nodes, the operator's report of operands that are not ready is ignored.
+    If all missing pods are on ignored nodes, the operator's report that operands are not ready is ignored.
     """
     ignored = ignored or IgnoredNodes()
     operand_sets = [item for item in daemonsets if is_operand(item)]
@@ -263,7 +263,7 @@ def _driver_objects(
 ) -> t.Iterator[str]:
     """Messages about NVIDIADriver objects that select nodes but are not ready, and about nodes that no object selects.
 
-    `only_ignored`: whether all pods that are not ready are on ignored nodes; objects that report only such pods are then left out.
+    `only_ignored`: whether all pods that are not ready are on ignored nodes; if so, objects that report only these pods are left out.
     """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)

@@ -60,11 +60,11 @@ class RestartPreview(t.NamedTuple):
     upgrade_policy: UpgradePolicy = UpgradePolicy(automatic=False)
     versions: tuple[str, str] | None = None
     driver_paths: tuple[Path, ...] = ()
-    # The numbers of nodes whose NVIDIADriver has its own upgrade policy, with these policies.
+    # Pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets.
     parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
-        """The preview in the format of results; `counts` is the total impact on all pools. `allowed`: the driver may be restarted."""
+        """The preview as a module returns it; `counts` is the total impact on all pools. `allowed`: the driver may be restarted."""
         drivers = counts["driver_restarts"]
         rollout = DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts)
         return {
@@ -104,7 +104,7 @@ def preview_restarts(
 
 
 def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, objects: DriverObjects) -> RestartPreview:
-    """Add the changes of NVIDIADriver objects that result from the Helm values and from the pools to the preview (pure)."""
+    """Add to the preview the changes to NVIDIADriver objects that result from the Helm values and from the pools (pure)."""
     if preview.versions is not None:
         # The driver is replaced by the new operator.
         objects = replace(objects, own_policies=follows_own_policies((), preview.versions[1]))
@@ -127,7 +127,7 @@ def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, obj
 
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
-    """Predict the effect of the planned Helm release, and of the `change` that the pools require in the policy (pure)."""
+    """Predict the effect of the planned Helm release, and of the `change` to the policy that the pools require (pure)."""
     spec, versions = live.get("spec") or {}, planned_upgrade(live, plan)
     outcome = with_planned_values(live, plan).get("spec") or {}
     by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _RENAMED]
@@ -140,7 +140,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
         # Some parts of the policy affect all operands except a driver that an NVIDIADriver describes.
         apps -= {operands.DRIVER}
     return RestartPreview(
-        # All operands restart, because every pod has a label with the chart's version.
+        # An upgrade restarts all operands, because every pod has a label with the chart's version.
         OperandRestart(apps=apps, every=versions is not None),
         tuple(reasons),
         UpgradePolicy.from_spec(outcome),

@@ -24,10 +24,10 @@ _PAGE = 500
 
 
 class StalledPods:
-    """Reads pods at most once a minute, and only if the number of ready pods has not changed in the meantime."""
+    """Reads pods at most once a minute, and only while the number of ready pods does not change."""
 
     def __init__(self, client: Client, timer: StateTimer | None = None) -> None:
-        """Read nothing yet."""
+        """Store the arguments; nothing is read yet."""
         self._client = client
         self._timer = timer or StateTimer()
         self._pods: list[Object] = []

@@ -64,8 +64,8 @@ class ToolkitSettings:
 class InstalledToolkit:
     """The toolkit of an installed operator, with its environment variables in the ClusterPolicy (`live`) and in the Helm release (`recorded`).
 
-    `ready_nodes` is the number of nodes where its pod is ready; `working`: it has nodes, and is ready on all of them. `edited_by` is the field manager of a
-    manual change of its variables.
+    `ready_nodes` is the number of nodes where its pod is ready; `working`: it runs on nodes, and is ready on all of them. `edited_by` is the field
+    manager of a manual change of its variables.
     """
 
     live: t.Mapping[str, t.Any]
@@ -108,7 +108,7 @@ def read_toolkit_settings(
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
-    """The operator's finding, with the distribution and its values, in the format of modules' results."""
+    """The operator's finding, with the distribution and its values, as a module returns it."""
     distribution = plan.cluster.distribution or settings.distribution
     return {
         **finding.as_dict(),
@@ -226,7 +226,7 @@ def restart_note(distribution: Distribution | None, settings: str, nodes: int) -
 
 
 def declared_change(plan: Plan, policy: Document | None, detected: str = "") -> tuple[str, ...]:
-    """The note about the toolkit's variables of an installed operator that the declared values change; empty if none change."""
+    """The note about an installed operator's toolkit variables that the declared values change; empty if none change."""
     if policy is None:
         return ()
     live = _variables(get_nested(policy, "spec", "toolkit", "env"))

@@ -56,7 +56,7 @@ class UpgradePreview:
     """The effect of an upgrade on the active policy; `spec` is the resulting spec.
 
     `manual` are the manually set fields that Helm would overwrite. `driver_paths` are the fields below spec that change the driver's DaemonSet, and
-    `reasons` explain its change (empty if it does not change). `by_values`: it changes although the chart stays the same.
+    `reasons` explain its change (empty if it does not change). `by_values`: the DaemonSet changes although the chart stays the same.
     `drivers` are the NVIDIADriver objects of the Helm release whose driver changes.
     """
 
@@ -78,8 +78,8 @@ def preview_upgrade(
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
-    `live` is the active ClusterPolicy, `desired` are the values that the user sets; fields that these values contain may be overwritten.
-    `definitions` are CRDs whose defaults explain values, `drivers` the NVIDIADriver objects.
+    `live` is the active ClusterPolicy, and `desired` are the values that the user sets; fields that these values contain may be overwritten.
+    `definitions` are CRDs whose defaults explain values, and `drivers` are the NVIDIADriver objects.
     """
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
@@ -89,7 +89,7 @@ def preview_upgrade(
     replaced = old[0] != new[0]
     reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
     # A new chart changes many fields, and the version label of every pod. In that case, only the fields that select the
-    # driver itself are named.
+    # driver itself are listed.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
     objects = changed_objects(old[1], new[1], drivers)
@@ -137,13 +137,13 @@ class UpgradeDecision:
     refusals: tuple[UpgradeRefused, ...] = ()
 
     def require_allowed(self) -> None:
-        """Raise all refusals as one exception, with the code of the first."""
+        """Raise all refusals as one exception, with the code of the first refusal."""
         if self.refusals:
             raise UpgradeRefused(self.refusals[0].code, " ".join(map(str, self.refusals)))
 
 
 class OperatorUpgrade:
-    """Checks one upgrade, and stops the operator before it."""
+    """Checks an upgrade, and stops the operator before the upgrade starts."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
         """`namespace` is the namespace of the Helm release; `allowed`: the driver may restart."""
@@ -256,7 +256,7 @@ class OperatorUpgrade:
         )
 
     def resume(self, manifest: str, *, check: bool, before_write: t.Callable[[], None]) -> bool:
-        """Start operators that were stopped for an upgrade that did not take place; returns whether there were any."""
+        """Start operators that were stopped for an upgrade that did not take place; returns whether any were stopped."""
         stopped = [name for name in operator_deployments(manifest) if self._is_stopped(name)]
         if stopped and not check:
             before_write()

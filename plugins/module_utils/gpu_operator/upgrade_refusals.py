@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Predicts, for a plan, whether the playbook site would refuse an upgrade of the operator's Helm release; changes nothing.
 
-The release is read first. Only if site would change it, the chart is fetched and rendered; the decision is then made by the code of helm_release.
+The release is read first. The chart is fetched and rendered only if site would change the release; the code of helm_release then decides.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RefusalPreview:
     problem: str = ""
 
     def as_dict(self) -> Object:
-        """The preview in the format of gpu_info."""
+        """The preview as gpu_info returns it."""
         return {"refusals": [{"code": code, "message": text} for code, text in self.refusals], "problem": self.problem}
 
 

@@ -18,7 +18,7 @@ INSTALL_HELM = (
 
 _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
 _INCOMPATIBLE = "incompatible with Kubernetes"
-# Texts in helm's errors, and the remedy for each.
+# Parts of helm's error messages, and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("connection refused", "Nothing listens at this address: check the address, or use a chart from a local path."),
     ("no such host", "The name does not resolve from this machine: check the address, the DNS or a proxy, "
@@ -38,7 +38,7 @@ _TIMEOUT = 300.0
 
 
 class HelmMissing(Exception):
-    """Raised if helm was not found; the message contains the place of the search and the remedy."""
+    """Raised if helm was not found; the message says where helm was searched for, and contains the remedy."""
 
 
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
@@ -87,7 +87,7 @@ class Helm:
         release_values: t.Mapping[str, t.Any],
         server_version: t.Callable[[], str],
     ) -> str:
-        """The output of the chart with these values, including CRDs; raises ChartProblem with helm's own reason.
+        """The chart rendered with these values, including CRDs; raises ChartProblem with helm's own reason.
 
         `server_version` is only called if the chart is incompatible with the Kubernetes version that helm assumes.
         """
@@ -102,7 +102,7 @@ class Helm:
         return output
 
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
-        # Neither command needs a cluster; without a kubeconfig, helm cannot connect to the wrong cluster.
+        # Neither `helm pull` nor `helm template` needs a cluster; without a kubeconfig, helm cannot connect to the wrong cluster.
         environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
         try:
             return run_within(
@@ -123,7 +123,7 @@ class Helm:
 
 
 def error_summary(errors: str) -> str:
-    """Helm's own reason in one line, with the remedy if it is known."""
+    """Helm's own error message in one line, with the remedy if it is known."""
     lines = [line.strip() for line in _PREFIX.sub("", errors.strip()).splitlines() if line.strip()]
     reason = " ".join(lines)[:600] or "helm gave no reason"
     remedy = next((remedy for text, remedy in _REMEDIES if text in reason.lower()), "")
@@ -146,5 +146,5 @@ def processes(run: RunCommand) -> list[list[str]] | None:
             with open(f"/proc/{entry}/cmdline", "rb") as handle:
                 commands.append(handle.read().decode("utf-8", "replace").rstrip("\0").split("\0"))
         except OSError:
-            continue  # The process has ended in the meantime.
+            continue  # The process has ended since the folder was listed.
     return commands

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Implements the steps of the module helm_release, in the order in which it calls them."""
+"""Implements the steps of the module helm_release, in the order in which the module calls them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReleaseOptions:
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> ReleaseOptions:
-        """Read the module's options; empty text means that an option is not set."""
+        """Read the module's options; an empty string means that an option is not set."""
         return cls(
             name=params["release_name"],
             namespace=params["release_namespace"],
@@ -68,7 +68,7 @@ class ReleasePreparation:
     waiting: WaitOptions
     # Called before every change; the first call acquires the lease.
     before_write: t.Callable[[], None]
-    # The newest revision after the repair, with its content.
+    # The content of the newest revision after the repair.
     content: ReleaseContent | None = field(default=None, init=False)
     # Values that are set in addition to the user's values, and that the release keeps.
     kept_values: dict[str, t.Any] = field(default_factory=dict, init=False)
@@ -101,7 +101,7 @@ class ReleasePreparation:
         return read_chart(path), custom_resource_definitions(rendered)
 
     def recover_pending(self) -> None:
-        """Find the newest valid revision: wait for a running helm process, and discard the revisions of killed ones."""
+        """Find the newest valid revision: wait for a running helm process, and discard the revisions of killed processes."""
         revisions = self._records.revisions()
         self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
@@ -112,8 +112,8 @@ class ReleasePreparation:
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
-            # Only the record of a first installation lists the objects that helm has created so far, so it stays and
-            # helm upgrades from it.
+            # Only the record of a first installation lists the objects that helm has created so far, so the record is
+            # kept, and helm upgrades from it.
             first = len(revisions) == 1
             if self.check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
@@ -151,7 +151,7 @@ class ReleasePreparation:
         self._definitions = _apply_crds(self.client, definitions, check=self.check, before_write=self.before_write)
 
     def write_marker(self, step: ReleaseStep) -> None:
-        """Record in the marker Lease that helm will start, with the machine and the revision."""
+        """Record in the marker Lease that helm is about to start, with the machine and the revision."""
         if step.action == helm.NOTHING:
             return
         self._marked = True
@@ -234,7 +234,7 @@ def _apply_crds(
 
 
 def _crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
-    """The summary of a CRD for a diff: its versions, and a hash of its spec, because a schema has 300 KB."""
+    """The summary of a CRD for a diff: its versions, and a hash of its spec, because a schema is 300 KB long."""
     spec = definition.get("spec") or {}
     content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
     return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}
@@ -257,7 +257,7 @@ def _await_schemas(client: Client, definitions: t.Sequence[Object]) -> None:
     with contextlib.suppress(WaitTimeout, ApiError):
         wait_until(
             lambda: client.get(_SCHEMAS),
-            # A server without this index has no such schemas.
+            # A server without this index publishes no schemas.
             lambda index: index is None or paths <= set(index.get("paths") or ()),
             timeout=_ESTABLISH_TIMEOUT,
             interval=0.2,

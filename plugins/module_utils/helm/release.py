@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decodes Helm's records of a release, and derives the next step from them (pure).
 
-Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go). Its labels contain name, status and version, and its only
-key contains the release as gzipped JSON, encoded twice in base64. Only the names of differing values are returned, never the values.
+Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go). The Secret's labels contain name, status and version, and its
+only key contains the release as gzipped JSON, encoded twice in base64. Only the names of differing values are returned, never the values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback"
 # The annotations by which Helm recognizes the objects of its releases (helm v3 pkg/action/validate.go).
 _NAME_ANNOTATION, _NAMESPACE_ANNOTATION = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
-# Name and namespace.
+# The name and the namespace of a release.
 ReleaseId = tuple[str, str]
 
 _MISSING = object()
@@ -36,7 +36,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision, read from the metadata of its Secret; `created` is the time at which the API server has created the Secret."""
+    """One revision, read from the metadata of its Secret; `created` is the time at which the API server created the Secret."""
 
     secret: str
     uid: str
@@ -57,7 +57,7 @@ class ReleaseContent:
     crd_files: tuple[str, ...] = field(default=(), repr=False)
 
     def definitions(self) -> list[dict[str, t.Any]]:
-        """Parse the CRDs of the chart, without those of sub-charts, which Helm's record does not contain. They are long and rarely needed."""
+        """Parse the chart's CRDs, which are long and rarely needed. Helm's record does not contain the CRDs of sub-charts."""
         texts = (base64.b64decode(data).decode("utf-8", "replace") for data in self.crd_files)
         return [item for text in texts for item in definitions_of(text)]
 
@@ -170,7 +170,7 @@ def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[s
 
 
 def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Merge two sets of values in the same way as helm: maps are merged deeply, and everything else is replaced."""
+    """Merge two sets of values in the same way as helm: maps are merged recursively, and everything else is replaced."""
     result = dict(base)
     for key, value in override.items():
         below = result.get(key)
@@ -179,7 +179,7 @@ def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -
 
 
 def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """The initial values to pass to helm: all of them for a new release, otherwise only those that the release has, with its own values.
+    """The initial values to pass to helm: all of them for a new release, otherwise only those that the release has, with the release's values.
 
     A later run therefore neither removes nor resets the initial values of the first installation.
     """

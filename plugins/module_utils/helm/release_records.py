@@ -78,7 +78,7 @@ class ReleaseRecords:
         return True
 
     def marker(self) -> Object | None:
-        """The Lease with the last run of this collection that has started helm; None if there is none."""
+        """The Lease that records this collection's last run that started helm; None if there is none."""
         return self._client.get(marker_path(self.name, self.namespace))
 
     def write_marker(self, run_id: str, action: str, revision: int, timeout: float) -> None:
@@ -110,7 +110,7 @@ class ReleaseRecords:
             self.marker(),
             machine=machine_id(),
             helm_here=None if running is None else is_running(self.name, running),
-            # The API server has set the time of the creation; the clock of this machine may differ.
+            # The API server has set the creation time; the clock of this machine may differ.
             age=(self._client.server_time() - revision.created).total_seconds(),
             timeout=pending_timeout,
         )
@@ -153,7 +153,7 @@ def is_abandoned(
     `helm_here`: whether a helm process on this `machine` works on the release; None if unknown.
 
     1. If a helm process on this machine works on the release, the revision is not abandoned, regardless of its age.
-    2. If, according to the marker, helm was started on this machine for this revision, and no such process exists, the revision is abandoned.
+    2. If, according to the marker, helm was started on this machine for this revision, and that process no longer exists, the revision is abandoned.
     3. Otherwise (another machine or another tool), the revision is abandoned if it is older than pending_timeout.
     """
     if helm_here:

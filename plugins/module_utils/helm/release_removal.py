@@ -66,7 +66,7 @@ class ReleaseRemoval:
         """Mark the newest record as superseded, and record the run; call this before any object of the release is deleted.
 
         Otherwise, if this run were killed while it deletes objects, a record with the status deployed would prevent an installation from restoring them,
-        and with the status uninstalling, kubernetes.core.helm would not finish the removal (it treats this status as done).
+        and if the status were uninstalling, kubernetes.core.helm would not finish the removal (it treats this status as done).
         """
         if self._latest is not None and not self.is_superseded:
             self._records.write_marker(run_id, "uninstall", self._latest.number, self._timeout)

@@ -19,7 +19,7 @@ from .chart import matching_documents
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# The plurals, by kind, of the workloads that helm's own --wait waits for, without hooks and Jobs.
+# The plural of each kind of workload that helm's own --wait waits for, except hooks and Jobs.
 WORKLOADS = {"Deployment": "deployments", "DaemonSet": "daemonsets", "StatefulSet": "statefulsets"}
 _WORKLOAD = re.compile(rf"^kind:\s*[\"']?({'|'.join(WORKLOADS)})[\"']?\s*$", re.MULTILINE)
 _LOG_LINES = 3
@@ -50,7 +50,7 @@ class _ReleaseRollout:
 
     @property
     def missing_annotations(self) -> int:
-        """The number of nodes that still lack the annotation; only as many nodes as a DaemonSet has are expected to have it."""
+        """The number of nodes that still lack the annotation; only as many nodes as a DaemonSet runs on are expected to have it."""
         served = max((item.desired for item in self.rollouts if item.kind == "DaemonSet"), default=0)
         return 0 if self.annotated is None else max(0, served - self.annotated)
 
@@ -118,7 +118,7 @@ def await_rollout(
     annotation: str | None,
     waiting: WaitOptions,
 ) -> dict[str, str]:
-    """Wait for these workloads (kind and name), and for the annotation on as many nodes as a DaemonSet has; raises WaitTimeout.
+    """Wait for these workloads (kind and name), and for the annotation on as many nodes as a DaemonSet runs on; raises WaitTimeout.
 
     `names`: the owner of the workloads in messages, its name in progress reports, and the key of the partial result.
     """
@@ -172,9 +172,9 @@ def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
 def diagnose_pods(
     client: Client, namespace: str, selectors: t.Iterable[str], last_nodes: t.Collection[str] = ()
 ) -> list[ContainerFailure]:
-    """The failures of the selected pods that are not ready; the first one includes the end of its log, if the log can be read.
+    """The failures of the selected pods that are not ready; the first failure includes the end of the container's log, if the log can be read.
 
-    last_nodes: nodes whose pods come after those of other nodes.
+    last_nodes: nodes whose pods are listed after the pods of other nodes.
     """
     pods = [
         pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
@@ -211,7 +211,7 @@ def _unready_container(pod: Document) -> tuple[str, str]:
 
 
 def format_failure(failure: ContainerFailure) -> str:
-    """The text of a pod's failure, with its node."""
+    """The description of a pod's failure, with the pod's node."""
     return with_meaning(f"{failure} on node {failure.node}" if failure.node else f"{failure} (on no node)")
 
 
