@@ -24,7 +24,7 @@ from ..registry.reference import ImageReference
 from ..schema.messages import quote, type_name
 from .installer import Installer, WrongInstaller, parse_installer
 
-# The labels of an image that was built here.
+# The labels of the images that this collection builds: the one with the digest of all inputs, and the prefix of the others.
 INPUTS_LABEL = "accel.gpu/inputs"
 _LABEL_PREFIX = "accel.gpu"
 _DRIVERS, _DOCKERFILE, _VERSIONS = "drivers", "Dockerfile", "versions.mk"
@@ -64,11 +64,11 @@ class BuildSpec:
 
     @property
     def local_name(self) -> str:
-        """The image in buildah's storage; the run after one that was killed before the push finds the image there."""
+        """The image's name in buildah's storage; if a run is killed before it pushes the image, the next run finds the image there."""
         return f"localhost/accel-gpu/driver:{self.folder}-{self.inputs[:24]}"
 
     def labels(self) -> dict[str, str]:
-        """The labels with the inputs from which the image was built."""
+        """The image labels that record the inputs of the build."""
         return {
             INPUTS_LABEL: self.inputs,
             f"{_LABEL_PREFIX}/driver-version": self.parsed.version,
@@ -78,7 +78,7 @@ class BuildSpec:
 
 
 def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
-    """The problems of the user's build arguments."""
+    """The problems in the user's build arguments."""
     problems = []
     for name, value in arguments.items():
         if not _ARGUMENT_NAME.fullmatch(name):
@@ -144,7 +144,7 @@ def _inputs_digest(folder: str, installer: str, arguments: t.Mapping[str, str], 
 
 
 def _installer_path(installers: str, version: str) -> str:
-    """The installer, or the guest installer of this version in a folder; raises FileNotFoundError or WrongInstaller."""
+    """The path of the installer file, or of the (guest) installer of this version in the folder; raises FileNotFoundError or WrongInstaller."""
     if os.path.isfile(installers):
         return installers
     if not os.path.isdir(installers):
@@ -197,7 +197,7 @@ class ImageBuilder:
         self._tools, self._temporary = tools, temporary
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Wait until no other run on this machine builds the same image, because both runs would use and remove it under the same name."""
+        """Wait until no other run on this machine is building the same image, because both runs would use and remove it under the same name."""
         path = _lock_path(spec)
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
@@ -216,7 +216,7 @@ class ImageBuilder:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._temporary))
                 context = _prepared_context(spec, folder)
             except OSError as error:
-                # An error of copytree() contains a list of errors.
+                # An error that copytree() raises contains a list of errors.
                 reasons = (
                     [str(one[2]) for one in error.args[0]] if isinstance(error, shutil.Error) else [error.strerror]
                 )
@@ -266,7 +266,7 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
     shutil.copytree(source, context, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
     drivers = os.path.join(context, _DRIVERS)
     if os.path.islink(drivers):
-        # A file in it would be written to the folder of the user.
+        # Otherwise, files would be written to the user's folder, through the link.
         os.unlink(drivers)
         shutil.copytree(os.path.join(source, _DRIVERS), drivers, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
     os.makedirs(drivers, exist_ok=True)
@@ -274,7 +274,7 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
     if spec.options.catalog_file:
         catalog = os.path.join(drivers, CATALOG_NAME)
         with contextlib.suppress(FileNotFoundError):
-            # It may be a link to a file of the user.
+            # The catalog may be a link to one of the user's files.
             os.unlink(catalog)
         shutil.copyfile(spec.options.catalog_file, catalog)
     return context
@@ -319,7 +319,7 @@ def _tree_digest(folder: str, *, with_catalog: bool) -> str:
 
 
 def _files(folder: str, below: str = "") -> t.Iterator[tuple[str, str]]:
-    """The sorted names and paths of the files that _prepared_context() copies, without installers; only a link to the drivers' folder is followed."""
+    """The sorted names and paths of the files that _prepared_context() copies, without installers; the only link that is followed is drivers/."""
     for entry in sorted(os.scandir(folder), key=lambda one: one.name):
         name = os.path.join(below, entry.name)
         if entry.name.endswith(".run"):

@@ -26,7 +26,7 @@ class Compatibility:
 
 
 def check_compatibility(guest: str, manager: str, catalog: Document | None = None) -> Compatibility:
-    """Whether a vGPU manager supports a guest driver. catalog: NVIDIA's vgpuDriverCatalog.yaml, which overrides the table of this collection."""
+    """Whether a vGPU manager supports a guest driver. catalog: NVIDIA's vgpuDriverCatalog.yaml, which overrides this collection's table."""
     guest_branch, host_branch = branch_of(guest), branch_of(manager)
     if catalog is not None:
         return _by_catalog(guest, manager, catalog)
@@ -68,7 +68,7 @@ def catalog_problem(document: t.Any) -> str:
 
 
 def _catalog_problems(document: Document) -> t.Iterator[str]:
-    """The problems of the format; the caller must stop after the first one."""
+    """The problems with the format; the caller must stop after the first one."""
     for kind, listed in (("branch", str), ("driver", dict)):
         yield from _mismatch(kind, document.get(kind), list)
         for number, entry in enumerate(document.get(kind) or ()):
@@ -85,13 +85,13 @@ def _catalog_problems(document: Document) -> t.Iterator[str]:
 
 
 def _mismatch(path: str, value: t.Any, kind: type) -> t.Iterator[str]:
-    """The problem if a value has another type; a version may be a number."""
+    """Yields a problem if a value has the wrong type; a number is accepted as text, because a version may be a number."""
     if value is not None and not isinstance(value, (str, int, float) if kind is str else kind):
         yield f"{path} is {type_name(value)}, not {type_name(kind())}"
 
 
 def _supports(host: int, guest: int) -> bool:
-    """Whether the guest has the host's branch, the branch before it or, if both are long-term branches, the long-term branch before it."""
+    """Whether the guest belongs to the host's branch, to the branch before it or, if both are long-term branches, the long-term branch before it."""
     if guest in (host, host - 1):
         return True
     if host not in LONG_TERM_BRANCHES or guest not in LONG_TERM_BRANCHES:
@@ -118,7 +118,7 @@ def _unlisted(guest: str, manager: str) -> str:
 
 
 def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
-    """The result according to NVIDIA's catalog; if it lacks a version, the result of this collection's table with a warning."""
+    """The result according to NVIDIA's catalog; if the catalog lacks a version, the result according to this collection's table, with a warning."""
     drivers = [entry for entry in catalog.get("driver") or () if isinstance(entry, dict)]
     branches = {
         (entry.get("type"), entry.get("name")): entry
@@ -129,7 +129,7 @@ def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
     own = next((one for one in drivers if one.get("type") == "guest" and one.get("version") == guest), None)
     if host is None or own is None:
         missing = f"vGPU manager {manager}" if host is None else f"guest driver {guest}"
-        # The table of this collection decides; the warning names the version that NVIDIA's catalog lacks.
+        # This collection's table decides; the warning contains the version that NVIDIA's catalog lacks.
         verdict = check_compatibility(guest, manager)
         text = f"vgpuDriverCatalog.yaml does not have {missing}; the newest one is on NVIDIA's licensing portal."
         return Compatibility(verdict.problem, text if not verdict.problem else "")

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 class DriverImage:
     """The driver image of one or several pools: its repository, the bare version, and the operating systems for which it is needed.
 
-    `targets`: the tags by build target; all tags of a target name the same image.
+    `targets`: the tags by build target; all tags of a target refer to the same image.
     """
 
     pools: tuple[str, ...]
@@ -43,7 +43,7 @@ def desired_images(
     *,
     allow_public_registry: bool,
 ) -> tuple[list[DriverImage], list[str]]:
-    """The images of all pools with a vGPU driver, and the problems of pools. systems_of: returns the operating systems of a pool's nodes."""
+    """The images of all pools with a vGPU driver, and the problems with pools. systems_of: returns the operating systems of a pool's nodes."""
     inherited = driver_of_values(plan.operator.values)
     needed: dict[tuple[ImageReference, str], tuple[list[str], set[System]]] = {}
     problems: list[str] = []
@@ -84,9 +84,9 @@ def desired_images(
 def tags_by_target(
     version: str, systems: t.Collection[System], operator_versions: t.Collection[str]
 ) -> tuple[dict[BuildTarget, tuple[str, ...]], list[str]]:
-    """The tags by build target, and the operating systems without a folder.
+    """The tags by build target, and the operating systems for which gpu-driver-container has no folder.
 
-    During an upgrade of the operator, its old and its new release may request different tags of the same image, so both tags are included.
+    During an upgrade of the operator, the old and the new release may request different tags of the same image, so both tags are included.
     """
     targets: dict[BuildTarget, set[str]] = {}
     unknown = []

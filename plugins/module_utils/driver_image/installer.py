@@ -19,7 +19,7 @@ _KINDS = {
     "": "the data center driver, which has no vGPU license client; the operator's own images contain it",
     "-no-compat32": "the data center driver, which has no vGPU license client; the operator's own images contain it",
 }
-# The names of the architectures in buildah and in the names of images.
+# The architecture names that buildah and image names use.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

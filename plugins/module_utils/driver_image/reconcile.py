@@ -21,7 +21,7 @@ Progress = t.Callable[[str], None]
 
 @dataclass
 class TargetState:
-    """The image of one build target: its build, and the digest of each of its tags (None: no image)."""
+    """The image of one build target, with its build spec and the digest of each of its tags (None: no image)."""
 
     image: DriverImage
     spec: BuildSpec
@@ -37,7 +37,7 @@ class TargetState:
 
     @property
     def action(self) -> str:
-        """The action of a run: unchanged, tagged (the image exists under another tag) or built."""
+        """The action that a run takes: unchanged, tagged (the image exists under another tag) or built."""
         if not self.missing:
             return "unchanged"
         return "tagged" if self.built else "built"
@@ -49,7 +49,7 @@ class BuiltImages:
     def __init__(
         self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, replace_foreign: bool
     ) -> None:
-        """replace_foreign: whether tags with foreign images are replaced."""
+        """replace_foreign: whether tags that refer to foreign images are replaced."""
         self._client, self._builder, self._options, self._replace_foreign = client, builder, options, replace_foreign
 
     def compare(self, images: t.Sequence[DriverImage]) -> list[TargetState]:
@@ -70,7 +70,7 @@ class BuiltImages:
         return states
 
     def _foreign(self, states: t.Sequence[TargetState]) -> list[str]:
-        """The problems of tags with foreign images, which are replaced only with `replace_foreign`."""
+        """The problems with tags that refer to foreign images, which are replaced only with `replace_foreign`."""
         return [
             f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
             for state in states
@@ -109,8 +109,8 @@ class BuiltImages:
     def apply(self, states: t.Sequence[TargetState], report: Progress) -> None:
         """Build and push the images that are missing; each additional tag needs one request.
 
-        Pushed images are removed from buildah's storage, even after a failure of another image; so are images of a killed run. An image that is not
-        pushed yet stays for the next run.
+        Pushed images are removed from buildah's storage, even if another image fails; so are the images of a killed run. An image that has not been
+        pushed yet is kept for the next run.
         """
         specs = {
             state.spec.local_name: state.spec
@@ -167,7 +167,7 @@ class BuiltImages:
 
 
 def require_no_replacement(states: t.Iterable[CopyState]) -> None:
-    """Raise InvalidOptions for tags with another image, because a copied image does not show whether this collection has copied it."""
+    """Raise InvalidOptions for tags that refer to a different image, because an image does not show whether this collection has copied it."""
     problems = [
         f"{name}: is not the image {state.spec.source}. Choose another driver.image, or set force: true to replace it"
         for state in states
@@ -182,11 +182,11 @@ class CopiedImages:
     """Images that are copied from another repository, for example one on NGC."""
 
     def __init__(self, client: RegistryClient, copier: ImageCopier, source: ImageReference) -> None:
-        """source: a repository without tag."""
+        """source: a repository without a tag."""
         self._client, self._copier, self._source = client, copier, source
 
     def specs(self, images: t.Sequence[DriverImage]) -> list[CopySpec]:
-        """An entry for each tag. For a tag that the source does not have, the image of another tag of the same target is copied. Raises InvalidOptions."""
+        """One spec for each tag. If the source lacks a tag, the image of another tag of the same target is copied. Raises InvalidOptions."""
         specs: list[CopySpec] = []
         problems: list[str] = []
         for image in images:

@@ -49,7 +49,7 @@ class Permission:
 
 
 class MissingPermission(ApiError):
-    """The API server has answered that this user lacks a permission; no request that needs it was sent."""
+    """The API server has answered that this user lacks a permission; no request that needs the permission was sent."""
 
     lacks_right = True
 

@@ -33,9 +33,9 @@ _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 _PAGE = 500
-# Lists of objects in a node that no code reads.
+# Lists in a node object that no code reads.
 _UNREAD_OF_NODES = ("managedFields", "images")
-# Objects that a write does not change for users: Leases record the runs, and reviews are not stored.
+# Writes of these objects change nothing for users: Leases only record runs, and reviews are not stored.
 _UNCOUNTED_WRITES = ("/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/")
 # Seconds after which the server closes a watch whose reader has ended.
 _GUARDED_TIMEOUT = 30.0
@@ -47,13 +47,13 @@ Query = t.Mapping[str, t.Any]
 class Client(Transport):
     """A client of one cluster; bodies and responses are dictionaries.
 
-    `has_written`: whether the server has accepted a write that was not a dry run, except of Leases.
+    `has_written`: whether the server has accepted a write other than a dry run; writes of Leases do not count.
     """
 
     has_written = False
 
     def send(self, method: str, path: str, **request: t.Any) -> HttpResponse:
-        """The response to a request, as in Transport.send()."""
+        """Send a request as Transport.send() does, and record whether it was a write; returns the response."""
         response = super().send(method, path, **request)
         is_dry_run = "dryRun" in (request.get("query") or {}) or "dryRun" in (request.get("body") or {})
         if method != "GET" and not is_dry_run and not path.startswith(_UNCOUNTED_WRITES):
@@ -62,7 +62,7 @@ class Client(Transport):
 
     @functools.cached_property
     def _described(self) -> dict[str, Object | None]:
-        """The objects of get_once() by path."""
+        """The objects that get_once() has read, by path."""
         return {}
 
     def get(self, path: str, query: Query | None = None) -> Object | None:
@@ -95,7 +95,7 @@ class Client(Transport):
     ) -> Listing:
         """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out.
 
-        limit: for a caller that reads only some objects; no page is fetched that it does not read.
+        limit: the size of a page, for a caller that reads only some objects; pages that are not needed are not fetched.
         """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or _PAGE}
         accept = _METADATA_LIST if metadata_only else "application/json"
@@ -121,7 +121,7 @@ class Client(Transport):
         field_validation: str | None = None,
         manager: str = FIELD_MANAGER,
     ) -> Object:
-        """Create an object in the collection `path`; raises a conflict if a foreign object has the same name.
+        """Create an object in the collection `path`; raises a conflict error if a foreign object has the same name.
 
         If the outcome of a request is unknown, the object is read before the request is repeated.
         """
@@ -155,7 +155,7 @@ class Client(Transport):
         field_validation: str | None = None,
         manager: str = FIELD_MANAGER,
     ) -> Object:
-        """Server-side apply of the object at `path`; without `force_conflicts`, a field of another manager causes a conflict."""
+        """Server-side apply of the object at `path`; without `force_conflicts`, a field that another manager owns causes a conflict."""
         query = _write_query(dry_run, manager, field_validation)
         query["force"] = "true" if force_conflicts else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
@@ -189,7 +189,7 @@ class Client(Transport):
                 self.backoff(error)
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Replace the whole object; if the body contains a resourceVersion, only if the object still has this version."""
+        """Replace the whole object; if the body contains a resourceVersion, this fails unless the object still has that version."""
         return self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
 
     def delete(
@@ -235,7 +235,7 @@ class Client(Transport):
         timeout: float | None = None,
         repeatable: bool = False,
     ) -> ExecResult:
-        """The result of a command in a container, within `timeout` seconds (by default, the request timeout).
+        """Run a command in a container for at most `timeout` seconds (by default, the request timeout); returns its result.
 
         Servers log the command, so a secret must be in `stdin` only. After a lost connection, a command is run again if it is `repeatable`.
         """
@@ -260,7 +260,7 @@ class Client(Transport):
         field_selector: str | None = None,
         stop: threading.Event | None = None,
     ) -> t.Iterator[Object]:
-        """The events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) if the version is too old.
+        """The events after the given resource version, without bookmarks, for `timeout` seconds; raises ApiError (gone) if the version is too old.
 
         A broken watch is continued from the last version, unless `stop` is set or the iterator was closed. With a guard, the wait for the next
         event ends when the guard raises an error.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The recorded name of a cluster and its UID, which identify the cluster regardless of the kubeconfig or address.
+"""The UID and the recorded name of a cluster, which identify the cluster regardless of the kubeconfig or address.
 
 The name is an annotation of the Lease kube-system/accel-gpu, which every run that changes the cluster acquires. The first run records
 its gpu_cluster.name in the same write, so one of two runs with different names fails, even if both start at the same time.
@@ -27,13 +27,13 @@ _UID_PATH = f"{NAMESPACES}/{LEASE_NAMESPACE}"
 
 
 class ClusterIdentity:
-    """Compares the identity that gpu_cluster declares (`name`, `renamed_from`, `uid`) with the cluster.
+    """Compares the identity that gpu_cluster declares (`name`, `renamed_from`, `uid`) with that of the cluster.
 
     If gpu_cluster has neither a name nor a UID, nothing is compared or recorded.
     """
 
     def __init__(self, client: Client, cluster: t.Mapping[str, t.Any] | None = None, *, records: bool = True) -> None:
-        """Send nothing yet. records: whether acquiring the lease records the name."""
+        """Store the arguments; no request is sent yet. records: whether acquiring the lease records the name."""
         cluster = cluster or {}
         self._client = client
         self.name = str(cluster.get("name") or "")
@@ -43,11 +43,11 @@ class ClusterIdentity:
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
         self.recorded = ""
-        # The previous name, and the name that this module has recorded; None if it has recorded no name.
+        # The previous name, and the name that this module has recorded; None if the module has recorded no name.
         self.change: tuple[str, str] | None = None
 
     def verify(self) -> None:
-        """Compare with the cluster before other requests are sent; raises WrongCluster."""
+        """Compare the declared identity with that of the cluster, before other requests are sent; raises WrongCluster."""
         if self.name:
             lease = self._client.get(_RECORD_PATH)
             self._read = (lease,)
@@ -56,7 +56,7 @@ class ClusterIdentity:
             self._require_uid()
 
     def last_read(self, path: str) -> tuple[Object | None] | None:
-        """The Lease at a path, if verify() has read it; only for the first call, None afterwards."""
+        """The Lease at a path, if verify() has read it; only the first call returns it, and later calls return None."""
         if path != _RECORD_PATH:
             return None
         found, self._read = self._read, None
@@ -76,14 +76,14 @@ class ClusterIdentity:
             )
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
-        """The annotations to write to the Lease at a path; foreign annotations stay."""
+        """The annotations to write to the Lease at a path; foreign annotations are kept."""
         found = dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
         if path == _RECORD_PATH and self._records and recorded_name(lease) in ("", self.renamed_from):
             found[CLUSTER_NAME_ANNOTATION] = self.name
         return found
 
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
-        """Record the name after the Lease at a path was acquired, if the name is recorded in a different Lease.
+        """After the Lease at a path was acquired, record the name if it belongs in a different Lease.
 
         If another run has recorded a different name in the meantime, releases the lease and raises WrongCluster.
         """
@@ -117,7 +117,7 @@ class ClusterIdentity:
             retry_conflicts(self._send_record, body, self._record_body)
 
     def _record_body(self) -> Object | None:
-        """The Lease with the name; None if it has the name already."""
+        """The Lease to write, with the name; None if the Lease already has the name."""
         lease = self._client.get(_RECORD_PATH)
         self.require(_RECORD_PATH, lease)
         if self.pending is None:
@@ -165,7 +165,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """The recorded name of a cluster for which the run declares no name, for a report; empty if the user is not allowed to read it."""
+    """For a report, the recorded name of a cluster for which the run declares none; empty if the user is not allowed to read it."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

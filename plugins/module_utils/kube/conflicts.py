@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks that the environment does not name a different cluster or user than the selected connection."""
+"""Checks that the environment does not select a cluster or user other than that of the connection."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def require_no_conflict(options: ConnectionOptions, connection: Connection) -> N
 
 
 def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) -> list[str]:
-    """The variables in IGNORED that have no effect because another source names the connection."""
+    """The variables in IGNORED that have no effect because another source selects the connection."""
     if options.source not in (OPTIONS, GPU_CLUSTER):
         return []
     given = environment(environ)
@@ -75,7 +75,7 @@ def is_same(option: str, value: t.Any, options: ConnectionOptions, connection: C
 
 
 def describe(variable: str, option: str, value: t.Any) -> str:
-    """A variable that sets an option, with its value unless the value is secret."""
+    """The variable that sets an option, followed by its value unless the value is secret."""
     if option in ("api_key", "password"):
         return variable
     text = ",".join(value) if isinstance(value, tuple) else str(value)

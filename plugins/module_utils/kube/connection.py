@@ -25,7 +25,7 @@ from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
 from .errors import WrongCluster
 from .key_files import keep_keys_in_memory
 
-# Modules that `import kubernetes` imports and that a connection does not use, except for an auth-provider `oidc`, which needs OAuth. Without
+# Modules that `import kubernetes` imports, but that a connection does not use (only the auth-provider `oidc` needs those for OAuth). Without
 # them, the import takes half of its 0.5 s (kubernetes 37).
 _UNUSED = (
     "kubernetes.dynamic",
@@ -36,7 +36,7 @@ _UNUSED = (
     "oauthlib.oauth2",
     "requests_oauthlib",
 )
-# This module imports pydantic. kubernetes 37 and later, which contain the second file, import it only when it is used.
+# The module imports pydantic. kubernetes 37 and later, which contain the file, import the module only when it is used.
 _API_CLIENT, _SINCE = "kubernetes.client.api_client", "client/api_response.py"
 
 
@@ -81,7 +81,7 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """URL of the API server, without a slash at its end, and without user information, which is neither sent nor shown."""
+        """The URL of the API server, without a trailing slash and without user information, which is neither sent nor shown."""
         return without_user_info(str(self.configuration.host).rstrip("/"))
 
     @property
@@ -90,7 +90,7 @@ class Connection:
         return f"{self.server} ({self.origin})"
 
     def authorization(self) -> dict[str, str]:
-        """The header with the credentials; an exec plugin or a token file is read again when necessary.
+        """The header with the credentials; an exec plugin is run again, or a token file read again, when necessary.
 
         Raises ConnectionProblem, without the token in the message, if a token cannot be sent.
         """
@@ -101,7 +101,7 @@ class Connection:
         return headers
 
     def _sendable(self, value: str) -> str:
-        """A scheme and a token, without white space from the end of a file or a variable."""
+        """The scheme and the token, without white space around the token, such as the line break at the end of a file."""
         scheme, dummy, token = value.partition(" ")
         token = token.strip()
         if _TOKEN.fullmatch(token):
@@ -151,7 +151,7 @@ def connect(options: ConnectionOptions) -> Connection:
 
 
 def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
-    """Check that a kubeconfig and K8S_AUTH_HOST name the same server, because the names in the kubeconfig only apply to its own server."""
+    """Check that a kubeconfig and K8S_AUTH_HOST point to the same server, because the kubeconfig's names apply only to its own server."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
             f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} point to different servers (the latter to "
@@ -167,7 +167,7 @@ def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
 
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
-    """Raise WrongCluster if the kubeconfig points to a different cluster than gpu_cluster names; without a kubeconfig, nothing is compared."""
+    """Raise WrongCluster if the kubeconfig points to a cluster other than the declared one; without a kubeconfig, nothing is compared."""
     known = [found for found in (connection.context_name, connection.cluster_name) if found]
     wanted = kube_name or name
     if not known or wanted in known:
@@ -205,7 +205,7 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
 
 
 def _kubeconfig_path(options: ConnectionOptions) -> str | None:
-    """The paths of the kubeconfig; None if the service account of this pod is used."""
+    """The path or paths of the kubeconfig; None if the service account of this pod is used."""
     path = str(options.kubeconfig or os.environ.get("KUBECONFIG") or "")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
         if options.context:
@@ -241,7 +241,7 @@ def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, ori
 
 @contextlib.contextmanager
 def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
-    """Convert every error of the library while it reads a kubeconfig to one ConnectionProblem.
+    """Convert every error that the library raises or logs while it reads a kubeconfig to one ConnectionProblem.
 
     If a credential plugin fails, the library only logs this and continues without credentials.
     """

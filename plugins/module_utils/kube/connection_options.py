@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Selects the source of the connection: module options, gpu_cluster, K8S_AUTH_* or the default kubeconfig (pure).
 
-Two sources are never combined, because the server of one source with the user or the names of another could lead a run to the wrong cluster.
+Two sources are never combined, because the server from one source, with the user or the names from another, could lead a run to the wrong cluster.
 Impersonation, and options that select neither the cluster nor the user (TLS verification, proxy, timeout), may be combined with any source.
 """
 
@@ -33,7 +33,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "proxy": ("PROXY",),
     "no_proxy": ("NO_PROXY",),
 }
-# The argument spec of the connection, with the names of kubernetes.core. No option falls back to its variable
+# The argument spec of the connection, with the option names of kubernetes.core. No option falls back to its variable
 # K8S_AUTH_*, because the variables are used together or not at all.
 CONNECTION: dict[str, dict[str, t.Any]] = {
     "gpu_cluster": {"type": "dict"},
@@ -87,7 +87,7 @@ class ConnectionOptions:
         cluster: t.Mapping[str, t.Any] | None = None,
         environ: t.Mapping[str, str] | None = None,
     ) -> ConnectionOptions:
-        """Create from the first source that names a cluster: options, gpu_cluster, K8S_AUTH_*, or the defaults of kubectl.
+        """Create from the first source that selects a cluster: options, gpu_cluster, K8S_AUTH_*, or kubectl's defaults.
 
         Raises WrongCluster if this source is incomplete.
         """
@@ -114,7 +114,7 @@ class ConnectionOptions:
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
 
     def names(self) -> list[str]:
-        """The options that the source sets, with their names in the source: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
+        """The names of the options that the source sets, as users write them: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
         return [self.name_of(name) for name in (*_CLUSTER, *_USER) if getattr(self, name)]
 
     def name_of(self, option: str) -> str:
@@ -161,7 +161,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = None) -> Values:
-    """The options that are set; an empty text or list counts as not set."""
+    """The options that are set; empty text or an empty list counts as not set."""
     wanted = names or (*_CLUSTER, *_USER, *_TUNING, *IMPERSONATION)
     found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
     groups = found.get("impersonate_groups", [])

@@ -10,7 +10,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def defaults_at(definition: Document, path: t.Sequence[str]) -> list[t.Any]:
-    """The values that the API server may set at this path of keys if they are missing: one for each version and level that has a default."""
+    """The values that the API server may set at this path of keys if none is given: one for each version and level that has a default."""
     found: list[t.Any] = []
     for version in (definition.get("spec") or {}).get("versions") or []:
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
@@ -29,7 +29,7 @@ def _defaults(schema: Document, path: t.Sequence[str]) -> t.Iterator[t.Any]:
 
 
 def _value_at(default: t.Any, path: t.Sequence[str]) -> t.Iterator[t.Any]:
-    """The part of the default of a map that is at this path."""
+    """The value at this path in the default of a map, if there is one."""
     for key in path:
         if not isinstance(default, t.Mapping) or key not in default:
             return

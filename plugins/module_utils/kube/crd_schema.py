@@ -38,8 +38,8 @@ def spec_schema(definition: Document | None, api_version: str) -> Object:
 def known_fields(value: t.Any, schema: Document) -> t.Any:
     """The part of a value that the schema defines; the whole value if the schema is empty.
 
-    Examples of operators contain fields that their CRDs do not define: `customConfig` of NFD 4.12, `driver.upgradePolicy.kernelModuleType` of the GPU operator
-    v25.3.
+    The example objects of operators contain fields that their CRDs do not define: `customConfig` of NFD 4.12,
+    `driver.upgradePolicy.kernelModuleType` of the GPU operator v25.3.
     """
     properties = schema.get("properties")
     if isinstance(value, list):

@@ -131,7 +131,7 @@ def _map_contains(live: Object, wanted: Object, context: _FieldContext) -> bool:
                 return False
         elif not _may_be_omitted(key, value, context):
             return False
-    # The fields of an atom have one owner, so additional fields that are not defaults must be removed.
+    # The fields of an atomic value have one owner, so additional fields that are not defaults must be removed.
     return not context.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
 
 
@@ -190,7 +190,7 @@ def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object
         else:
             is_whole = managed_fields.is_leaf(below.owned)
             rest = value if is_whole else _applied(value, type(value)(), below)
-            # Foreign fields below it stay; an empty map belonged only to the owner.
+            # Foreign fields below it are kept; a map that is now empty belonged only to the owner.
             if entry in context.others or (rest and not is_whole):
                 applied[key] = rest
     added = {key: value for key, value in wanted.items() if key not in live}

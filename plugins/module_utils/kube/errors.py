@@ -14,17 +14,17 @@ from ..common.errors import ModuleFailure, ServiceError
 if t.TYPE_CHECKING:
     from .connection import Connection
 
-# Disruption budgets in responses of the eviction API: the cause of a 429, and the start of the message of a 500.
+# How responses of the eviction API report disruption budgets: the cause of a 429, and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # The API server's message about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
-# resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may use the same text
+# resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). Text is quoted as in Go. Webhooks may use the same text
 # later in the message.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _MISSING_RIGHT = re.compile(rf"(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ")
-# A role that grants more than the user is allowed to do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
+# The message about a role that grants more than the user's own permissions (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
 _ESCALATION = "attempting to grant RBAC permissions not currently held"
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -32,7 +32,7 @@ _FORBIDDEN = re.compile(
 )
 
 
-# The fields of a Status object that are read, and those of its causes, which are strings (apimachinery pkg/apis/meta/v1/types.go).
+# The fields of a Status object that are read, with their types; the fields of its causes are strings (apimachinery pkg/apis/meta/v1/types.go).
 _STATUS_FIELDS = {"kind": str, "message": str, "reason": str, "details": dict, "metadata": dict}
 
 # The admission plugin ResourceQuota (apiserver pkg/admission/plugin/resourcequota/controller.go).
@@ -40,7 +40,7 @@ _QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 
 
 class WrongCluster(ModuleFailure):
-    """The connection leads, or may lead, to a cluster other than the one that the run names. Nothing was changed."""
+    """The connection leads, or may lead, to a cluster other than the declared one. Nothing was changed."""
 
     code = "wrong_cluster"
 
@@ -48,7 +48,7 @@ class WrongCluster(ModuleFailure):
 class ApiError(ServiceError):
     """An error response of an API server, or a missing response (status is None).
 
-    not_found: the object or its kind does not exist. conflict: includes fields that another manager owns.
+    not_found: the object or its kind does not exist. conflict: also true if another manager owns a field.
     """
 
     service = "The API server"
@@ -65,14 +65,14 @@ class ApiError(ServiceError):
 
     @property
     def lacks_right(self) -> bool:
-        """Whether the user is not allowed to send such requests; other 403 errors are about the object: a quota, pod security, an admission webhook."""
+        """Whether the user lacks permission for the request; other 403 errors concern the object: a quota, pod security, an admission webhook."""
         return self.forbidden and bool(_MISSING_RIGHT.match(self.message))
 
     @property
     def rejects_object(self) -> bool:
         """Whether the server rejects the object in the request, so that requests with other objects may succeed.
 
-        400 is the status of an admission webhook that returns none (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
+        If an admission webhook returns no status, the server responds with 400 (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
         """
         if self.status == 403:
             # A 403 without a Status object may come from a proxy.
@@ -81,7 +81,7 @@ class ApiError(ServiceError):
 
     @property
     def fails_every_request(self) -> bool:
-        """Whether every further request would fail, as for every service; an API server may also reject a single object with the status 403."""
+        """Whether all other requests would fail, too; unlike other services, an API server may reject a single object with the status 403."""
         return super().fails_every_request and not self.rejects_object
 
     @property
@@ -92,7 +92,7 @@ class ApiError(ServiceError):
 
     @property
     def refuses_eviction(self) -> bool:
-        """Whether a disruption budget or a webhook denies the eviction, so repetitions at short intervals are useless.
+        """Whether a disruption budget or a webhook denies the eviction, so retries at short intervals are useless.
 
         The server's own 429 (too many requests, storage that is starting) has Retry-After and no cause. The 429 of a budget has a cause
         (registry/core/pod/storage/eviction.go), and the 429 of a webhook (KubeVirt) has neither.
@@ -128,7 +128,7 @@ def status_error(
 
 
 def parse_status(body: bytes) -> dict[str, t.Any]:
-    """The fields of the Status object in an error response. Fields whose types differ from those of the API, which a proxy may send, are left out."""
+    """The fields of the Status object in an error response. Fields with unexpected types, which a proxy may send, are left out."""
     with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(body)
         if isinstance(parsed, dict):

@@ -3,7 +3,7 @@
 """Runs commands in containers through the API server, with the websocket library that the kubernetes library itself uses.
 
 Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go and k8s.io/apiserver, StreamTranslator. The subprotocol v5
-(API servers since v1.30) can close the standard input of a command; with v4, only the end of the connection does.
+(API servers since v1.30) can close the standard input of a command; with v4, only the end of the connection closes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
 _CHUNK = 32 * 1024
-# The maximum size of the output, far above that of this collection's commands, so that a container cannot fill the memory of the run.
+# The maximum size of the output: far more than this collection's commands print, but too little to exhaust the memory of the run.
 _MAX_RECEIVED = 4 * 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
 _HTTP_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 429: "TooManyRequests"}
@@ -35,7 +35,7 @@ _HTTP_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 429: "T
 
 @dataclass(frozen=True)
 class ExecResult:
-    """The end of a command. `exit_code` is None if the server cannot report it, because the connection had to be closed to close the standard input."""
+    """A command's result. `exit_code` is None if the server cannot report it, because closing the standard input required closing the connection."""
 
     exit_code: int | None
     stdout: str
@@ -49,7 +49,7 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class ExecRequest:
-    """A command in a container of a pod. It becomes part of an address that servers log, so it must not contain a secret; `stdin` may."""
+    """A command in a container of a pod. The command becomes part of a URL that servers log, so it must not contain a secret; `stdin` may."""
 
     pod_path: str
     container: str
@@ -140,7 +140,7 @@ class CommandRunner:
         except socket.gaierror as error:
             raise _no_answer(request, str(error), DNS, sent=False) from None
         except ssl.SSLError as error:
-            # A load balancer without a server ends the handshake.
+            # A load balancer that has no backend ends the handshake.
             reason = BROKEN if connection or isinstance(error, ssl.SSLEOFError) else TLS
             raise _no_answer(request, str(error.reason or error), reason, sent=connection is not None) from None
         except (websocket.WebSocketException, OSError, ValueError) as error:
@@ -153,7 +153,7 @@ class CommandRunner:
                     connection.close()
 
     def _upgrade(self, connection: t.Any, request: ExecRequest) -> t.Any:
-        """Ask the API server to start the command. It may have started it even if no response arrives."""
+        """Ask the API server to start the command, which may be running even if no response arrives."""
         import websocket
 
         scheme, dummy, server = self._connection.server.partition("://")
@@ -185,7 +185,7 @@ class CommandRunner:
             return limited, limited
         if self._proxy.scheme not in ("http", "https"):
             raise _ProxyRefusal(f"commands cannot be sent through a proxy of the type {self._proxy.scheme}")
-        # The password of the proxy is only encrypted by TLS with the proxy itself.
+        # Only TLS to the proxy itself encrypts the proxy's password.
         proxy_context = self._proxy_context if self._proxy.scheme == "https" else None
         proxy_host = self._proxy.host.strip("[]")
         connection = _connect(proxy_host, self._proxy.port, proxy_context, proxy_host, deadline)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Environment variables that make kubernetes.core.helm use the cluster that a module has verified; none of them is secret.
 
-kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
+kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program reads KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
 A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder. Paths are
 absolute, because helm may start in a different folder than the module.
 """
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
     from .connection_options import ConnectionOptions
 
 _PREFIX = "HELM_KUBE"
-# Variables of helm that select the cluster or the user, and their options.
+# helm's variables that select the cluster or the user, and the corresponding options.
 _OPTIONS = {
     f"{_PREFIX}CONTEXT": "context",
     f"{_PREFIX}APISERVER": "host",
@@ -60,7 +60,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         # Otherwise, helm would combine the host with the default kubeconfig.
         found["KUBECONFIG"] = os.devnull
     if not options.host:
-        # An address that the modules ignore must not select the cluster of helm.
+        # An address that the modules ignore must not select helm's cluster.
         found[f"{PREFIX}HOST"] = ""
     if connection.context_name:
         # The verified context, even if the current context of the file changes in the meantime.
@@ -71,7 +71,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
 
 
 def _require_usable(options: ConnectionOptions) -> None:
-    """Check that Helm can use the connection; gpu_cluster or the environment configure Helm, but the options of a module do not."""
+    """Check that Helm can use the connection; gpu_cluster and the environment configure Helm, but the options of a module do not."""
     if isinstance(options.kubeconfig, dict):
         raise WrongCluster(
             "Helm cannot use a kubeconfig that is given as a dictionary. Write it to a file and set gpu_cluster.kubeconfig."

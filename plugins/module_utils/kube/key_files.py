@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keeps keys and certificates in memory if a kubeconfig or its credential plugin contains them as data.
 
-OpenSSL needs files, so the kubernetes library writes such data to temporary files and deletes them when the process ends, unless it is
+OpenSSL needs files, so the kubernetes library writes the data to temporary files and deletes these when the process ends, unless the process is
 killed (kubernetes/config/kube_config.py, _create_temp_file_with_content). The same process can read an anonymous
 file in memory (memfd_create) through /proc/self/fd, and the file does not outlive the process.
 """
@@ -18,7 +18,7 @@ _paths: dict[bytes, str] = {}
 
 
 def keep_keys_in_memory(library: t.Any) -> None:
-    """Replace the function that writes such files in the library's module kube_config, unless the system has no memfd_create (macOS)."""
+    """Replace the function in the library's module kube_config that writes these files, unless the system has no memfd_create (macOS)."""
     original = getattr(library, _WRITER, None)
     if original is None or getattr(original, "in_memory", False) or not hasattr(os, "memfd_create"):
         return
@@ -32,7 +32,7 @@ def keep_keys_in_memory(library: t.Any) -> None:
 
 
 def in_memory(data: bytes) -> str | None:
-    """The path of a file in memory with this content, only for this process; None if this is not possible."""
+    """The path of an in-memory file with this content, valid only in this process; None if this is not possible."""
     if data not in _paths:
         with contextlib.suppress(OSError):
             # Started programs do not inherit it, because close-on-exec is Python's default.

@@ -32,13 +32,13 @@ Object = dict[str, t.Any]
 
 
 class LeaseHeld(ModuleFailure):
-    """Another run is changing this cluster; the message names it."""
+    """Another run is changing this cluster; the message identifies that run."""
 
     code = "lease_held"
 
 
 class LeaseLost(ModuleFailure):
-    """The lease could not be renewed, or another run took it; no further request may be sent."""
+    """The lease could not be renewed, or another run took it; no more requests may be sent."""
 
     code = "lease_lost"
 
@@ -74,7 +74,7 @@ class Lease:
     sleep: t.Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        """Send nothing yet."""
+        """Initialize the state; no request is sent yet."""
         self._identity = self.identity or ClusterIdentity(self.client)
         self._process = this_process()
         self._full_name = f"{self.namespace}/{self.name}"
@@ -100,7 +100,7 @@ class Lease:
                 self._observed = self._identity.last_read(self._path) or (self.client.get(self._path),)
 
     def __enter__(self) -> Lease:
-        """Acquire the lease; waits for a living holder up to the limit, then raises LeaseHeld."""
+        """Acquire the lease; waits for another active holder for at most `wait_timeout` seconds, then raises LeaseHeld."""
         if self.active:
             observed, self._observed = self._observed, None
             self.untouched = observed is not None and self._is_unused(observed[0]) and self._write(observed[0])
@@ -119,7 +119,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """Release the lease; without another error, raises LeaseLost if the lease was lost, even if only the release shows this."""
+        """Release the lease; without another error, raises LeaseLost if the lease was lost, even if this is noticed only at the release."""
         if self._thread is None:
             return
         self._stop.set()
@@ -210,7 +210,7 @@ class Lease:
 
     def _put(self, live: Object | None, budget: float | None = None) -> None:
         """Write the Lease with this holder, replacing the version that was read."""
-        # The time before the request is used, because the request may take long, or this process may be stopped during it.
+        # The time is taken before the request, because the request may take a long time, or this process may be stopped in between.
         began = self.clock(), self.wall_clock()
         if live is None:
             self._held = self.client.create(self._collection, self._body(None), budget=budget)
@@ -247,7 +247,7 @@ class Lease:
         if live is None or reason:
             self._lose(reason)
             return
-        # Another module of this run and host has written it.
+        # Another module of this run and host has written the Lease.
         self._put(live, budget)
 
     def _release(self) -> None:
@@ -266,14 +266,14 @@ class Lease:
                 return
             except ApiError as error:
                 if not (error.conflict or error.not_found):
-                    # This run has held the Lease to the end, and the Lease expires.
+                    # This run has held the Lease until the end, and the Lease will expire.
                     return
             try:
                 live = self.client.get(self._path)
             except ApiError:
                 return
             if _is_written(live, body):
-                # The first of two attempts, whose response was lost, has released it.
+                # The first of two attempts, whose response was lost, has released the Lease.
                 return
             reason = self._reason_lost(live)
             if reason:

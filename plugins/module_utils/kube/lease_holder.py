@@ -27,7 +27,7 @@ def holder_of(run_id: str, inventory_hostname: str) -> str:
 
 
 def this_process() -> Process:
-    """An entry for this process in the Lease; a later run on the same machine can check whether the process still runs."""
+    """An entry for this process in the Lease; a later run on the same machine can check whether the process is still running."""
     return {"id": uuid.uuid4().hex, "machine": machine(), "pid": os.getpid(), "start": start_time(os.getpid())}
 
 
@@ -44,7 +44,7 @@ def others(lease: Object | None, holder: str, process: Process) -> list[Process]
 
 
 def all_ended(lease: Object | None) -> bool:
-    """Whether the holder ran on this machine and all its processes have ended, so that its Lease need not expire first."""
+    """Whether the holder ran on this machine and all its processes have ended, so that other runs need not wait until its Lease expires."""
     listed = _listed(lease)
     return bool(listed) and all(map(_has_ended, listed))
 
@@ -52,8 +52,8 @@ def all_ended(lease: Object | None) -> bool:
 def reason_lost(held: Object, live: Object | None, holder: str) -> str:
     """The reason why the live Lease differs from `held`, the version that `holder` wrote last; empty if the lease is not lost.
 
-    Another process of the same holder may have written it. Any other difference, including a release in between, means that another run may
-    have changed the cluster.
+    Another process of the same holder may have written the live Lease. Any other difference, including a release in between, means that another
+    run may have changed the cluster.
     """
     if live is None or live["metadata"].get("uid") != held["metadata"].get("uid"):
         return "it was deleted"
@@ -69,7 +69,7 @@ def reason_lost(held: Object, live: Object | None, holder: str) -> str:
 
 
 def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str:
-    """The message with the run that holds the lease, the time when it acquired it, and the remedy."""
+    """The message about the run that holds the lease, with its name, the time when it acquired the lease, and the remedy."""
     holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
     run, slash, host = str(holder).partition("/")
     subject, remedy = (

@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
     from .transport import Transport
 
 Object = dict[str, t.Any]
-# Parsing takes 0.1 s for a page of 500 nodes, 0.9 s for 5,000 nodes. If the token of the next page is known, the server
+# Parsing takes 0.1 s for a page of 500 nodes, and 0.9 s for 5,000 nodes. If the token of the next page is known, the server
 # can prepare that page in the meantime. API servers write the metadata of a list before its items. If the head of a
 # page has no token, pages are fetched one by one.
 _HEAD = 2048
@@ -38,7 +38,7 @@ class Listing(t.Iterator[Object]):
         *,
         ahead: bool = True,
     ) -> None:
-        """Send nothing before the first object is requested; `omit` works as in parse_page(). ahead: request each page before it is read."""
+        """Store the arguments; the first next() sends a request. omit: as in parse_page(). ahead: request each page before it is needed."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
@@ -49,7 +49,7 @@ class Listing(t.Iterator[Object]):
         self.resource_version = ""
 
     def __iter__(self) -> Listing:
-        """Iterate over itself."""
+        """Return itself."""
         return self
 
     def __next__(self) -> Object:
@@ -81,7 +81,7 @@ class Listing(t.Iterator[Object]):
                 token = metadata.get("continue") or None
                 objects = page.get("items") or []
                 del page
-                # Reversed and popped, so that the memory of an object is freed once it was used.
+                # Reversed and popped, so that the memory of an object is freed once the object has been used.
                 objects.reverse()
                 while objects:
                     item = objects.pop()
@@ -97,11 +97,11 @@ class Listing(t.Iterator[Object]):
 
 
 def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
-    """The page as a dictionary; lists of objects whose names are in `omit` are left out of its objects.
+    """The page as a dictionary; the fields in `omit`, which must be lists of objects, are left out of the page's objects.
 
-    The images and managedFields of nodes are more than half of a page. Finding their ends takes a twentieth of the time to parse them, which
-    is a fifth of the CPU time of a run without changes for 5,000 nodes. If text contains something that looks like an end, the shortened
-    page is not valid JSON, because its brackets or quotes do not match. In that case, the whole page is parsed.
+    The images and managedFields of nodes are more than half of a page. Parsing them takes a fifth of the CPU time of a run without changes
+    for 5,000 nodes, and finding their ends takes a twentieth of the time to parse them. If text contains something that looks like an end,
+    the shortened page is not valid JSON, because its brackets or quotes do not match. In that case, the whole page is parsed.
     """
     try:
         return t.cast("Object", json.loads(_shortened(data, omit)))

@@ -18,19 +18,19 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
 
 
 def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """The fields of all other managers, and the fields that this manager has written in a different way than by applying."""
+    """The fields of all other managers, and the fields that this manager has written in other ways than by an apply."""
     return _fields(live, lambda entry: not _is_applied_by(entry, manager))
 
 
 def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
-    """The fields of all managers, which also show which lists are maps, sets or atoms."""
+    """The fields of all managers, which also show which lists are maps, sets or atomic."""
     return _fields(live, lambda entry: True)
 
 
 def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
     """The managers that own the field at this path of keys, the most recent writer first; empty if no manager has written it.
 
-    The server takes a field from its owners when another value is written, so all owners agree on the value.
+    When a different value is written, the previous owners lose the field, so all current owners agree on its value.
     """
     entries = [entry for entry in _entries(live) if not entry.get("subresource")]
     entries.sort(key=lambda entry: str(entry.get("time") or ""), reverse=True)
@@ -43,7 +43,7 @@ def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
 def as_applied(live: t.Mapping[str, t.Any], manager: str) -> list[Tree]:
     """The managedFields of an object, changed so that all fields that the manager has written count as applied.
 
-    The server removes only applied fields when an apply no longer contains them.
+    The server removes a field that an apply no longer contains only if the field counts as applied.
     """
     entries = _entries(live)
     own = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
@@ -120,7 +120,7 @@ def dropped_elements(live: list[t.Any], tree: Tree, wanted: list[t.Any], others:
 
 
 def _matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
-    """Whether an element of an associative list has these key fields; a missing field has the default of the server."""
+    """Whether an element of an associative list has these key fields; a missing field is assumed to have the server's default."""
     return (
         isinstance(candidate, dict)
         and all(candidate[key] == value for key, value in keys.items() if key in candidate)

@@ -20,5 +20,5 @@ def is_deleting(item: Document | None) -> bool:
 
 
 def is_older_version(version: str, than: str) -> bool:
-    """Whether a resource version is older. They are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
+    """Whether a resource version is older. Versions are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

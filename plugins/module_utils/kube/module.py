@@ -102,7 +102,7 @@ class ClusterModule(BaseModule):
 
     @functools.cached_property
     def identity(self) -> ClusterIdentity:
-        """The identity that gpu_cluster declares; can be read once the client exists."""
+        """The identity that gpu_cluster declares; available once the client exists."""
         client = t.cast("Client", self._client)
         return ClusterIdentity(client, self.kube_params["gpu_cluster"], records=self.records_name)
 
@@ -122,7 +122,7 @@ class ClusterModule(BaseModule):
         return lease_settings(self.kube_params["gpu_cluster"] or {}, self.kube_params["lease_wait_timeout"])
 
     def explain_error(self, error: ServiceError) -> str:
-        """The message; for an error of Kubernetes, it includes the connection."""
+        """The message for an error; if the error comes from Kubernetes, the message includes the connection."""
         if isinstance(error, ApiError) and self._client is not None:
             return explain(error, self._client.connection)
         return super().explain_error(error)
@@ -158,8 +158,8 @@ class GpuModule(ClusterModule):
     ) -> None:
         """Compose the argument spec; the module's own options override shared options with the same name.
 
-        records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: lists for which empty text is not
-        the empty list, because the empty list has a meaning of its own.
+        records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: list options for which empty text
+        means unset, because the empty list has a meaning of its own.
         """
         shared = ((EXPECTED, expected), (WAIT, wait), (LEASE_OPTIONS, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
@@ -180,9 +180,9 @@ class GpuModule(ClusterModule):
             found = names(given)
         except ValueError as error:
             self.fail_json(msg=f"{option}: {error}", code="invalid")
-        # Ansible converts an empty text to one empty element, and a comma to two empty elements.
+        # Ansible converts empty text to one empty element, and a comma to two empty elements.
         if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
-            # For many options an empty list means all; text such as "," must not.
+            # For many options, an empty list means all; text such as "," must not mean the same.
             self.fail_json(msg=f"{option}: contains no name; use comma-separated names", code="invalid")
         return found
 
@@ -200,7 +200,7 @@ class GpuModule(ClusterModule):
         super().run(lambda module: self._with_record(work(module)))
 
     def _with_record(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The result, with the recorded name of the cluster if this module has recorded it, or would."""
+        """The result, with the recorded name of the cluster if this module has recorded it, or would record it."""
         if not self._verified or "lease_namespace" not in self.params:
             return result
         if self.identity.renames and not self.check_mode:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Patch a node; after a conflict, read it and compute the patch again."""
+"""Patches a node; after a conflict, reads the node and computes the patch again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def patch_node(
 ) -> PatchResult[E]:
     """Send the edit; after a conflict, `compute` gets the current node and returns a new edit, or None.
 
-    If the response to a patch is lost and `compute` then finds nothing to change, the patch was carried out, so the status is changed.
+    If the response to a patch is lost and `compute` then finds nothing to change, the patch was applied, so the status is changed.
     `check_lease` is called before each patch and raises when the lease is lost. Without `answer`, the server does not return the node.
     """
     path = f"{NODES}/{edit.name}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Normalizes values that an API server returns in a different form than they were sent: quantities, numbers as text, defaults, omitted zeros."""
+"""Normalizes values that an API server returns in a form other than the one that was sent: quantities, numbers as text, defaults, omitted zeros."""
 
 from __future__ import annotations
 

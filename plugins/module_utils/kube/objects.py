@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
 NOT_CHECKED = "not checked by the server: this user is not allowed to send a dry run"
-# Kinds that other objects in the same list need come first.
+# Kinds that other objects in the same list depend on come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
@@ -86,7 +86,7 @@ class ObjectChange:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def summary(self) -> dict[str, t.Any]:
-        """The change without its objects, for a result."""
+        """The change as a module returns it, without the objects."""
         summary = {
             "api_version": self.api_version,
             "kind": self.kind,
@@ -130,7 +130,7 @@ class _ObjectTarget:
 class ObjectWriter:
     """Gives objects their desired content, or deletes them; for an object without a difference, it sends one read request.
 
-    `before_write` is called once before the first change, to acquire the lease; after that all objects are read again, and the
+    `before_write` is called once before the first change, to acquire the lease; after that, all objects are read again, and the
     lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
     With `record_creation`, an object that the writer creates gets a permanent annotation.
     """
@@ -179,7 +179,7 @@ class ObjectWriter:
         return changes[::-1]
 
     def _targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
-        """The objects with their kinds, in the order in which they are applied; raises all problems together."""
+        """The objects with their kinds, in the order in which they are applied; raises InvalidObjects with all problems."""
         self._own = _objects_created_by(wanted)
         problems: list[str] = []
         targets: list[_ObjectTarget] = []
@@ -302,7 +302,7 @@ class ObjectWriter:
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
     def _await_kind(self, target: _ObjectTarget) -> Kind:
-        """The kind; if a CRD in the same list defines it, wait a moment until the server has it."""
+        """The kind; if a CRD in the same list defines it, waits for a limited time until the server has it."""
         deadline = time.monotonic() + _ESTABLISH_TIMEOUT
         while True:
             self._discovery.forget()

@@ -52,7 +52,7 @@ _KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of the server and the path of its objects."""
+    """A kind that the server has, and the paths of its objects."""
 
     api_version: str
     kind: str
@@ -70,19 +70,19 @@ class Kind:
         return f"{self.collection(namespace)}/{name}"
 
 
-# Not in _KNOWN, because applying objects of this kind needs the discovery, which notices if the kind is missing.
+# Not in _KNOWN, because applying objects of this kind needs discovery, which notices if the kind is missing.
 NODE_FEATURE_DISCOVERY = Kind(*NFD_CR, plural="nodefeaturediscoveries", namespaced=True)
 
 
 class UnknownKind(Exception):
-    """The server has no such kind; the message lists the kinds of that group."""
+    """The server does not have the kind; the message lists the kinds of its group."""
 
 
 class Discovery:
     """Finds kinds; for kinds without a fixed path, it reads each group and version once."""
 
     def __init__(self, client: Client) -> None:
-        """Send nothing yet."""
+        """Store the client; no request is sent yet."""
         self._client = client
         self._groups: dict[str, dict[str, Kind]] = {}
 

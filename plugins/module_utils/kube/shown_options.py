@@ -67,7 +67,7 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
 
 
 def _of_components(cluster: t.Any) -> set[str]:
-    """Texts in the fields of a component, or in place of the component, that look like secrets; no such field needs a secret."""
+    """Strings in the fields of a component, or in place of the component, that look like secrets; none of these fields needs a secret."""
     found: set[str] = set()
     for part in _COMPONENTS if isinstance(cluster, dict) else ():
         component = cluster.get(part)
@@ -77,7 +77,7 @@ def _of_components(cluster: t.Any) -> set[str]:
 
 
 def _quotable(value: t.Any) -> t.Any:
-    """The value, with descriptions instead of texts that may be secrets."""
+    """The value, with descriptions instead of strings that may be secrets."""
     if isinstance(value, dict):
         return {key: _quotable(item) for key, item in value.items()}
     if isinstance(value, list):

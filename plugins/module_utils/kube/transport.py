@@ -35,7 +35,7 @@ _CHUNK = 64 * 1024
 # The size of one read, which is small because urllib3 waits for all of its bytes.
 _PIECE = 4 * 1024
 _NO_END = "the pod's response did not end in time"
-# Seconds that a request to a pod has to end after its time limit, before it is abandoned.
+# A request to a pod is abandoned if it has not ended this number of seconds after its time limit.
 _GRACE = 1.0
 
 
@@ -57,7 +57,7 @@ class Transport:
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Load the configuration, or raise ConnectionProblem or WrongCluster; opens no connection yet.
+        """Load the configuration, or raise ConnectionProblem or WrongCluster; no connection is opened yet.
 
         `guard` is called with the path of each request before each attempt; it may raise an error, for example for a lost lease.
         """
@@ -118,7 +118,7 @@ class Transport:
     def read_pod(
         self, path: str, limits: PodLimits, *, is_final: t.Callable[[ApiError], bool] = lambda error: False
     ) -> bytes:
-        """The body of a pod's response through the API server's proxy. The pod is not trusted: a response that exceeds the limits is an ApiError."""
+        """The body of a pod's response through the API server's proxy. The pod is not trusted: raises ApiError if the response exceeds the limits."""
         deadline = self._clock() + limits.seconds
 
         def read(response: t.Any) -> bytes:
@@ -169,7 +169,7 @@ class Transport:
 
     @property
     def proxy_headers(self) -> t.Mapping[str, str]:
-        """The headers for the proxy, such as its password."""
+        """The headers for the proxy, such as the one with its password."""
         return t.cast("t.Mapping[str, str]", getattr(self._pool, "proxy_headers", None) or {})
 
     def _is_first_timeout(self, error: ApiError) -> bool:
@@ -258,7 +258,7 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 
 
 def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], bool]) -> bytes:
-    """The body, read in pieces; raises ApiError if it exceeds `size` bytes, is late, or is compressed, so that its size would not be known."""
+    """The body, read in pieces; raises ApiError if it exceeds `size` bytes, is late, or is compressed (its real size is then unknown)."""
     data, problem = bytearray(), ""
     if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
         problem = f"the pod's response is compressed ({visible(encoding[:20])}), although this was not requested"
@@ -277,7 +277,7 @@ def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], 
         # Also closes the connection, unless all of the body was read.
         response.close()
     if problem:
-        # With the status of the response, so that no further attempt follows.
+        # The error has the status of the response, so the request is not sent again.
         raise ApiError(problem, status=response.status, method="GET", path=path)
     return bytes(data)
 

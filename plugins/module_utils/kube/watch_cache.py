@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several collections of objects, kept current by one watch each."""
+"""Keeps several collections of objects current, with one watch for each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WatchCache:
     """The objects of the collections; read() lists them, and follow() starts the watches."""
 
     def __init__(self, client: Client, collections: t.Mapping[str, Collection]) -> None:
-        """Send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._client = client
         self._collections = dict(collections)
         self._objects: dict[str, dict[tuple[str, str], Object]] = {name: {} for name in collections}
@@ -66,7 +66,7 @@ class WatchCache:
         self.close()
 
     def close(self) -> None:
-        """Let the threads of the watches end with their next event."""
+        """Make each watch's thread end with its next event."""
         self._closed.set()
 
     def read(self) -> None:

@@ -46,7 +46,7 @@ class LicenseCluster:
     """The licensing of one cluster; each list is read at most once."""
 
     def __init__(self, client: Client, plan: Plan, policy: Object | None) -> None:
-        """`plan` is adapted to the namespace of the operator, `policy` is the active ClusterPolicy."""
+        """`plan` is adapted to the operator's namespace; `policy` is the active ClusterPolicy."""
         self._client = client
         self._plan = plan
         self.policy = policy
@@ -123,7 +123,7 @@ class LicenseCluster:
         return {node: [by_name[name] for name in found] for node, found in names.items()}
 
     def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
-        """The object that the node's NVIDIADriver names, if exactly one selects the node; otherwise the object of the pool, or the only object."""
+        """The object that the node's NVIDIADriver refers to if exactly one selects the node; otherwise, the pool's object or the only object."""
         drivers = self._drivers_of_nodes.get(node.name, ())
         if len(drivers) != 1:
             return target_of_pool(self.mounted, node.pool)
@@ -131,7 +131,7 @@ class LicenseCluster:
         return next((each for each in self.mounted if own is not None and each.is_same_object(own)), None)
 
     def nodes_without_token(self) -> dict[str, list[str]]:
-        """The nodes whose NVIDIADriver does not determine an object, by reason. In managed drivers, the name is set after the object exists."""
+        """The nodes whose NVIDIADriver does not determine an object, by reason. In managed drivers, the name is set once the object exists."""
         reasons: dict[str, list[str]] = {}
         for node in self._vgpu_nodes:
             drivers = self._drivers_of_nodes.get(node.name, ())
@@ -143,7 +143,7 @@ class LicenseCluster:
 
     @functools.cached_property
     def mounted(self) -> list[LicenseTarget]:
-        """The objects that NVIDIADrivers and the ClusterPolicy name."""
+        """The objects that NVIDIADrivers and the ClusterPolicy refer to."""
         return mounted_targets(self.policy, self.drivers)
 
     @functools.cached_property

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks whether the license client in a driver pod can reach a license server: name resolution, port and TLS (pure).
 
-NVIDIA's driver images have curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). Its exit codes are those of its manual page. The
-certificate is not checked: the license client trusts the server by the key in its token.
+NVIDIA's driver images have curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). The manual page of curl documents the exit codes.
+The certificate is not checked: the license client trusts the server by the key in the token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
 _MAX_SECONDS = 10
 _DEFAULT_PORT = 443
-# More addresses than a highly available license server has.
+# The maximum number of servers to check: more addresses than a highly available license server has.
 _MAX_SERVERS = 8
 _TIMES = "%{time_namelookup} %{time_connect} %{time_appconnect}"
 _RESOLVE_PROXY, _RESOLVE, _CONNECT, _TIMEOUT, _RECEIVE, _PROXY_HANDSHAKE = 5, 6, 7, 28, 56, 97
@@ -29,7 +29,7 @@ _MAX_TEXT = 200
 
 @dataclass(frozen=True)
 class Server:
-    """A host and a port that the token names."""
+    """A host and a port from the token."""
 
     host: str
     port: int
@@ -50,17 +50,17 @@ class ServiceCheck:
 
     @property
     def failed(self) -> bool:
-        """Whether the server certainly cannot be reached."""
+        """Whether it is certain that the server cannot be reached."""
         return self.layer not in ("", UNKNOWN)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The check in the format of results; `reachable` is null if this could not be determined."""
+        """The check as a module returns it; `reachable` is null if this could not be determined."""
         reachable = None if self.layer == UNKNOWN else not self.layer
         return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
 
 
 def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
-    """The license servers that provide the services of a token, each once."""
+    """The license servers that provide the services of a token, without duplicates."""
     named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in services)
     return list(named)[:_MAX_SERVERS]
 
@@ -77,7 +77,7 @@ def _address(host: str, port: str) -> str:
 
 
 def check_command(server: Server, proxy: str) -> list[str]:
-    """The command that checks a server; like the license client, it does not use the proxy of the environment."""
+    """The command that checks a server; like the license client, it ignores the proxy in the environment."""
     way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
     options = ["-sSkg", "-o", "/dev/null", "-m", str(_MAX_SECONDS), "-w", _TIMES]
     return ["curl", *options, *way, f"https://{server.address}/"]
@@ -112,7 +112,7 @@ def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: st
 
 
 def unknown_check(server: Server, text: str) -> ServiceCheck:
-    """A server that could not be checked, for example because the image has no curl."""
+    """The result for a server that could not be checked, for example because the image has no curl."""
     return ServiceCheck(server.address, UNKNOWN, f"{server.address} could not be checked from the node: {text}.")
 
 

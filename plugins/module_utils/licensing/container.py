@@ -49,9 +49,9 @@ START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", _CLIENT)
 _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 # Seconds for one command; nvidia-smi waits for the driver.
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
-# Seconds until the client has returned its license and ended, and until a written file is complete.
+# The time limits, in seconds, for the client to return its license and end, and for a written file to be complete.
 _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
-# Seconds until a client whose start was not confirmed has its PID file.
+# The time limit, in seconds, for a client whose start was not confirmed to write its PID file.
 _START_TIMEOUT = 10.0
 _NEW = ".new"
 _FILES = (CONFIG_PATH, TOKEN_PATH)
@@ -93,7 +93,7 @@ class LicenseContainers:
         return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """Read one node, including its clock if it has no license. With `client`, also read leftovers, and whether the client of a licensed node runs."""
+        """Read one node, including its clock if it has no license. With `client`, also read leftovers, and whether a licensed node's client runs."""
         status = self.status(pod)
         digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
         leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
@@ -103,7 +103,7 @@ class LicenseContainers:
         return Reading(status, digests, self._clock_skew(pod), leftovers=leftovers)
 
     def remove_leftovers(self, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> None:
-        """Remove the files that an earlier run has left; if this fails on a node, the next run tries again. Raises errors that affect every node."""
+        """Remove files that an earlier run left behind; if this fails on a node, the next run retries it. Raises errors that affect every node."""
         calls = [
             (node.name, functools.partial(self._run, pod, "rm", "-f", *leftovers))
             for node in nodes
@@ -121,7 +121,7 @@ class LicenseContainers:
         return parse_status(output.stdout)
 
     def check_services(self, pod: DriverPod, servers: t.Iterable[Server], proxy: str) -> tuple[ServiceCheck, ...]:
-        """Whether license servers can be reached from a node."""
+        """Check whether the license servers can be reached from a node."""
         return tuple(self._check_service(pod, server, proxy) for server in servers)
 
     def _check_service(self, pod: DriverPod, server: Server, proxy: str) -> ServiceCheck:
@@ -172,7 +172,7 @@ class LicenseContainers:
         return round(int(text) - (before + self._wall_clock()) / 2)
 
     def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Write a file next to the one in use; its content is passed only through standard input."""
+        """Write a new file next to the one in use; the content is passed only through standard input."""
         new = f"{path}{_NEW}"
         result = self._client.exec(
             pod.path,
@@ -229,7 +229,7 @@ class LicenseContainers:
         return name.ok and name.stdout.strip() == _CLIENT
 
     def start(self, pod: DriverPod) -> None:
-        """Start the license client, which reads its files only when it starts; tries a second time if this fails."""
+        """Start the license client, which reads its files only when it starts; tries a second time if the first attempt fails."""
         result = self._start(pod)
         if not result.ok and not self.client_pid(pod):
             result = self._start(pod)

@@ -36,7 +36,7 @@ _OPAQUE = "Opaque"
 
 @dataclass(frozen=True)
 class LicenseFiles:
-    """The two files as bytes; None if the object does not have the key. `stray` are its other keys."""
+    """The two files as bytes; None if the object does not have the key. `stray`: the object's other keys."""
 
     token: bytes | None = None
     config: bytes | None = None
@@ -76,7 +76,7 @@ class LicenseFiles:
 
 
 def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> LicenseFiles:
-    """The files in the object; raises InvalidOptions if the object is for another purpose."""
+    """The files in the object; raises InvalidOptions if the object has another purpose."""
     if live is None:
         return LicenseFiles()
     if target.kind == SECRET and live.get("type") not in (None, _OPAQUE):
@@ -154,7 +154,7 @@ def managed_files(
     namespace: str,
     manager: str,
 ) -> DesiredFiles:
-    """The content of an object that another tool manages, which is not changed. Raises InvalidOptions if nodes would get no license from it."""
+    """The content of an object that another tool manages; the object is not changed. Raises InvalidOptions if nodes would get no license from it."""
     label = target.label(namespace)
     remedy = managed_remedy(target, namespace, manager)
     if live.token is None or live.config is None:
@@ -194,7 +194,7 @@ def token_of(files: LicenseFiles) -> TokenInfo | None:
 def require_renewal(
     target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str, *, given: bool = True
 ) -> None:
-    """Raise InvalidOptions if the token would replace a newer one or, if the user has provided it, one for another license server."""
+    """Raise InvalidOptions if the token would replace a newer one or, if the user has provided the token, one for another license server."""
     current = token_of(live)
     if current is None:
         return

@@ -47,7 +47,7 @@ class LicenseObject:
 
     @property
     def label(self) -> str:
-        """The object for messages."""
+        """The kind, namespace and name of the object, for messages."""
         return self.target.label(self.namespace)
 
     @property
@@ -64,7 +64,7 @@ class LicenseObject:
 
     @property
     def servers(self) -> t.Sequence[Server]:
-        """The license servers of the token; none if it is not known."""
+        """The license servers of the token; empty if the token is not known."""
         if self.predicted is not None:
             return self.predicted.servers
         return servers_of(self.token.services) if self.token is not None else ()
@@ -172,7 +172,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 
 
 def object_problem(expected: LicenseObject, now: datetime.datetime) -> str:
-    """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
+    """Why driver pods cannot get a license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
         return f"This user is not allowed to read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant permission to get it."
     if expected.token is None or not expected.files.is_complete:
@@ -189,7 +189,7 @@ def _time_problem(expected: LicenseObject, token: TokenInfo, now: datetime.datet
 
 
 def expiry_warning(expected: LicenseObject, now: datetime.datetime, min_days: int) -> str:
-    """A sentence if the token, which is valid, expires in fewer than `min_days`; empty otherwise."""
+    """A sentence if the token, which is valid, expires in fewer than `min_days` days; empty otherwise."""
     token = expected.token
     left = token.days_left(now) if token else None
     if token is None or left is None or left >= min_days:

@@ -65,7 +65,7 @@ class DriverPod:
 
 @dataclass(frozen=True)
 class LicenseNode:
-    """A node that needs a license, its pool (None without one), its driver pod (None without one), and why it does not need one now (empty: it does)."""
+    """A vGPU node, its pool and its driver pod (each None if there is none), and why the node needs no license now (empty if it needs one)."""
 
     name: str
     pool: str | None
@@ -76,7 +76,7 @@ class LicenseNode:
 
     @property
     def running_pod(self) -> DriverPod | None:
-        """Its driver pod if the driver runs."""
+        """The node's driver pod, if the driver is running."""
         return self.pod if self.pod is not None and not self.pod.failure else None
 
     def is_known_by(self, reading: Reading) -> bool:
@@ -84,7 +84,7 @@ class LicenseNode:
         return self.running_pod is not None and not reading.error
 
     def class_with(self, reading: Reading) -> str | None:
-        """The class of its vGPU type, from the driver or from the labels; None if it is not known."""
+        """The class of the node's vGPU type, from the driver or from the labels; None if it is not known."""
         reported = reading.status.vgpu_type if reading.status is not None else ""
         return profile_class(reported) or profile_class(self.vgpu_type)
 
@@ -98,7 +98,7 @@ class Reading:
     # Seconds by which the node's clock differs from that of this machine; positive if the node's clock is fast.
     clock_skew: float | None = None
     error: str = ""
-    # The license servers, as far as they were checked from the node.
+    # The checks of license servers that were made from the node.
     services: tuple[ServiceCheck, ...] = ()
     # The new files that an earlier rotation has written next to the files in use, but not renamed.
     leftovers: tuple[str, ...] = ()

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cordons and drains a node, and restarts its driver, which reads the token of its Secret when it starts.
 
-An annotation names the driver pod that is restarted, so the run after a killed one can determine whether it was already deleted. A driver pod is
-deleted only while no pod uses the GPUs, not even one that tolerates the cordon: a driver is not unloaded while a process has a device file open.
+An annotation records which driver pod is restarted, so after a killed run, the next run can determine whether that pod was already deleted. A driver
+pod is deleted only while no pod uses the GPUs, not even one that tolerates the cordon: a driver is not unloaded while a process has a device file
+open.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class DriverRestarts:
         self._drain(pod.node, evicted)
 
     def gpu_users_text(self, name: str) -> str:
-        """A sentence that names the pods that use the GPUs of a node, with the remedy; empty without such pods, or if they cannot be listed."""
+        """A sentence that lists the pods that use the GPUs of a node, with the remedy; empty if there are none, or if they cannot be listed."""
         try:
             found = [pod.full_name for pod in self._gpu_pods(name)]
         except ServiceError:
@@ -180,7 +181,7 @@ class DriverRestarts:
         return bool(drain.displaced)
 
     def _require_no_gpu_pods(self, name: str, seconds: float) -> None:
-        """Raise CommandFailed if pods use the GPUs of a node that was drained, now or within these seconds."""
+        """Raise CommandFailed if pods use the GPUs of a drained node now, or within the given number of seconds."""
         end = time.monotonic() + seconds
         while True:
             self.lease.check()
@@ -193,7 +194,7 @@ class DriverRestarts:
             time.sleep(1)
 
     def _delete(self, pod: DriverPod) -> None:
-        """Delete the driver pod only if it is still this one (by its UID)."""
+        """Delete the driver pod, unless a pod with a different UID has replaced it."""
         self.lease.check()
         try:
             self.client.delete(pod.path, body={"preconditions": {"uid": pod.uid}})
@@ -206,7 +207,7 @@ class DriverRestarts:
         return PLUGIN not in unready_operands(operand_pods(self.client, self.namespace, [name]), [name])
 
     def finish(self, name: str) -> bool:
-        """Undo the cordon and the label of begin(); returns whether a cordon was removed. Other cordons stay."""
+        """Undo the cordon and the label that begin() has set; returns whether a cordon was removed. Other cordons remain."""
         return "spec" in self._patch(name, end_driver_restart)
 
     def _pause_clients(self, name: str) -> bool:

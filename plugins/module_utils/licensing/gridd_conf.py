@@ -17,7 +17,7 @@ from ..schema.messages import join_words
 from ..schema.types import Integer, integer_between
 from .token import HOST, MAX_PORT
 
-# FeatureType, with the product that it requests.
+# The values of FeatureType, with the products that they request.
 FEATURE_TYPES: dict[int, str] = {
     0: "no license",
     1: "NVIDIA vGPU",
@@ -28,7 +28,7 @@ FEATURE_TYPES: dict[int, str] = {
 AUTOMATIC = 1
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
-# A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
+# A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of a GPU's product name.
 _PROFILE = re.compile(r"-[0-9]+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
@@ -58,7 +58,7 @@ class GriddOptions:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The declared parameters as in the file."""
+        """The declared parameters as the file contains them."""
         values = {
             "FeatureType": self.feature_type,
             "ProxyServerAddress": self.proxy_address,
@@ -75,7 +75,7 @@ class GriddOptions:
         )
 
     def problems(self) -> list[str]:
-        """The mistakes in the options."""
+        """The problems in the options."""
         texts: list[str] = []
         for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
             if getattr(self, name) is not None:
@@ -95,7 +95,7 @@ def profile_class(product: str) -> str | None:
 
 
 def mismatch(feature_type: int | None, kind: str) -> str:
-    """Why vGPU types of a class get no license with this FeatureType, as a sentence without its end; empty if they do."""
+    """Why vGPU types of a class get no license with this FeatureType, as a sentence without its full stop; empty if they get one."""
     if feature_type is None or feature_type in _FITTING[kind]:
         return ""
     needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
@@ -127,7 +127,7 @@ def is_managed(text: str) -> bool:
 
 
 def parse(text: str) -> dict[str, str]:
-    """The parameters of a file, as written; lines of another form are left out."""
+    """The parameters of a file, as written; lines in any other format are left out."""
     parameters: dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")

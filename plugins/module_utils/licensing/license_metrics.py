@@ -32,13 +32,13 @@ METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
 _PORT = 9400
 # Prometheus's default timeout for an exporter, and a size limit far above the size of a node's metrics.
 _LIMITS = PodLimits(seconds=10, size=4 * 1024 * 1024)
-# The text format of Prometheus, and that of OpenMetrics, in which an exemplar may follow the value.
+# A sample in the text format of Prometheus, or in that of OpenMetrics, where an exemplar may follow the value.
 _SAMPLE = re.compile(rf"^[ \t]*{METRIC}(?![\w:])(.*)$", re.MULTILINE | re.ASCII)
 _LABEL = re.compile(r'[{,][ \t]*(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*', re.ASCII)
 _END_OF_LABELS = re.compile(r"[{,]?[ \t]*\}")
 _ESCAPE = re.compile(r"\\(.)")
 _STATES = {0.0: UNLICENSED, 1.0: LICENSED}
-# The API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
+# The error message if the API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
 _NO_CONNECTION = "error trying to reach service"
 _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 
@@ -84,14 +84,14 @@ class LicenseMetrics:
     """The metrics of one cluster's nodes; reading them requires no permission to run commands."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """Store the arguments; no request is sent yet. `namespace` is that of the operator."""
+        """Store the arguments; no request is sent yet. `namespace`: the operator's namespace."""
         self._client = client
         self._namespace = namespace
 
     def read_all(
         self, nodes: t.Sequence[LicenseNode], on_done: t.Callable[[int], None] = lambda done: None
     ) -> dict[str, Reading]:
-        """The readings of all nodes by name, in the format of LicenseContainers.read_all(), but without files and clocks."""
+        """The readings of all nodes by name, as LicenseContainers.read_all() returns them, but without files and clocks."""
         pods = self._exporters()
         calls = [
             (node.name, functools.partial(self._read, pods.get(node.name)))
@@ -141,7 +141,7 @@ class LicenseMetrics:
 
 
 def _is_of_pod(error: ApiError) -> bool:
-    """Whether the pod (for example its authentication proxy) refuses the request, and not the API server."""
+    """Whether it is the pod (for example, its authentication proxy), not the API server, that refuses the request."""
     return not error.lacks_right if error.status == 403 else error.status == 401 and not error.has_status_object
 
 

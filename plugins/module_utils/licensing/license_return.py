@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Returns the licenses of vGPU nodes before their machines are removed.
 
-A drain does not evict the pods of DaemonSets, and clouds power machines off. A license client that is not stopped first keeps its license until it
-expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
+A drain does not evict the pods of DaemonSets, and clouds power machines off. A license client that is not stopped first keeps its license until the
+license expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
 
 
 class LicenseReturn(NodeRemoval):
-    """Ends the license clients of nodes to remove. Failures are only warnings, because the machines can be removed anyway."""
+    """Ends the license clients of nodes that will be removed. Failures are only warnings, because the machines can be removed anyway."""
 
     def __init__(
         self, client: Client, warn: t.Callable[[str], None], containers: LicenseContainers | None = None
@@ -43,7 +43,7 @@ class LicenseReturn(NodeRemoval):
         self._for_each(nodes, self._containers.stop, "The license stays assigned until it expires")
 
     def cancel(self, nodes: t.Sequence[Node]) -> None:
-        """Start the license clients of nodes that stay."""
+        """Start the license clients again on nodes that are not removed after all."""
         self._for_each(nodes, self._start, "The license client was not started again; run the playbook license_rotate")
 
     def _start(self, pod: DriverPod) -> None:

@@ -69,7 +69,7 @@ class LicenseServers:
     leases: int = 0
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The result of the module."""
+        """The servers, licenses and leases as the module returns them."""
         found = sorted(self.products.values(), key=lambda product: product.name)
         return {
             "servers": self.servers,

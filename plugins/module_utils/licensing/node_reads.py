@@ -40,7 +40,7 @@ def read_parallel(
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error affects every node. A broken connection may be one to a single kubelet, and a deleted pod affects only its node."""
+    """Whether an error affects every node. A broken connection may concern a single kubelet, and a deleted pod affects only its node."""
     if isinstance(error, ModuleFailure):
         return not isinstance(error, CommandFailed)
     if isinstance(error, ApiError):
@@ -54,5 +54,5 @@ def error_sentence(error: Exception) -> str:
 
 
 def shorten(text: str) -> str:
-    """The beginning of the text of an error, in one line."""
+    """The beginning of an error's text, on one line."""
     return visible(" ".join(text.split())[:_MAX_ERROR])

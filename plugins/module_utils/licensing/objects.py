@@ -45,7 +45,7 @@ Object = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class LicenseOptions:
-    """The options of the user: the token, the parameters of gridd.conf, and the classes of vGPU types that no node shows yet."""
+    """The user's options: the token, the parameters of gridd.conf, and the classes of vGPU types that no node has yet."""
 
     token: str | None
     gridd: GriddOptions
@@ -78,7 +78,7 @@ class LicenseObjectChange:
         return "created" if self.live is None else "updated"
 
     def summary(self, namespace: str, now: datetime.datetime) -> dict[str, t.Any]:
-        """The object in the format of the module's result."""
+        """The object as the module returns it."""
         token = self.desired.token.as_dict(now)
         origin = self.migrated_from
         return {
@@ -129,7 +129,7 @@ class LicenseObjects:
         return targets
 
     def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
-        """Raise InvalidOptions if the token would be written into a ConfigMap without permission; an existing token may stay in a ConfigMap that is in use."""
+        """Raise InvalidOptions if a ConfigMap would get the token without explicit permission; an existing token may stay in one that is in use."""
         cluster = self._cluster
         named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
         for target in targets:
@@ -154,7 +154,7 @@ class LicenseObjects:
         return token_of(read_files(target, live, self._cluster.namespace))
 
     def compare(self, target: LicenseTarget) -> LicenseObjectChange:
-        """The change of one object; raises InvalidOptions if nodes would get no license from it."""
+        """The change to one object; raises InvalidOptions if nodes would get no license from it."""
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
         before = read_files(target, live, namespace)
@@ -183,12 +183,12 @@ class LicenseObjects:
         return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None, former)
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
-        """The ConfigMap that the ClusterPolicy names instead of this Secret."""
+        """The ConfigMap that the ClusterPolicy refers to instead of this Secret."""
         live = live_target(self._cluster.policy)
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
 
     def _former(self, target: LicenseTarget, origin: LicenseTarget | None) -> LicenseTarget | None:
-        """The ConfigMap with a token that a Secret replaces: the one that is still named instead of it, or one with the same name, copied by an earlier run."""
+        """The ConfigMap with a token that a Secret replaces: the one still in use, or one with the same name that an earlier run has copied."""
         former = origin or LicenseTarget(CONFIG_MAP, target.name)
         if target.kind == CONFIG_MAP:
             return None

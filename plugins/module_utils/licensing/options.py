@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 
 def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> LicenseOptions:
-    """The options; raises InvalidOptions with all problems, before the cluster is read. `names` are the names of the options that must not contain a token."""
+    """The options; raises InvalidOptions with all problems, before the cluster is read. `names`: the options that must not contain a token."""
     params = module.params
     module.refuse_tokens_in(names)
     gridd = GriddOptions.from_params(params)

@@ -62,7 +62,7 @@ class NodeState:
         return self.expected.matches(self.reading, TOKEN_PATH) if self.expected is not None else None
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """The node in the format of results."""
+        """The node as a module returns it."""
         token = self.expected.token if self.expected is not None and self.token_matches else None
         node, reading, status = self.node, self.reading, self.reading.status
         return {
@@ -90,7 +90,7 @@ def node_states(
     expected_of: t.Callable[[LicenseNode], LicenseObject | None],
     now: datetime.datetime,
 ) -> list[NodeState]:
-    """The nodes, those with a problem first."""
+    """The states of the nodes, those with a problem first."""
     states = []
     for node in nodes:
         expected, reading = expected_of(node), readings[node.name]
@@ -102,7 +102,7 @@ def node_states(
 
 
 def _object_result(expected: LicenseObject, now: datetime.datetime) -> dict[str, t.Any]:
-    """An object with a token in the format of results; the values of its token are null if it has none, or if the user is not allowed to read it."""
+    """An object with a token as a module returns it; the token's values are null if there is no token, or if the user is not allowed to read it."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
     values = token.as_dict(now) if token is not None else dict.fromkeys(names)

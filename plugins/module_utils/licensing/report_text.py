@@ -21,7 +21,7 @@ class ClusterReport:
 
     @property
     def info(self) -> Document | None:
-        """The licensing; None if the cluster could not be read."""
+        """The result of license_info; None if the cluster could not be read."""
         found = self.result.get("license_info")
         return found if isinstance(found, dict) else None
 

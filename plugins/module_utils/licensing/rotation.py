@@ -55,7 +55,7 @@ _ATTEMPTS = 3
 class NodeRotation:
     """The change that one node needs: new files, only a restart of its license client, or only the completion of an unfinished driver restart.
 
-    restarts_driver: whether the node is drained and its driver pod is deleted instead. unfinished: whether an earlier run began such a restart, but
+    restarts_driver: whether the node is drained and its driver pod is deleted instead. unfinished: whether an earlier run began a driver restart, but
     did not complete it. drains_again: whether pods that were scheduled since then are evicted, because the driver is not running.
     """
 
@@ -89,7 +89,7 @@ class NodeRotation:
 
 @dataclass
 class FormerLicense:
-    """The license of the client that was ended: whether its end was observed, and its expiry. A driver might still show it after the client has ended."""
+    """The license of a stopped client: its expiry, and whether its end was observed. A driver may still report it after the client has ended."""
 
     expires: datetime.datetime | None = None
     ended: bool = False
@@ -106,7 +106,7 @@ class FormerLicense:
 
 @dataclass
 class RotationResult:
-    """The nodes that were rotated, in order; also those that left the cluster in the meantime, those that were not started, and the node that has failed."""
+    """The nodes that were rotated, in order; also those that left the cluster during the run, those still pending, and the node that has failed."""
 
     rotated: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -120,7 +120,7 @@ class RotationResult:
     reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The result in the format of the module."""
+        """The result as the module returns it."""
         return {
             "rotated": self.rotated[:MAX_LISTED],
             "rotated_count": len(self.rotated),
@@ -201,7 +201,7 @@ class Rotator:
         restarts: DriverRestarts,
         restart_timeout: float,
     ) -> None:
-        """Store the arguments; no request is sent yet. `restart_timeout`: the seconds until a driver that was restarted is ready."""
+        """Store the arguments; no request is sent yet. `restart_timeout`: the seconds within which a restarted driver must be ready."""
         self._containers = containers
         self._waiting = waiting
         self._lease = lease
@@ -209,7 +209,7 @@ class Rotator:
         self._restart_waiting = dataclasses.replace(waiting, timeout=restart_timeout, option="restart_timeout")
 
     def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
-        """Rotate the nodes; raises PartialFailure, or an error that affects every node. The message names the node, the reason and the remedy."""
+        """Rotate the nodes; raises PartialFailure, or an error that affects every node. The message contains the node, the reason and the remedy."""
         result.pending = [each.node.name for each in rotations]
         for rotation in rotations:
             name = rotation.node.name

@@ -55,7 +55,7 @@ class Survey:
 
     @property
     def changed(self) -> bool:
-        """Whether nodes have to be rotated, or have files that an earlier run has left."""
+        """Whether nodes have to be rotated, or have files that an earlier run has left behind."""
         return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
 
     def diff(self) -> dict[str, t.Any]:

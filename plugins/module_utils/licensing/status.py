@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 LICENSED, UNLICENSED, NOT_APPLICABLE, UNKNOWN = "licensed", "unlicensed", "not_applicable", "unknown"
-# The worst state of its vGPUs is the state of a node.
+# A node has the worst state of its vGPUs.
 _WORST_FIRST = (UNLICENSED, UNKNOWN, LICENSED, NOT_APPLICABLE)
 
 _SECTION, _NAME = "vGPU Software Licensed Product", "Product Name"

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines which Secret or ConfigMap with the token the driver pods of a pool mount, and how the ClusterPolicy names it (pure).
+"""Determines which Secret or ConfigMap with the token the driver pods of a pool mount, and how the ClusterPolicy refers to it (pure).
 
 Source: gpu-operator api/nvidia/v1/clusterpolicy_types.go (DriverLicensingConfigSpec) and controllers/object_controls.go (transformDriverContainer) of the
-tags v24.9.2 to v26.7.0: secretName exists since v25.10 and has precedence over configMapName; the token is mounted only with nlsEnabled.
+tags v24.9.2 to v26.7.0: secretName has existed since v25.10, and has precedence over configMapName; the token is mounted only with nlsEnabled.
 """
 
 from __future__ import annotations
@@ -92,18 +92,18 @@ def licensing_of(policy: Document | None) -> Document:
 
 
 def live_target(policy: Document | None) -> LicenseTarget | None:
-    """The object that the ClusterPolicy names; None if it names none."""
+    """The object that the ClusterPolicy refers to; None if it refers to none."""
     return _named_in(licensing_of(policy), LICENSE_FIELDS)
 
 
 def _named_in(config: t.Any, fields: t.Mapping[str, str]) -> LicenseTarget | None:
-    """The object that a licensingConfig names: the Secret has precedence."""
+    """The object that a licensingConfig refers to; a Secret has precedence over a ConfigMap."""
     given = config if isinstance(config, dict) else {}
     return next((LicenseTarget(kind, str(given[field])) for kind, field in fields.items() if given.get(field)), None)
 
 
 def _policy_describes_driver(plan: Plan, policy: Document) -> bool:
-    """Whether the ClusterPolicy describes the driver; not if NVIDIADriver objects do, or if the operator does not install the driver."""
+    """Whether the ClusterPolicy describes the driver; False if NVIDIADriver objects do, or if the operator does not install the driver."""
     spec = policy.get("spec") or {}
     enabled = get_nested(spec, "driver", "enabled") is not False
     return enabled and not plan.declares_drivers and not uses_driver_objects(spec)
@@ -155,7 +155,7 @@ def desired_targets(
 
 
 def declared_targets(plan: Plan) -> list[LicenseTarget]:
-    """The Secrets that pools declare, with these pools."""
+    """The Secrets that pools declare, with the pools that declare them."""
     return _with_pools((pool, target) for pool in vgpu_pools(plan) if (target := _declared_target(pool)) is not None)
 
 
@@ -185,7 +185,7 @@ def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | No
 
 
 def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ()) -> list[LicenseTarget]:
-    """The objects that NVIDIADrivers, or the ClusterPolicy if it describes the driver, name; empty if they name none."""
+    """The objects that NVIDIADrivers refer to, or that the ClusterPolicy refers to if it describes the driver; empty if there are none."""
     if not uses_driver_objects((policy or {}).get("spec") or {}):
         live = live_target(policy)
         return [live] if live is not None else []
@@ -201,7 +201,7 @@ def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ())
 
 
 def target_of_driver(driver: Document) -> LicenseTarget | None:
-    """The object that an NVIDIADriver names, without its pools; None if it names none, or does not describe the vGPU driver."""
+    """The object that an NVIDIADriver refers to, without pools; None if it refers to none, or does not describe the vGPU driver."""
     is_vgpu = get_nested(driver, "spec", "driverType") == VGPU_TYPE
     return _named_in(get_nested(driver, "spec", "licensingConfig"), DRIVER_LICENSE_FIELDS) if is_vgpu else None
 
@@ -213,7 +213,7 @@ def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> Lice
 
 
 def plan_licensing_config(plan: Plan, policy: Document | None, target: LicenseTarget) -> LicensingConfigDiff | None:
-    """The change of the ClusterPolicy that makes it name the object; None if it does not describe the driver."""
+    """The change that makes the ClusterPolicy refer to the object; None if the ClusterPolicy does not describe the driver."""
     if policy is None or not _policy_describes_driver(plan, policy):
         return None
     before = licensing_of(policy)

@@ -3,8 +3,8 @@
 """Client configuration tokens of the NVIDIA License System, parsed without network access (pure).
 
 Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
-not document the claims. Independent tools for such tokens agree on the claims below, but every claim may be missing. The text of a token is a credential:
-no message and no result contains a part of it.
+not document the claims. Independent tools for these tokens agree on the claims below, but every claim may be missing. The text of a token is a
+credential: no message and no result contains a part of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEY_BITS = (1024, 8192)
 _MAX_EXPONENT = 2**32
 # The prefix of a SHA-256 digest in a signature (RFC 8017 9.2, note 1).
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
-# The lengths of a fingerprint in results; the modules compare whole fingerprints.
+# The length of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
@@ -59,13 +59,13 @@ class LicenseService:
     service: str
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The service in the format of results."""
+        """The service as a module returns it."""
         return {"host": self.host, "port": self.port, "service": self.service}
 
 
 @dataclass(frozen=True)
 class TokenProblem:
-    """Why clients do not accept a token, as the end of a sentence, and the remedy as a sentence without its end."""
+    """Why clients do not accept a token, as the end of a sentence, and the remedy as a sentence without its full stop."""
 
     reason: str
     remedy: str
@@ -147,7 +147,7 @@ class TokenInfo:
         return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """The token in the format of results."""
+        """The token as a module returns it."""
         return {
             "fingerprint": self.fingerprint[:SHORT],
             "algorithm": self.algorithm,
@@ -321,7 +321,7 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...]
 
 
 def _split_host(url: t.Any) -> tuple[str, int | None]:
-    """The host and the port of an address with or without a scheme; an empty host if it is not one."""
+    """The host and the port of an address with or without a scheme; the host is empty if the text is not an address."""
     if not isinstance(url, str) or len(url) > 300:
         return "", None
     rest = url.strip().rpartition("://")[2].partition("/")[0]
@@ -357,7 +357,7 @@ def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> s
 
 
 def _integer(value: t.Any, base: int) -> int | None:
-    """A number, or text that contains one; None if the text is longer than that of the largest key."""
+    """The integer that a value is or contains as text; None if there is none, or if the text is longer than that of the largest key."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str) or len(value) > 4 * _KEY_BITS[1] // 8:
@@ -382,7 +382,7 @@ def _texts(value: t.Any) -> tuple[str, ...]:
 
 
 def _short(text: str, length: int) -> str:
-    """A shortened text that can be encoded."""
+    """The beginning of a text, in a form that can be encoded."""
     return text[:length].encode(errors="backslashreplace").decode()
 
 

@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
 
 class LicenseVerification:
-    """The license states of all nodes; each read lists nodes and pods once, and reads only those nodes again whose state may have changed."""
+    """The license states of all nodes; each read lists nodes and pods once, and reads again only those nodes whose state may have changed."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LicenseVerification:
         return self._evaluate(nodes)
 
     def check_services(self, containers: LicenseContainers) -> list[NodeState]:
-        """The states after a check of the license servers from the nodes that need a license now and have none."""
+        """The states after a check of the license servers from the nodes that need a license now, but have none."""
         unlicensed = [state.node for state in self.states if state.is_missing and state.reading.is_unlicensed]
         for name, services in containers.check_all(unlicensed, self.cluster.expected_of).items():
             self._readings[name] = replace(self._readings[name], services=services)

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 def object_warnings(
     cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], *, min_days: int, given: bool
 ) -> t.Iterator[str]:
-    """All warnings, to be called after the objects are written; `given`: whether the user has provided the token."""
+    """All warnings; call this only after the objects are written. `given`: whether the user has provided the token."""
     namespace = cluster.namespace
     written = [change.target.label_with_pools(namespace) for change in changes if not change.managed_by]
     if len(written) > 1 and given and any(change.action == "created" for change in changes):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The authorization that a registry asks for: a password, or a token of its token service (pure, except for the requests for tokens).
+"""The authorization that a registry asks for: a password, or a token from its token service (pure, except for the requests for tokens).
 
 Sources: distribution docs/content/spec/auth/token.md and oauth.md, RFC 7235.
 """
@@ -19,7 +19,7 @@ from .credentials import Login
 from .errors import RegistryError
 
 PULL, PUSH = "pull", "pull,push"
-# The lookbehind keeps the search of a long word without a value linear.
+# The lookbehind keeps the search linear for a long word without a value.
 _PARAMETER = re.compile(r'(?<!\w)(\w+)="((?:[^"\\]|\\.)*)"')
 
 # Sends one request: method, address, headers, body.
@@ -69,7 +69,7 @@ class Authorization:
         return {secret for header in list(self._headers.values()) if (secret := header.partition(" ")[2])}
 
     def source(self, repository: str) -> str:
-        """Where the login comes from; empty without one."""
+        """Where the login comes from; empty if there is no login."""
         login = self._find_login(f"{self._registry}/{repository}")
         return login.source if login else ""
 

@@ -16,14 +16,14 @@ _DIGEST_HEADER = "Docker-Content-Digest"
 
 
 class RegistryClient:
-    """Manifests by reference, in any registry; safe for use by many threads."""
+    """Reads and writes manifests by reference, in any registry; safe for use by many threads."""
 
     def __init__(self, transport_of: t.Callable[[str], RegistryTransport]) -> None:
         """transport_of: returns the transport for a registry, the same in each call."""
         self._transport_of = transport_of
 
     def digest(self, image: ImageReference) -> str | None:
-        """The digest of an image with one request; None if there is no such image."""
+        """The digest of an image, normally from a single request; None if the image does not exist."""
         try:
             answer = self._manifests("HEAD", image, image.selector)
         except RegistryError as error:
@@ -40,7 +40,7 @@ class RegistryClient:
         return manifest.digest if manifest else None
 
     def manifest(self, image: ImageReference) -> Manifest | None:
-        """The manifest or index of an image; None if there is no such image."""
+        """The manifest or index of an image; None if the image does not exist."""
         try:
             answer = self._manifests("GET", image, image.selector)
         except RegistryError as error:
@@ -58,7 +58,7 @@ class RegistryClient:
         return found
 
     def put(self, image: ImageReference, manifest: Manifest) -> None:
-        """Write a manifest whose blobs the repository has; the same bytes have the same digest under each tag."""
+        """Write a manifest whose blobs the repository already contains; the same bytes have the same digest under each tag."""
         self._transport_of(image.registry).request(
             "PUT",
             image.repository,

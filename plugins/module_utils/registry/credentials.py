@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The credentials of registries: from options, from an auth file of docker or podman, and from NGC_API_KEY (pure).
 
-Sources: containers/image docs/containers-auth.json.5.md; NVIDIA NGC: the user is $oauthtoken, the password an API key.
+Sources: containers/image docs/containers-auth.json.5.md; NVIDIA NGC: the user is $oauthtoken, and the password is an API key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Login:
 
     @property
     def encoded(self) -> str:
-        """User and password as in an auth file."""
+        """The user and the password, encoded as in an auth file."""
         return base64.b64encode(f"{self.username}:{self.password}".encode(errors="surrogateescape")).decode()
 
     @property

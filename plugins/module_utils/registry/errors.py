@@ -20,10 +20,10 @@ _QUOTA = re.compile(
     r"quota|exceeds? (the )?(configured upper )?(limit|storage)|insufficient storage|no space left|storage limit",
     re.IGNORECASE,
 )
-# The text of OpenSSL for a response that does not begin a TLS handshake.
+# OpenSSL's message for a response that does not begin a TLS handshake.
 _NO_TLS = re.compile(r"wrong version number|record layer failure", re.IGNORECASE)
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
-# The text of servers in Go.
+# The response of servers written in Go to an HTTP request on an HTTPS port.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
 # No role has a variable for this option.

@@ -49,7 +49,7 @@ class CopySpec:
 
 @dataclass
 class CopyState:
-    """The comparison of one entry. `desired` is the digest that every target must have, `actual` the digest of each target (None: no image)."""
+    """The comparison of one entry. `desired` is the digest that every target must have, `actual` is that of each target (None: no image)."""
 
     spec: CopySpec
     source_digest: str = ""
@@ -64,13 +64,13 @@ class CopyState:
 
     @property
     def action(self) -> str:
-        """The action of a run: created, updated or unchanged."""
+        """The action that a run takes: created, updated or unchanged."""
         if not self.different:
             return "unchanged"
         return "updated" if any(self.actual.values()) else "created"
 
     def result(self) -> dict[str, t.Any]:
-        """The entry of the module's result."""
+        """The entry as the module returns it."""
         return {
             "source": str(self.spec.source),
             "destination": str(self.spec.destination),
@@ -86,7 +86,7 @@ class ImageCopier:
     def __init__(
         self, client: RegistryClient, tools: ImageTools, on_done: t.Callable[[str, int, int], None] | None = None
     ) -> None:
-        """on_done: is called with the name of each finished entry, the number of finished entries, and the number of all entries."""
+        """on_done: called with the name of each finished entry, the number of finished entries, and the number of all entries."""
         self._client, self._tools, self._on_done = client, tools, on_done
         self._lock = threading.Lock()
         self._layouts: dict[str, threading.Lock] = {}
@@ -114,7 +114,7 @@ class ImageCopier:
             self._tools.require("skopeo")
 
     def copy(self, states: t.Sequence[CopyState]) -> None:
-        """Copy the entries that differ; the others continue after a failure. Raises PartialFailure with all errors."""
+        """Copy the entries that differ; after a failure, the other entries are still copied. Raises PartialFailure with all errors."""
         self.require(states)
         different = [state for state in states if state.different]
         done: list[CopyState] = []
@@ -146,7 +146,7 @@ class ImageCopier:
         return state
 
     def _require_source(self, source: Location) -> None:
-        """Raise InvalidOptions if there is no such image. A source that is specified by digest is read only if it must be copied."""
+        """Raise InvalidOptions if the source image does not exist. A source that is specified by digest is read only if it must be copied."""
         if isinstance(source, ImageReference) and source.digest and self._client.digest(source) is None:
             raise _no_such_image(source)
 
@@ -182,7 +182,7 @@ class ImageCopier:
             state.desired = state.index.digest
 
     def _digest(self, location: Location, *, required: bool) -> str | None:
-        """The digest; None if there is no such image."""
+        """The digest; None if the image does not exist."""
         if isinstance(location, ImageReference):
             found = location.digest if required and location.digest else self._client.digest(location)
         else:

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs skopeo and buildah with the credentials and certificates of their registries, and explains their errors.
+"""Runs skopeo and buildah with the credentials and certificates of the registries, and explains the errors of these tools.
 
-Only references, paths and file descriptors are on their command lines. Source of the options: skopeo 1.9 docs/skopeo-copy.1.md, buildah 1.28
+Their command lines contain only references, paths and file descriptors. Source of the options: skopeo 1.9 docs/skopeo-copy.1.md, buildah 1.28
 docs/buildah-push.1.md.
 """
 
@@ -33,7 +33,7 @@ DEFAULT_TIMEOUT = 7200
 TIMEOUT_OPTION = option_of_role("gpu_registry_tool_timeout", "tool_timeout")
 _COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
 _LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
-# Texts in the errors of both tools (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
+# Phrases in the error messages of both tools (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("x509", "This machine does not trust the registry's certificate: set ca_cert of the registry."),
     ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
@@ -75,7 +75,7 @@ def find_tool(name: str, search: t.Callable[[str], str | None]) -> str:
 
 
 class ImageTools:
-    """skopeo and buildah with the credentials and certificates of all registries."""
+    """Runs skopeo and buildah with the credentials and certificates of all registries."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ImageTools:
     def build(self, arguments: t.Sequence[str], context: str, dockerfile: str) -> None:
         """Build an image with buildah. Raises ToolFailed.
 
-        The steps of a build can read the credentials of buildah, so it gets only those of the registries named in the Dockerfile or in an argument.
+        The steps of a build can read buildah's credentials, so buildah gets only those of the registries named in the Dockerfile or in an argument.
         """
         named = self._credentials.document("\n".join((dockerfile, *arguments)), only_named=True)
         with contextlib.ExitStack() as stack:
@@ -121,11 +121,11 @@ class ImageTools:
             self._call("buildah", [*arguments, *trusted], [], [context], named)
 
     def buildah(self, arguments: t.Sequence[str]) -> str:
-        """The output of a command of buildah that needs no registry; raises ToolFailed."""
+        """The output of a buildah command that needs no registry; raises ToolFailed."""
         return self._output("buildah", list(arguments), ())
 
     def push(self, arguments: t.Sequence[str], image: str, destination: ImageReference) -> str:
-        """Push an image of buildah's storage; raises ToolFailed."""
+        """Push an image from buildah's storage; raises ToolFailed."""
         return self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
 
     def _call(
@@ -203,7 +203,7 @@ def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
-    """The path of a file with this text for another program, and the descriptors that it must inherit.
+    """The path of a file with this text for another program, and the descriptors that the program must inherit.
 
     On Linux, the file exists only in memory, so a killed run leaves nothing. On other systems, the next run deletes the files of a killed run.
     """
@@ -243,7 +243,7 @@ def _memory_file() -> int | None:
 
 
 def error_summary(tool: str, errors: str) -> str:
-    """The tool's own reason in one line without secrets, with the remedy if it is known."""
+    """The tool's own reason on one line, without secrets, with the remedy if it is known."""
     lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
     reason = " ".join(masked(line) for line in lines[-6:])[-_MAX_LENGTH:] or "no reason was given"
     remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")

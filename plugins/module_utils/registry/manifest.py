@@ -84,7 +84,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """The bytes of all layers and of the configuration; 0 for an index. Raises InvalidManifest."""
+        """The size of all layers and of the configuration in bytes; 0 for an index. Raises InvalidManifest."""
         document = self.document
         parts = [document.get("config") or {}, *entries_of(document, "layers")]
         sizes = [part.get("size") or 0 for part in parts if isinstance(part, dict)]
@@ -104,7 +104,7 @@ def digest_of(data: bytes) -> str:
 
 
 def json_object(data: bytes) -> Object:
-    """The object in the bytes of a registry; raises InvalidManifest."""
+    """The JSON object in the bytes that a registry returned; raises InvalidManifest."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -43,7 +43,7 @@ REGISTRY: ArgumentSpec = {
 }
 # For modules that call skopeo or buildah.
 IMAGE_TOOLS: ArgumentSpec = {"tool_timeout": {"type": "int", "default": DEFAULT_TIMEOUT}}
-# The options of modules for images that contain names of images, registries or folders.
+# The options of the image modules whose values contain names of images, registries or folders.
 _NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -160,7 +160,7 @@ class RegistryAccessMixin(BaseModule):
             raise InvalidOptions(problems)
 
     def _auth_file(self) -> tuple[str, str | None]:
-        """Path and text of the auth file; the text is None if there is none."""
+        """The path and the text of the auth file; the text is None if there is no file."""
         named = self.params["auth_file"] or os.environ.get(AUTH_FILE_VARIABLE)
         candidates = [named] if named else [os.path.expanduser(os.path.expandvars(path)) for path in _AUTH_FILES]
         for path in candidates:

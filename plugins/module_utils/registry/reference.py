@@ -114,7 +114,7 @@ def parse_image(text: str) -> ImageReference:
 
 
 def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
-    """A repository without tag and digest; raises InvalidReference. selected: a tag or digest may follow."""
+    """A repository without a tag or digest; raises InvalidReference. selected: a tag or digest may follow."""
     if _USER_INFO.match(text):
         raise InvalidReference("contains a user or a password; set username and password in registries")
     if "://" in text and not text.startswith("docker://"):

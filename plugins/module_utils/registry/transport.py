@@ -31,13 +31,13 @@ _CHUNK = 1 << 16
 _CHALLENGE = "WWW-Authenticate"
 # The host of Docker Hub's API differs from the host in the names of its images.
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# A repository of Docker Hub without a folder is in this folder.
+# The folder of Docker Hub repositories whose names contain no folder.
 _HUB_FOLDER = "library"
 
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """The settings for connections to a registry. `plain_http`: without TLS."""
+    """The settings for connections to a registry. `plain_http`: whether to connect without TLS."""
 
     registry: str
     ca_cert: str | None = None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains the output of a failed program, with the remedy (pure)."""
+"""Explains from its output why a program failed, with the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..validation_programs.program import Program
 
-# coreutils: timeout exits with 124 if the program exited at its signal, with 137 if it had to be killed.
+# In coreutils, timeout exits with 124 if its signal ended the program, and with 137 if the program had to be killed.
 _TIMEOUT_CODES = (124, 137)
 _COMMANDS = "|".join(["timeout", *(command for program in PROGRAMS for command in program.commands)])
 
-# A requirement of an image in a message of nvidia-container-cli, and the CUDA version in the tag of an image.
+# An image's requirement in a message of nvidia-container-cli, and the CUDA version in an image's tag.
 _REQUIREMENT = re.compile(r"unsatisfied condition: cuda>=(\d{1,4}\.\d{1,4})")
 _TAG = re.compile(r"cuda-?(\d{1,4}\.\d{1,4})", re.IGNORECASE)
 
@@ -46,8 +46,8 @@ def _finding(pattern: str, meaning: str, if_supported: str = "") -> _Finding:
     return _Finding(re.compile(pattern, re.IGNORECASE), meaning, if_supported)
 
 
-# The failures that any program can have; for the program's own messages, see Program.failures. The texts of CUDA's errors are those of
-# cudaGetErrorString; "requirement error" is a text of nvidia-container-cli.
+# The failures that any program can have; for the program's own messages, see Program.failures. CUDA's messages are those of
+# cudaGetErrorString; "requirement error" is a message of nvidia-container-cli.
 _FINDINGS = (
     _finding(
         r"exceeded quota",

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluates the pods that validate a pool (pure).
 
-The pods must run together, each with its device. A node must not run more pods than it has shares, and must reject a request for two shares of a device.
+The pods must run together, each with its own device. A node must not run more pods than it has shares, and must reject a request for two shares of a
+device.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if t.TYPE_CHECKING:
 
 _DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
 _MIG_UUID = "MIG-"
-# k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
+# Source: k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
 _ONE_EACH = "maximum request size for shared resources is 1"
 WAITED, REFUSED = "waited", "refused"
 _UNANSWERED = {
@@ -79,7 +80,7 @@ class DeviceCheck:
 
     @property
     def messages(self) -> list[str]:
-        """The problems for a message: at most MAX_NAMED, and the number of further problems."""
+        """The problems for a message: at most MAX_NAMED, and the number of remaining problems."""
         texts = list(self.summary or self.problems)
         more = len(texts) - MAX_NAMED
         return [*texts[:MAX_NAMED], *([f"and {more} more problems"] if more > 0 else [])]
@@ -143,7 +144,7 @@ class PoolTest:
 
     @property
     def finished(self) -> bool:
-        """Whether no further result is possible. After a failure, the test waits for pods that still run the kernel, because they may also fail."""
+        """Whether no more results can be expected. After a failure, the test waits for pods that still run the kernel, because they may also fail."""
         answered = len(self._answers) == len(self.site.negative_checks)
         failed = bool(self.failures) and not self.observation.running
         return failed or (self.observation.ended and answered)
@@ -160,7 +161,7 @@ class PoolTest:
 
     @property
     def answers(self) -> dict[str, str]:
-        """The results of the negative checks that could be run here."""
+        """The results of the negative checks that could be run on this node."""
         return {name: result.answer for name, result in self._answers.items()}
 
     @property
@@ -284,7 +285,7 @@ def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Ite
 
 
 def _ran_together(statuses: t.Sequence[Status]) -> bool:
-    """Whether all pods run now, or the last one started before the first one ended (times are whole seconds, so strictly before)."""
+    """Whether all pods are running now, or the last one started before the first one ended (times are whole seconds, so strictly before)."""
     if statuses and all(status.get("phase") == "Running" for status in statuses):
         return True
     times = [time for status in statuses for time in run_times(status)]
@@ -337,7 +338,7 @@ def _final_waits(status: Status) -> t.Iterator[str]:
 def _container_states(
     status: Status, kinds: t.Sequence[str] = ("initContainerStatuses", "containerStatuses")
 ) -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
-    """Name and state of each container."""
+    """The name and the state of each container."""
     for kind in kinds:
         for container in status.get(kind) or ():
             yield container.get("name", ""), container.get("state") or {}

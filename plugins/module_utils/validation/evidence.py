@@ -31,7 +31,7 @@ _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHAR
 def fingerprint_inputs(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
     """The data that the result of a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    If a setting that affects the result is missing here, a verified pool is not validated again after it changes.
+    If a setting that affects the result is missing here, a verified pool is not validated again after the setting changes.
     `images`: the kernel's images by CUDA version. The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
@@ -76,7 +76,7 @@ def fingerprint(inputs: t.Mapping[str, t.Any]) -> str:
 def verified_entry(
     inputs: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], results: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """The evidence of a verified pool; `results`: those of the programs and negative checks."""
+    """The evidence of a verified pool; `results`: the results of the programs and negative checks."""
     return {"evidence": fingerprint(inputs), "inputs": inputs, "node": node, "devices": dict(devices), **results}
 
 
@@ -108,7 +108,7 @@ def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str
 def validated_pools(
     client: Client, plan: Plan, nodes: t.Iterable[Node], membership: Membership
 ) -> dict[str, dict[str, t.Any]]:
-    """By pool, the `status` and the results of its last validation, and whether they are still `current`."""
+    """The `status` and the results of each pool's last validation, and whether they are still `current`, by pool."""
     configmap = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     inputs = inputs_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {

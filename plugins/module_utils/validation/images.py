@@ -13,7 +13,7 @@ if t.TYPE_CHECKING:
 
 
 def choose_image(images: t.Mapping[str, str], node: Node) -> str:
-    """The image with the newest CUDA version that driver and GPUs of the node support.
+    """The image with the newest CUDA version that the node's driver and GPUs support.
 
     If none fits, or if the driver's version is unknown, it is the image with the oldest version, which has the lowest requirements for the driver.
     """

@@ -111,7 +111,7 @@ class NodeProgramRunner:
         return results
 
     def _pod_names(self, site: NodeProgramSite) -> list[str]:
-        """The names of its pods, in the order of their ranks."""
+        """The names of the site's pods, in the order of their ranks."""
         return [pod_name(site.pool, self._workload, f"{site.program.name}-{rank}") for rank in range(len(site.nodes))]
 
     def _create(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All options of gpu_validation except those of the connection, the variables and the Lease: their specification and their check (pure)."""
+"""Specifies and checks all options of gpu_validation, except those of the connection, the variables and the Lease (pure)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_options(params: t.Mapping[str, t.Any], pools: t.Collection[str]) -> dic
 
 
 def options_of_pool(options: t.Mapping[str, t.Any], pool: str) -> dict[str, t.Any]:
-    """The options with the numbers of one pool in place of maps by pool."""
+    """The options, with the pool's number in place of each map by pool."""
     return {
         name: value.get(pool, _default(name)) if isinstance(value, t.Mapping) else value
         for name, value in options.items()

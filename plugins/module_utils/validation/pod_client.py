@@ -34,7 +34,7 @@ class PodClient:
         self._interval = interval
 
     def create(self, bodies: t.Iterable[Pod], lease: Lease) -> dict[str, str]:
-        """Create pods in parallel while the lease is held; returns, by pod, the reasons why the API server has rejected some of them."""
+        """Create pods in parallel while the lease is held; returns the reasons why the API server has rejected pods, by pod."""
 
         def create(body: Pod) -> Pod:
             lease.check()
@@ -63,7 +63,7 @@ class PodClient:
         timeout: float,
         text: t.Callable[[], str],
     ) -> None:
-        """Read the pods until they are `done` or the timeout has expired; the evaluation reports missing results."""
+        """Read the pods until `done` returns True or the timeout has expired; the evaluation reports missing results."""
         try:
             wait_until(
                 lambda: update(self.read()),

@@ -41,9 +41,9 @@ class Workload:
         return {**vars(self.settings), **keys, **options_of_pool(self.options, pool.name)}
 
     def user_on(self, node: Node) -> int | None:
-        """The user id of pods on a node; None if the platform assigns it.
+        """The user ID of pods on a node; None if the platform assigns it.
 
-        OpenShift assigns one to each namespace (SCC restricted-v2, MustRunAsRange) and rejects the fixed default.
+        OpenShift assigns a user ID to each namespace (SCC restricted-v2, MustRunAsRange) and rejects the fixed default.
         """
         user: int = self.options["run_as_user"]
         return None if not user or (user == UNPRIVILEGED_UID and is_openshift(node)) else user
@@ -96,7 +96,7 @@ def node_program_pod(site: NodeProgramSite, rank: int, address: str, workload: W
     request = PodRequest(program.name, site.pool.resource, count=site.gpus)
     main = _container(program, workload.image(program, node), script, request)
     source = {"value": address} if address else {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    # Open MPI and PyTorch write to the home folder, and NCCL to /dev/shm, where a container has 64 MiB.
+    # Open MPI and PyTorch write to the home folder, and NCCL writes to /dev/shm, which has 64 MiB in a container.
     values = {"HOME": "/tmp", **program.env}
     main["env"] = [{"name": name, "value": value} for name, value in values.items()] + [{"name": "RANK_0", **source}]
     main["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
@@ -128,7 +128,7 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
         "securityContext": security,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
-        # Pods of a killed run release their GPUs.
+        # If the run is killed, its pods release their GPUs after this time.
         "activeDeadlineSeconds": deadline,
         "tolerations": [dict(toleration) for toleration in pool.tolerations],
         # The scheduler places the pod, so that its decisions are tested; DaemonSets use the same field.
@@ -163,5 +163,5 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
 
 
 def run_label(run_id: str) -> str:
-    """A run id as a short label value."""
+    """A run ID as a short label value."""
     return hashlib.sha256(run_id.encode()).hexdigest()[:8]

@@ -25,7 +25,7 @@ UsedGpus = t.Mapping[str, t.Sequence[GpuRequest]]
 
 @dataclass(frozen=True)
 class PodRequest:
-    """One pod: its name within the test, its requested resource and count, and whether it holds them for a few seconds."""
+    """One pod: its name within the test, its requested resource and count, and whether it holds the resource for a few seconds."""
 
     name: str
     resource: str
@@ -38,7 +38,7 @@ class ValidationSite:
     """The node on which a pool is validated, and the resource that each pod requests.
 
     `one_more`: the resource that these pods exhaust, so an additional pod must wait. `two_shares`: the resource
-    for which a request for two shares must be refused. If empty, the check cannot be run here.
+    for which a request for two shares must be refused. If one is empty, its check cannot be run here.
     """
 
     node: Node
@@ -81,7 +81,7 @@ class NodeProgramSite:
 
 @dataclass(frozen=True)
 class NotTestable:
-    """The reason why a pool cannot be validated now; busy: its GPUs are in use, which is not a failure."""
+    """The reason why a pool cannot be validated now; busy: whether the pool's GPUs are in use, which is not a failure."""
 
     reason: str
     busy: bool = False
@@ -141,7 +141,7 @@ def _negative_checks(
 ) -> tuple[str, str]:
     """The resources of the negative checks that can be run (one more pod, two shares).
 
-    The scheduler may evict workloads with a lower priority in favor of a waiting pod, so no pod waits on a node on which other pods hold a share.
+    The scheduler may evict workloads with a lower priority in favor of a waiting pod, so no pod waits on a node where other pods hold a share.
     """
     alone = free == allocatable
     one_more = next(
@@ -158,7 +158,7 @@ def _negative_checks(
 def choose_nodes(
     program: NodeProgram, pool: PoolPlan, nodes: t.Sequence[Node], used: UsedGpus, options: Options
 ) -> NodeProgramSite | str:
-    """The schedulable nodes with the most free GPUs for a program, or why there are too few."""
+    """The schedulable nodes with the most free GPUs for a program, or the reason why the program cannot run."""
     if pool.sharing.shared or pool.sharing.layout or pool.sharing.demand:
         return f"its GPUs are shared or partitioned, and {program.title} needs whole GPUs"
     count = program.node_count(options)

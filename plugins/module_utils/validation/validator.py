@@ -179,7 +179,7 @@ class Validator:
         return DeviceCheck(dict(sorted(used.items())), problems, summary=groups)
 
     def _hanging(self, test: PoolTest, logs: t.Mapping[str, str]) -> t.Iterator[ExplainedFailure]:
-        """The running pods that have listed their device, but not finished the kernel."""
+        """The running pods that have listed their device, but have not finished the kernel."""
         for pod in test.observation.running:
             log = logs.get(pod, "")
             if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options_of(test.pool))[1]:
@@ -189,7 +189,7 @@ class Validator:
 def explain(
     pods: PodClient, failure: PodFailure, node: Node, workload: Workload, kernel_logs: t.Mapping[str, str] | None = None
 ) -> ExplainedFailure:
-    """A failure with the end of its log, and with its remedy; a refused pod has no log. `kernel_logs`: logs that were read, by pod."""
+    """A failure with the end of its log, and with its remedy; a refused pod has no log. `kernel_logs`: logs that were already read, by pod."""
     program = next((each for each in PROGRAMS if each.container == failure.container), KERNEL)
     log = None
     if failure.exit_code is not None:
@@ -201,7 +201,7 @@ def explain(
 
 
 def undeleted(names: t.Sequence[str]) -> str:
-    """The message that pods were not deleted in time, with the remedy."""
+    """The message about pods that were not deleted in time, with the remedy."""
     return (
         f"{abbreviate(names)} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
         "process that waits for its GPU, or does not respond. Cordon the node, and reboot it"

@@ -13,7 +13,7 @@ Options = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Number:
-    """An option of gpu_validation: its default, and its lowest and highest value; with `or_zero`, 0 is allowed as well.
+    """An option of gpu_validation: its default, and its lowest and highest values; with `or_zero`, 0 is allowed as well.
 
     `per_pool`: it can also be a map of numbers by pool name; for pools that are not in the map, the default applies.
     """
@@ -46,7 +46,7 @@ class Program:
     image: t.ClassVar[str]
     """The key of its image in gpu_cluster.validation."""
     images: t.ClassVar[str] = ""
-    """The key of its images by CUDA version there, if these can be set."""
+    """The key of its images by CUDA version in gpu_cluster.validation, if these can be set."""
     public_images: t.ClassVar[t.Mapping[str, str]]
     """NVIDIA's images by CUDA version, which are used by default."""
     options: t.ClassVar[t.Mapping[str, Number | bool]]
@@ -54,7 +54,7 @@ class Program:
     requested_by: t.ClassVar[str] = ""
     """The option that requests the program; if empty, it always runs."""
     failures: t.ClassVar[t.Mapping[str, str]] = {}
-    """The meaning and remedy of its own error messages, without a full stop, by a case-insensitive regular expression.
+    """The meaning and remedy of its own error messages, without a full stop, keyed by a case-insensitive regular expression.
 
     {driver}, {cuda}, {image}, {variable}, {model}, {compute} and {repair} (of a GPU) are replaced. Errors that any program can have, such as
     those of CUDA, are in validation/diagnosis.py.
@@ -88,18 +88,18 @@ class DeviceProgram(Program):
         raise NotImplementedError
 
     def seconds(self, options: Options) -> int:
-        """The additional seconds for which it runs because the options request them."""
+        """The additional run time, in seconds, that the options request."""
         return 0
 
     def evaluate(self, logs: t.Mapping[str, str], options: Options) -> tuple[t.Any, tuple[str, ...]]:
-        """The result in the logs of its containers, which are given by pod, and the problems."""
+        """The result from the logs of its containers, which are given by pod, and the problems."""
         raise NotImplementedError
 
 
 class NodeProgram(Program):
     """A program that runs after the others on the free GPUs of one or several nodes, in one pod for each node.
 
-    Its pods know the address of rank 0 as RANK_0. The result is in the log of rank 0.
+    Its pods get the address of rank 0 in the variable RANK_0. The result is in the log of rank 0.
     """
 
     title: t.ClassVar[str]
@@ -112,11 +112,11 @@ class NodeProgram(Program):
     """Additional environment variables of its pods."""
 
     def node_count(self, options: Options) -> int:
-        """The number of its nodes."""
+        """The number of nodes on which it runs."""
         return 1
 
     def command(self, rank: int, gpus: int, options: Options) -> str:
-        """The shell command in the pod of a rank; `gpus` is the number on each node."""
+        """The shell command in the pod of a rank; `gpus` is the number of GPUs on each node."""
         raise NotImplementedError
 
     def evaluate(self, log: str, options: Options) -> tuple[dict[str, t.Any], str]:

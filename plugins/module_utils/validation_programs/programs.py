@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All programs that validation pods run. A new program is a class and its entry in DEVICE_PROGRAMS or NODE_PROGRAMS (pure).
+"""All programs that validation pods run (pure). A new program needs a class, and an entry in DEVICE_PROGRAMS or NODE_PROGRAMS.
 
-Options, variables, pods, evidence, diagnosis and reports follow from the entries.
+Options, variables, pods, evidence, diagnosis and reports are derived from these entries.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Load(DeviceProgram):
 
 
 class _AllReduce(NodeProgram):
-    """An all-reduce with NCCL, whose last lines are those of nccl-tests (src/util.cu)."""
+    """An all-reduce with NCCL; the last lines of its output are those of nccl-tests (src/util.cu)."""
 
     title = "all-reduce"
     image = "nccl_image"
@@ -117,7 +117,7 @@ class _AllReduce(NodeProgram):
     _wrong = re.compile(r"^# Out of bounds values\s*: (\d+) FAILED", re.MULTILINE)
 
     def _seconds(self, options: Options) -> int:
-        """The time limit of the measurement; the rest is for the scheduler and the pull of the image."""
+        """The time limit of the measurement; the rest of the timeout is for scheduling and for pulling the image."""
         return int(options[self.timeout]) // 3
 
     def evaluate(self, log: str, options: Options) -> tuple[dict[str, t.Any], str]:
@@ -131,7 +131,7 @@ class _AllReduce(NodeProgram):
         return {"bus_bandwidth": bandwidth}, problem if bandwidth < minimum else ""
 
     def covers(self, result: t.Any, options: Options) -> bool:
-        """Whether the result meets the minimum; the result for a pool to which the measurement does not apply is sufficient."""
+        """Whether the result meets the minimum; if the measurement does not apply to a pool, its result is sufficient."""
         minimum = options[self.minimum]
         return bool(result) and result.get("bus_bandwidth", minimum) >= minimum
 
@@ -160,7 +160,7 @@ class _NodeAllReduce(_AllReduce):
     timeout_remedy = f"{checks}."
 
     def command(self, rank: int, gpus: int, options: Options) -> str:
-        """Use sizes at which bandwidth dominates, not latency; 2 GiB fits three times into every GPU of the catalog."""
+        """Use sizes at which bandwidth dominates, not latency; every GPU in the catalog has memory for three times 2 GiB."""
         program = f"mpirun -np {gpus} --bind-to none all_reduce_perf_mpi -b 8M -e 2G -f 2 -g 1"
         return _timed(self._seconds(options), program)
 
