@@ -44,7 +44,7 @@ class FieldChanges:
 
 
 def set_fields(live: Document, fields: t.Mapping[Path, t.Any], *, change_foreign: bool) -> FieldChanges:
-    """Set fields of an object, given by their paths."""
+    """Set the fields at the given paths of an object."""
     desired = copy.deepcopy(dict(live))
     foreign: list[ForeignField] = []
     for path, declared in fields.items():

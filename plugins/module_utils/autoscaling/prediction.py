@@ -46,7 +46,7 @@ def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Do
 
 
 def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
-    """The objects after the run. If a problem would make the module autoscaling fail, its objects stay as they are now."""
+    """The objects after the run. If a problem would make the module autoscaling fail, its objects are returned unchanged."""
     existing = {item["metadata"]["name"] for item in found.machine_sets}
     new = tuple(
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets

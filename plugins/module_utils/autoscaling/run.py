@@ -68,7 +68,7 @@ class AutoscalingRun:
                 self._unchecked = self._send(change, check=True) or self._unchecked
 
     def apply(self, lease: Lease) -> None:
-        """Write the changes, which are first planned again from the current state of the cluster; the same is done after a conflict."""
+        """Plan the changes again from the current state of the cluster, and write them; after a conflict, both steps are repeated."""
 
         def send_all(changes: list[AutoscalerChange]) -> None:
             # The server checks all changes before the first one is written, for example by an admission policy.

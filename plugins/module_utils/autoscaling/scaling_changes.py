@@ -84,7 +84,7 @@ class ClusterObjects:
 class ScalingChanges:
     """The changes in the order in which they are made, the MachineAutoscaler of each target, and messages.
 
-    scaled: the changed MachineAutoscalers, by MachineSet. left: MachineAutoscalers of this collection that no pool declares any longer.
+    scaled: the changed MachineAutoscalers, by MachineSet. left: this collection's MachineAutoscalers that no pool declares any longer.
     unmanaged: foreign MachineAutoscalers for MachineSets of the pools; they are not changed.
     """
 
@@ -280,7 +280,7 @@ class _Comparison:
                 f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
             )
             return None
-        # The expression of a MachineSet that no pool declares any longer stays as long as its MachineAutoscaler is kept.
+        # The expression of a MachineSet that no pool declares any longer is kept as long as its MachineAutoscaler is kept.
         left = {*self.remaining.values()} - {target.name for target in self.targets}
         kept = {expression_of(self.namespace, name) for name in left}
         change, problem = priorities_change(live, desired, kept, self.namespace)

@@ -94,12 +94,12 @@ H200_MIB = {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 1
 
 
 def limit_note(pods: int) -> str:
-    """The end of a sentence if this number of pods is beyond the measurements; otherwise empty."""
+    """A note for the end of a sentence if this number of pods exceeds the measured numbers; otherwise empty."""
     return f"; not measured beyond {MAX_MEASURED_PODS} pods" if pods > MAX_MEASURED_PODS else ""
 
 
 def share(mode: str, pods: int) -> float:
-    """The fraction of the GPU for each of `pods` busy pods: the measured value if there is one, otherwise the value by the rule TOTAL."""
+    """The fraction of the GPU for each of `pods` busy pods: the measured value if there is one, otherwise the value that the rule TOTAL yields."""
     measured = (row.share for row in BUSY if (row.mode, row.load, row.pods) == (mode, "compute", pods))
     return next(measured, TOTAL[mode] / pods)
 

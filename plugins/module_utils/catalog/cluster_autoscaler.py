@@ -21,12 +21,12 @@ PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "prio
 PRIORITY_EXPANDER = "Priority"
 EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
 
-# The releases of OpenShift that added fields to the ClusterAutoscaler, by the keys of gpu_cluster.autoscaler; earlier ones reject them as unknown
+# The releases of OpenShift that added fields to the ClusterAutoscaler, by the keys of gpu_cluster.autoscaler; earlier releases reject them as unknown
 # (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). The fields of all other keys are older
 # (pkg/apis/autoscaling/v1/clusterautoscaler_types.go).
 AUTOSCALER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {("expanders",): (4, 16)}
 
-# On a node: the namespace and the name of its machine, which is the name of its MachineSet and a suffix.
+# On a node: the namespace and the name of its machine, which consists of the name of its MachineSet and a suffix.
 MACHINE_ANNOTATION = "machine.openshift.io/machine"
 
 # The autoscaler's own defaults (kubernetes/autoscaler, FAQ.md, "What are the parameters to CA?").

@@ -3,8 +3,8 @@
 """Kubernetes distributions: how their nodes are recognized, and what the container toolkit needs to configure their containerd.
 
 The toolkit writes a configuration file of containerd, and signals the process at the socket to read it. The chart's defaults,
-/etc/containerd/config.toml and /run/containerd/containerd.sock, are those of a containerd that kubeadm uses. Since v1.18 (operator v25.10) it
-writes a drop-in file, by default /etc/containerd/conf.d/99-nvidia.toml, and adds its folder to the imports of the configuration file
+/etc/containerd/config.toml and /run/containerd/containerd.sock, are those of a containerd that kubeadm uses. Since v1.18 (operator v25.10), the
+toolkit writes a drop-in file, by default /etc/containerd/conf.d/99-nvidia.toml, and adds its folder to the imports of the configuration file
 (nvidia-container-toolkit pkg/config/engine/containerd/config_drop_in.go).
 """
 
@@ -35,8 +35,8 @@ class Distribution:
     An empty value stands for any value.
 
     `annotation` is the key of an annotation that some of its nodes have.
-    `toolkit` are the toolkit's variables that differ from the chart's defaults, by the release of the operator from which they are valid, the
-    newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` names distributions with the same known issues.
+    `toolkit` are the toolkit's variables that differ from the chart's defaults, by the operator release since which they are valid, the
+    newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` identifies distributions with the same known issues.
     """
 
     name: str

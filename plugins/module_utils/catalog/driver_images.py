@@ -48,8 +48,8 @@ class OperatingSystem:
 
     name: ID in /etc/os-release. published: whether NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
     that images are built from; None if there is none. arguments: functions that return, for a version, the value of an argument of the folder's
-    Dockerfile, by its name. major_tags: major versions and releases of the operator; since this release, the tags of this version and of later ones have only
-    the major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
+    Dockerfile, by its name. major_tags: major versions and releases of the operator; since that release, the tags of that major version and of later ones
+    have only the major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
     """
 
     name: str
@@ -82,7 +82,7 @@ _BY_NAME = {system.name: system for system in SYSTEMS}
 PUBLISHED_SYSTEMS = frozenset(system.name for system in SYSTEMS if system.published)
 UNPUBLISHED_OS_IMAGES = tuple(system.os_image for system in SYSTEMS if system.os_image)
 
-# Registries from which everyone can pull. NVIDIA's license does not allow the publication of the vGPU driver
+# Registries from which anyone can pull. NVIDIA's license does not allow the publication of the vGPU driver
 # (NVIDIA vGPU software license agreement, distribution).
 PUBLIC_REGISTRIES = frozenset(
     {"docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws"}

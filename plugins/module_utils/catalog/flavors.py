@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a flavor: the class for all clouds, and the GPUs of VKS flavors by the names of the flavors.
+"""The GPUs of a flavor: the class for all clouds, and the GPUs of VKS flavors by flavor name.
 
 Source: vngcloud/docs Vietnamese/vks/reference/node-flavors (2026-08), which lists names such as g4-standard-32x128-2L40s.
 """

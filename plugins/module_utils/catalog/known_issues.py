@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Known issues of GPU operator releases that a plan warns about, each as a sentence with its source.
 
-`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own in
+`notes of vX`: the known issues of release vX in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own in
 gpu_cluster.known_issues.
 """
 
@@ -38,7 +38,7 @@ CONDITIONS: t.Mapping[str, str] = {
 class KnownIssue(t.NamedTuple):
     """An issue of every release whose version begins with the numbers of one of `releases`.
 
-    `conditions` are the conditions that a cluster must have for a warning, see CONDITIONS. `openshift` are the first numbers of the versions of OpenShift
+    `conditions` are the conditions that a cluster must meet for a warning, see CONDITIONS. `openshift` are the first numbers of the versions of OpenShift
     that have the issue; empty if the issue does not depend on the version.
     """
 

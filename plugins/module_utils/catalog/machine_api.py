@@ -33,7 +33,7 @@ MACHINE_CLUSTER_LABEL = "machine.openshift.io/cluster-api-cluster"
 MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
 # On a Machine that a scale-down removes first; older releases read the second one (machine-api-operator pkg/controller/machineset/delete_policy.go).
 DELETE_MACHINE_ANNOTATIONS = ("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine")
-# cluster-autoscaler-operator pkg/controller/machineautoscaler sets these on the MachineSet that a MachineAutoscaler names.
+# cluster-autoscaler-operator pkg/controller/machineautoscaler sets these on the MachineSet that a MachineAutoscaler refers to.
 AUTOSCALER_ANNOTATIONS = (
     "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
     "machine.openshift.io/cluster-api-autoscaler-node-group-max-size",
@@ -42,7 +42,7 @@ AUTOSCALER_ANNOTATIONS = (
 
 # The label by which the autoscaler recognizes nodes with GPUs; its value is the `type` in ClusterAutoscaler's resourceLimits.gpus
 # (clusterapi_provider.go, GPULabel). As long as a node with it has no allocatable nvidia.com/gpu, the autoscaler treats it as a node whose driver is
-# being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have it.
+# being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have the label.
 ACCELERATOR_LABEL = "cluster-api/accelerator"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
@@ -72,10 +72,10 @@ def machines_path(namespace: str) -> str:
 
 @dataclass(frozen=True)
 class AutoscalerRules:
-    """How the autoscaler derives a node from a MachineSet without nodes, in OpenShift releases from `since` on.
+    """How the autoscaler derives a node from a MachineSet without nodes, in OpenShift release `since` and later.
 
     cpu, memory, gpu_count, max_pods: the annotations that it reads; the first one that exists counts. Without cpu and memory, it ignores the MachineSet.
-    counts_gpu_type: whether gpu-type names the resource that gpu-count counts; otherwise, this is always nvidia.com/gpu.
+    counts_gpu_type: whether gpu-type selects the resource that gpu-count counts; otherwise, this is always nvidia.com/gpu.
     all_labels: whether it expects all labels of the template on the nodes, or only those for which is_managed_label() is true.
     fixed_size: whether it scales a MachineSet whose minimum equals its maximum (clusterapi_nodegroup.go).
     Every release adds the template's taints, and the annotations with labels and taints.
@@ -175,7 +175,7 @@ def _first_gpus(value: t.Any) -> t.Any:
 
 @dataclass(frozen=True)
 class Platform:
-    """The machines of one kind of providerSpec; everything that differs between platforms is in such an entry.
+    """The machines of one kind of providerSpec; everything that differs between platforms is defined here.
 
     settings: the options of node groups that the platform has: `flavor` is the machine type, `template` the virtual machine that is cloned, and
     `accelerators` the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIA GPUs of machine types of AWS, Azure and Google Cloud, by their names.
+"""The NVIDIA GPUs of the machine types of AWS, Azure and Google Cloud, by machine type.
 
 Sources: docs.aws.amazon.com/ec2 "Accelerated computing instances"; learn.microsoft.com/azure/virtual-machines "GPU accelerated";
 cloud.google.com/compute/docs/gpus. Types with a part of a GPU are left out, and so are types whose GPUs are chosen separately (n1 of Google Cloud).

@@ -51,7 +51,7 @@ PRIORITIES_ANNOTATION = "accel.gpu/priorities"
 # The CronJob of the role new_nodes, and all its objects.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 
-# The values of sharing.mode; gpu-feature-discovery's label for the sharing strategy also has the first three.
+# The values of sharing.mode; gpu-feature-discovery's label for the sharing strategy also uses the first three.
 NONE_MODE, TIME_SLICING_MODE, MPS_MODE, MIG_MODE = "none", "time-slicing", "mps", "mig"
 
 # Kubernetes: the maximum length of a label's value (apimachinery, util/validation)
@@ -62,7 +62,7 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
 
-# Labels of NFD. The second one is set by the rule in its derived values, the third one only by a file of the user, since NFD does not
+# Labels of NFD. The second one is set by the rule in NFD's derived values, the third one only by a file of the user, since NFD does not
 # read the state of Secure Boot.
 NFD_PREFIX = "feature.node.kubernetes.io/"
 NOUVEAU_LABEL = "feature.node.kubernetes.io/kernel-loadedmodule.nouveau"
@@ -81,7 +81,7 @@ MIG_INFIX = "-MIG-"
 INVALID_SUFFIX = "-INVALID"
 
 # NVIDIA's MIG manager (mig-parted: cmd/nvidia-mig-manager)
-# Its ConfigMap unless the ClusterPolicy names another one; up to v25.10 the operator creates it (gpu-operator: assets/state-mig-manager).
+# Its ConfigMap unless the ClusterPolicy selects another one; up to v25.10, the operator creates it (gpu-operator: assets/state-mig-manager).
 DEFAULT_MIG_CONFIGMAP = "default-mig-parted-config"
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
@@ -119,7 +119,7 @@ DRIVER_CONTAINER = "nvidia-driver-ctr"
 # Keys of the Secret or ConfigMap with the files of the license client (gpu-operator: controllers/object_controls.go)
 LICENSE_TOKEN_KEY = "client_configuration_token.tok"
 LICENSE_CONFIG_KEY = "gridd.conf"
-# The path of its name in the spec of a ClusterPolicy, and the fields for the name by kind, in this path and in an NVIDIADriver (gpu-operator: api/nvidia)
+# The path in the spec of a ClusterPolicy, and the fields there and in an NVIDIADriver that contain its name, by kind (gpu-operator: api/nvidia)
 LICENSING_CONFIG = ("driver", "licensingConfig")
 LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "configMapName"}
 DRIVER_LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "name"}

@@ -1,6 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods. A new operand is an entry in OPERANDS.
+"""The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods.
+
+To add an operand, add an entry to OPERANDS.
 
 Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
 controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0. Restarts: the Transform functions in
@@ -73,11 +75,11 @@ OPERANDS = (
     OperandDefinition("ccManager", False, virtual_machines=True),
 )
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
-# The pods whose configuration is that of the device plugin.
+# The pods that use the device plugin's configuration.
 _CONFIGURED = frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})
 # The fields below the spec of the ClusterPolicy whose change restarts pods other than those of the operand with this part, or no pods.
 _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
-    # Its image is also that of init containers of the other operands.
+    # Init containers of the other operands use its image, too.
     ("validator",): APPS,
     **dict.fromkeys([("devicePlugin",), ("mig",)], _CONFIGURED),
     # The validator's pod checks the plugin's resources and the kernel modules of the sidecars, and gets the strategy.

@@ -49,7 +49,7 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 _NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
 
-# The releases that added fields of gpu_cluster.operator to the ClusterPolicy, or to the chart only (fabric_manager); earlier ones silently drop them
+# The releases that added fields of gpu_cluster.operator to the ClusterPolicy, or to the chart only (fabric_manager); older ones silently drop them
 # (CRDs and charts of the tags v24.3.0 to v26.7.0).
 OPERATOR_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("gdrcopy", "enabled"): (24, 3),
@@ -73,7 +73,7 @@ _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).
 _DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
 # Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
-# before, the policy in the ClusterPolicy applies to all.
+# in earlier releases, the policy in the ClusterPolicy applies to all of them.
 OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)
 
 # The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart

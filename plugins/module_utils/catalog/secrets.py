@@ -15,7 +15,7 @@ import re
 import typing as t
 import urllib.parse
 
-# In place of a secret in options and results.
+# Shown in place of a secret in options and results.
 NOT_SHOWN = "(not shown)"
 # The last words of a field's name, split at separators and capitals: `adminPassword`, `API_TOKEN`, `aws.secret-key`.
 _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
@@ -59,7 +59,7 @@ _OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 # The last words in the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
-# This limit exceeds the length that a message quotes; it is needed because text is not limited yet when it is rejected.
+# This limit exceeds the length that a message quotes; it is needed because text can still have any length when it is rejected.
 _MAX_CHECKED = 4096
 # Bits per character; text with fewer bits consists of words and is not random.
 _RANDOM_ENTROPY = 3.6

@@ -14,7 +14,7 @@ _T = t.TypeVar("_T", bound=Toleration)
 # had no such taint (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
 STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
-# Keeps workloads away from a new node until its GPUs are partitioned; removed once that is verified, so it is not one of the pool's taints.
+# Keeps workloads away from a new node until its GPUs are partitioned; removed once this is verified, so it is not one of the pool's taints.
 STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -48,7 +48,7 @@ def merge_taints(
     """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
 
     `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
-    its identity. A taint that others have set is left alone, unless its value differs from the desired one: then it is replaced and owned from then on.
+    its identity. A taint that others have set is left alone, unless its value differs from the desired one; it is then replaced, and owned afterwards.
     """
     missing = {taint_identity(taint): taint for taint in desired}
     merged: list[dict[str, t.Any]] = []

@@ -3,7 +3,7 @@
 """The releases of NVIDIA's vGPU software: the versions of the manager on the hypervisor and of the driver in Linux guests.
 
 Sources: NVIDIA vGPU release notes ("vGPU Software Driver Versions"), Tenable's plugins for NVIDIA bulletins, Google's bucket of GRID drivers. An empty
-text is a version that no source names.
+string stands for a version that no source lists.
 """
 
 from __future__ import annotations

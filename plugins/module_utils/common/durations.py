@@ -12,7 +12,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
 
 
 def duration_seconds(text: str) -> float | None:
-    """The seconds of a non-negative duration (Go, time.ParseDuration); None if the text is not such a duration."""
+    """The seconds of a non-negative duration (Go, time.ParseDuration); None for any other text."""
     if text == "0":
         return 0.0
     seconds, position = 0.0, 0

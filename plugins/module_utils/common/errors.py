@@ -18,7 +18,7 @@ class ModuleFailure(Exception):
     code: t.ClassVar[str]
 
     def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """Keep the partial result for the failure."""
+        """Store the partial result for the failure."""
         super().__init__(message)
         self.partial = dict(partial or {})
 
@@ -42,7 +42,7 @@ class InvalidOptions(ModuleFailure):
     code = "invalid"
 
     def __init__(self, problems: t.Sequence[str], title: str = "Invalid options:") -> None:
-        """Join the problems to one message; a single problem needs no title."""
+        """Join the problems into one message; a single problem needs no title."""
         super().__init__(problems[0] if len(problems) == 1 else "\n".join([title, *problems]))
         self.problems = list(problems)
 
@@ -89,7 +89,7 @@ class ServiceError(Exception):
         retry_after: float | None = None,
         sent: bool = True,
     ) -> None:
-        """Keep the service's response; `sent` is False if the request definitely did not reach the service."""
+        """Store the service's response; `sent` is False if the request definitely did not reach the service."""
         super().__init__(message)
         self.message = message
         if service:
@@ -143,7 +143,7 @@ class ServiceError(Exception):
 
     @property
     def fails_every_request(self) -> bool:
-        """Whether every further request of this run would fail in the same way (missing permissions, no connection)."""
+        """Whether every later request of this run would fail in the same way (missing permissions, no connection)."""
         return self.unreachable or self.status in (401, 403)
 
     @property

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lock between processes of one machine: a file that the kernel unlocks when its process ends, so that a killed run blocks no other run."""
+"""A lock between processes of one machine: a file that the kernel unlocks when its owner process ends, so that a killed run blocks no other run."""
 
 from __future__ import annotations
 

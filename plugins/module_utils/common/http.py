@@ -48,7 +48,7 @@ _EOF = re.compile(r"\beof\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A complete response that is not an error; the names of `headers` may have any case."""
+    """A complete response that is not an error; the names of `headers` may be in any case."""
 
     status: int
     data: bytes
@@ -70,7 +70,7 @@ class ConnectionPools:
     def __init__(
         self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
     ) -> None:
-        """Open no connection yet. add_system_cas: trust the CA certificates of the system in addition to ca_cert."""
+        """No connection is opened yet. add_system_cas: trust the CA certificates of the system in addition to ca_cert."""
         if not validate_certs:
             allow_unverified_tls()
         self._tls: dict[str, t.Any] = {
@@ -218,7 +218,7 @@ def not_sendable(origin: str, remedy: str) -> ConnectionProblem:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether requests to this host stay on this machine."""
+    """Whether requests to this host do not leave this machine."""
     if host == "localhost":
         return True
     try:

@@ -46,7 +46,7 @@ def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str
 
 
 class BaseModule(AnsibleModule):
-    """A module of this collection."""
+    """The base class of this collection's modules."""
 
     params: dict[str, t.Any]
 
@@ -67,7 +67,7 @@ class BaseModule(AnsibleModule):
 
     @property
     def inventory_hostname(self) -> str:
-        """The inventory host of the task; empty if no action plugin of this collection has started the module."""
+        """The inventory host of the task; empty if none of this collection's action plugins has started the module."""
         return os.environ.get(INVENTORY_HOST_ENV, "")
 
     @property
@@ -77,7 +77,7 @@ class BaseModule(AnsibleModule):
         return f"accel.gpu/{VERSION} {self._name.rpartition('.')[2]} run/{self.run_id}{host}"
 
     def secrets(self) -> set[str]:
-        """Texts in the options that must not be printed, in addition to options with no_log."""
+        """Strings in the options that must not be printed, in addition to options with no_log."""
         return set()
 
     def shown_params(self) -> dict[str, t.Any]:
@@ -97,13 +97,13 @@ class BaseModule(AnsibleModule):
             self.params = given
 
     def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
-        """Like Ansible's method, with shown_params() as invocation."""
+        """Do the same as Ansible's method, with shown_params() as the invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().exit_json(**kwargs)
         raise SystemExit(0)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """Like Ansible's method, with shown_params() as invocation."""
+        """Do the same as Ansible's method, with shown_params() as the invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().fail_json(msg, **kwargs)
         raise SystemExit(1)
@@ -137,7 +137,7 @@ class BaseModule(AnsibleModule):
         self.exit_json(**self._finished(result))
 
     def _fail(self, error: ServiceError | ModuleFailure, msg: str, details: dict[str, t.Any]) -> t.NoReturn:
-        """Fail with the message, with the notes of the error (BaseException.add_note()) in further lines, and with the result so far."""
+        """Fail with the message, with the notes of the error (BaseException.add_note()) in additional lines, and with the result so far."""
         msg = "\n".join([msg, *getattr(error, "__notes__", ())])
         partial = {"changed": self.has_written(), **error.partial}
         if self.check_mode:

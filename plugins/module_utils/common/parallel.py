@@ -33,7 +33,7 @@ class Outcome(t.Generic[T]):
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether every further call would fail in the same way (missing permissions, no connection, a bug)."""
+    """Whether every later call would fail in the same way (missing permissions, no connection, a bug)."""
     return not isinstance(error, ServiceError) or error.fails_every_request
 
 
@@ -48,7 +48,7 @@ def run_bounded(
     """Make named calls, at most `limit` at a time; returns an outcome for each call, in their order.
 
     `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease), running calls finish and
-    no further call starts.
+    no more calls start.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
@@ -82,7 +82,7 @@ def run_bounded(
 def call_all(
     calls: t.Iterable[tuple[str, t.Callable[[], T]]], limit: int = DEFAULT_LIMIT, *, stop: threading.Event | None = None
 ) -> list[T]:
-    """Make named calls like run_bounded(), and return their values in their order; after any error, no further call starts and the error is raised.
+    """Make named calls like run_bounded(), and return their values in their order; after any error, no more calls start and the error is raised.
 
     Once `stop` is set, only the values of the calls that were made are returned.
     """

@@ -15,7 +15,7 @@ import typing as t
 
 
 class _Postponed:
-    """Represents an attribute of a module that is imported when the attribute is called, or one of its attributes is read."""
+    """Stands for an attribute of a module; the module is imported when the placeholder is called, or one of its attributes is read."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module = module

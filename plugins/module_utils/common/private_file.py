@@ -56,7 +56,7 @@ def make_folder(path: str) -> None:
 
 
 def text_of(path: str) -> str | None:
-    """The text of a file, or None if it does not exist; raises ConnectionProblem if write() would not replace it, such as a symbolic link."""
+    """The text of a file; None if it does not exist. Raises ConnectionProblem for a file that write() does not replace, such as a symbolic link."""
     try:
         if _existing(path) is None:
             return None

@@ -17,7 +17,7 @@ def start_time(pid: int) -> str:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The start times of the processes below a process, by PID; empty on a system without /proc."""
+    """The start times of the descendants of a process, by PID; empty on a system without /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdecimal() and (state := _state(int(name))) is not None:

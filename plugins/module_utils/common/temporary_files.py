@@ -35,7 +35,7 @@ def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
     """Remove this user's files in a folder that have this prefix and whose processes have ended; returns their paths.
 
     `age`: minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and files that
-    cannot be removed, stay.
+    cannot be removed, are kept.
     """
     name, removed = re.compile(re.escape(prefix) + _OWNER), []
     with contextlib.suppress(OSError):

@@ -22,7 +22,7 @@ class WaitTimeout(ModuleFailure):
 
 @dataclass(frozen=True)
 class WaitOptions:
-    """The timeout and the interval of reads in seconds, the receiver of progress reports, and the name of the option with the timeout."""
+    """The timeout and the read interval in seconds, the receiver of progress reports, and the name of the option with the timeout."""
 
     timeout: float
     interval: float

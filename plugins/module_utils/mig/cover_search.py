@@ -31,7 +31,7 @@ class GpuKind(t.NamedTuple):
     group: int
     """The index of the possible patterns in CoverProblem.patterns."""
     now: Vector
-    """The demanded devices of such a GPU, which it loses when it is changed."""
+    """The demanded devices that each of these GPUs has, and loses when it is changed."""
     used: bool
 
 
@@ -42,7 +42,7 @@ class CoverProblem:
     memory: Vector
     """Memory slices of each profile."""
     worth: Vector
-    """Memory and compute slices of each profile, added."""
+    """The sum of the memory and compute slices of each profile."""
     demand: Vector
     kept: Vector
     """The demanded devices on GPUs that must not be changed."""
@@ -67,7 +67,7 @@ class CoverSolution(t.NamedTuple):
     cost: Cost
     changes: tuple[CoverChange, ...]
     states: int
-    """The number of further states that the search could have visited; 0 if it ended early."""
+    """The number of additional states that the search could have visited; 0 if it ended early."""
 
 
 def search_cover(problem: CoverProblem, states: int = MAX_STATES) -> CoverSolution:

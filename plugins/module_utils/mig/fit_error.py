@@ -12,7 +12,7 @@ from .placement import Placement, fits, in_order, mask, media_conflict, nearest,
 def fit_error(geometry: Geometry, counts: Counts) -> str | None:
     """The reason why these profiles do not fit and the three nearest layouts that do, as the continuation of `an A100 `; None if they fit.
 
-    The reason names as few devices as possible: without the last of them, the others would fit.
+    The reason lists as few devices as possible: without the last of them, the others would fit.
     """
     reason = _unknown(geometry, counts) or _too_many(geometry, counts) or _media(geometry, counts)
     if reason is None and fits(geometry, counts):

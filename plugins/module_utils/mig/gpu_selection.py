@@ -87,7 +87,7 @@ def first_fit(
 
     order = sorted(places, key=lambda place: (place.kind.used, place.key))
     have, cut = list(offered), list[list[int]]()
-    # For each profile, the first repartitioned GPU that may have room; once a profile was refused, no further GPU is
+    # For each profile, the first repartitioned GPU that may have room; once a profile was refused, no other GPU is
     # tried.
     first, refused = [0] * len(demand), set[int]()
     opened: list[GpuSlot] = []

@@ -94,7 +94,7 @@ def in_order(geometry: Geometry) -> tuple[Profile, ...]:
 
 
 def mask(start: int, size: int) -> int:
-    """The memory slices from `start` on, one bit each."""
+    """The `size` memory slices that begin with `start`, one bit each."""
     return ((1 << size) - 1) << start
 
 
@@ -135,7 +135,7 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
 def unused(geometry: Geometry, counts: Counts) -> Unused:
     """The parts of the GPU that a layout leaves unused; the layout must fit.
 
-    Decoders and encoders belong to the slices. The engine that can stay unused is the OFA. A GPU has only one OFA: profiles with +me or
+    Decoders and encoders belong to the slices. The only engine that can remain unused is the OFA. A GPU has only one OFA: profiles with +me or
     +me.all and the whole GPU have it, all others do not (MIG user guide, "Supported MIG
     Profiles"; `nvidia-smi mig -lgip` on an H200, driver 580.159.04).
     """

@@ -35,7 +35,7 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
 def entry_name(sharing: Sharing) -> str:
     """The ConfigMap key of a configuration: readable, a valid label value, and different for different content.
 
-    The plugin does not read a key again whose content has changed; it reads a new key that the node's label names.
+    The plugin does not read a key again after its content has changed; it does read a new key that the node's label selects.
     """
     digest = hashlib.sha256(json.dumps(config(sharing), sort_keys=True).encode()).hexdigest()[:8]
     replicas = str(sharing.replicas) if sharing.shared else ""

@@ -29,7 +29,7 @@ DISABLED_ENTRY: Entry = [{"devices": "all", "mig-enabled": False}]
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
     """A layout in the format of mig-parted's api/spec/v1; a layout by index needs the node's number of GPUs.
 
-    Each GPU is named once: mig-parted applies the parts in order, and rejects a part that contradicts an earlier one.
+    Each GPU is listed only once: mig-parted applies the parts in order, and rejects a part that contradicts an earlier one.
     """
     parts = [_part(list(part.devices) or "all", part.profiles) for part in layout]
     named = {index for part in layout for index in part.devices}
@@ -50,7 +50,7 @@ def entry_name(content: Entry) -> str:
 def default_entries(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry]:
     """The fixed entries of NVIDIA's own configuration, and its `all-<profile>` entries for these GPUs (PCI ids, geometry).
 
-    A custom configuration replaces NVIDIA's, and nodes outside the pools may name these entries. If the maximum
+    A custom configuration replaces NVIDIA's, and the labels of nodes outside the pools may select these entries. If the maximum
     count of a profile differs between these GPUs, PCI ids distinguish them.
     """
     entries: dict[str, Entry] = {
@@ -75,7 +75,7 @@ def default_entries(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[
 
 
 def device_id(pci_id: str) -> str:
-    """A PCI id of four hexadecimal digits in the format of a device-filter."""
+    """Convert a PCI id of four hexadecimal digits to the format of a device-filter."""
     return f"0x{pci_id.upper()}10DE"
 
 
@@ -101,15 +101,15 @@ def is_valid_part(part: t.Any) -> bool:
 
 
 def applies_to(part: t.Mapping[str, t.Any], devices: t.Collection[str]) -> bool:
-    """Whether a part of an entry applies to GPUs of these device ids, in the form of device_id()."""
+    """Whether a part of an entry applies to GPUs with these device ids, in the form of device_id()."""
     filters = device_filter(part)
     return not filters or not set(filters).isdisjoint(devices)
 
 
 def layouts_by_gpu(parts: t.Iterable[t.Mapping[str, t.Any]], gpus: int) -> dict[int, dict[str, int]]:
-    """The MIG devices of a node's GPUs by index; a later part overrides an earlier one (mig-parted).
+    """The MIG devices of a node's GPUs by index; a later part overrides an earlier one, as in mig-parted.
 
-    A GPU that no part names stays whole. Raises KeyError for an index that the node does not have.
+    A GPU that no part lists stays whole. Raises KeyError for an index that the node does not have.
     """
     layouts: dict[int, dict[str, int]] = {index: {} for index in range(gpus)}
     for part in parts:

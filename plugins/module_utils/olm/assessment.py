@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assesses an installation through OLM: it is done, waiting, in need of an approval, or has a problem (pure).
+"""Assesses an installation through OLM: it is done, is waiting, needs an approval, or has a problem (pure).
 
 Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
 A problem is reported only after it has lasted for its `minimum_seconds`, because OLM's conditions may be wrong for a few seconds during upgrades.
@@ -135,7 +135,7 @@ def _progress(
 
 
 def _failed_plan(plan: Document, desired: DesiredVersion) -> Assessment:
-    """Assess a failed InstallPlan: it is a problem immediately, or, if it had failed before a repair, if OLM does not replace it."""
+    """Assess a failed InstallPlan: it is a problem immediately, but one that had failed before a repair only if OLM does not replace it."""
     problem = failures.plan_failed(plan)
     if not desired.failed_before(plan):
         return _problem(problem)
@@ -192,7 +192,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
-    """The problem that the Subscription reports in a condition, or that OLM has nothing to install; None if there is none."""
+    """The problem in the Subscription's conditions, or the problem that OLM has nothing to install; None if there is none."""
     found = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (

@@ -43,7 +43,7 @@ class CatalogChoice:
     wait: bool
     check: bool
     applied: AppliedObject | None = None
-    # The message about the CatalogSource of the image if it was removed because it does not start.
+    # The message that the CatalogSource of the image was removed because it does not start; empty if it was not removed.
     removed: str = ""
 
     def find_version(self, observed: Observed, live: Object | None) -> CatalogVersion | ChannelEntry | None:

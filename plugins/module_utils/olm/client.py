@@ -122,11 +122,11 @@ class OlmClient:
         return self._cache.is_known("subscriptions")
 
     def has_namespace(self) -> bool:
-        """Whether the namespace exists; assumed if the user is not allowed to list namespaces."""
+        """Whether the namespace exists; assumed to exist if the user is not allowed to list namespaces."""
         return bool(self._cache.objects("namespace")) or not self._cache.is_known("namespace")
 
     def follow(self) -> None:
-        """Watch all objects from now on."""
+        """Start watching all objects."""
         self._cache.follow()
 
     def await_change(self, timeout: float) -> bool:
@@ -161,7 +161,7 @@ class OlmClient:
     def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
         """Apply the content to an object; returns None if nothing differs. `collection` is the object's collection in the cache.
 
-        Raises a conflict if the object was changed since it was read, or, unless `force_conflicts`, if another manager owns a field.
+        Raises a conflict if the object was changed since it was read, or, unless `force_conflicts` is set, if another manager owns a field.
         """
         metadata = body["metadata"]
         path = self.path(body["kind"], metadata["name"], metadata["namespace"])
@@ -215,7 +215,7 @@ class OlmClient:
             raise
 
     def reset(self, subscription: Object, previous: str) -> bool:
-        """Reset the status of a Subscription, so that OLM resolves it as a new one or from version `previous`; False if OLM has continued with it since."""
+        """Reset a Subscription's status, so that OLM resolves it as a new one or from version `previous`; False if OLM has made progress since."""
         path = self.path("Subscription", name_of(subscription))
         current = (subscription.get("status") or {}).get("currentCSV")
         for dummy in range(_ATTEMPTS):

@@ -25,7 +25,7 @@ _GROUP_REASONS = {
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
 # The reason of BundleUnpackFailed that does not concern unpacking (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
 PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
-# The form in which OLM names a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
+# The format of OLM's reference to a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
 _NAMED_CATALOG = re.compile(r"catalogsource ([a-z0-9.-]+)/([a-z0-9.-]+)")
 UNREFERENCED = "exists and is not referenced by a subscription"
 # The conditions of a Subscription that are only warnings, with the remedies (operator-framework/api pkg/operators/v1alpha1/subscription_types.go; OLM
@@ -153,7 +153,7 @@ def csv_failed(namespace: str, csv: Document) -> Problem:
         value=f"Failed ({reason}: {message})",
         rule="OLM does not install a failed ClusterServiceVersion, regardless of the state of its Subscription.",
         remedy=remedy or f"See kubectl -n {namespace} describe csv {name_of(csv)}.",
-        # After a change of the OperatorGroups, the phase stays Failed for a moment.
+        # After the OperatorGroups change, the phase remains Failed for a moment.
         minimum_seconds=MEDIUM,
     )
 
@@ -185,7 +185,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str) ->
 
 
 def _catalog_remedy(message: str) -> str:
-    """The remedy for the CatalogSource that OLM's message names; one without a connection blocks all Subscriptions that can see it."""
+    """The remedy for the CatalogSource in OLM's message; a CatalogSource without a connection blocks all Subscriptions that can see it."""
     blocked = "It blocks all Subscriptions that can see it."
     match = _NAMED_CATALOG.search(message)
     if match is None:

@@ -60,7 +60,7 @@ def existing_subscription(observed: Observed, options: OlmOptions) -> Object | N
 
 
 def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> ChannelEntry | None:
-    """The installed version if it is the desired one, so that the catalogs are not required; None if they must be read."""
+    """The installed version if it is the desired one, so that the catalogs are not needed; None if the catalogs must be read."""
     if live is None:
         return None
     spec = live.get("spec") or {}
@@ -142,7 +142,7 @@ def plan_installation(
 
 
 def _has_own_group(observed: Observed) -> bool:
-    """Whether this collection has created the OperatorGroup, and thus installed the operator; the group stays if a Subscription is deleted."""
+    """Whether this collection has created the OperatorGroup, and thus installed the operator; the group remains when a Subscription is deleted."""
     return any(map(is_created_by_collection, observed.groups))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..common.errors import ModuleFailure
 
 # The number of seconds that a problem must last before it is reported. Conditions that OLM sets while it works may be wrong for
-# some seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that do not change unless the user acts are
+# a few seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that do not change unless the user acts are
 # reported immediately. It can take CATALOG_START until OLM is connected to a new catalog.
 FINAL, SHORT, MEDIUM, LONG, CATALOG_START = 0.0, 5.0, 30.0, 60.0, 90.0
 
@@ -34,7 +34,7 @@ class Problem:
         return f"{self.subject}: {self.field} {self.verb} {value}. {self.rule} {self.remedy}"
 
     def as_dict(self) -> dict[str, str]:
-        """The problem in the format of results."""
+        """The problem as the module returns it."""
         return {
             "code": self.code,
             "object": self.subject,
@@ -49,7 +49,7 @@ class OlmFailure(ModuleFailure):
     """Raised if OLM cannot install the operator because of a problem."""
 
     def __init__(self, problem: Problem, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """The problem's code becomes the code of the failure."""
+        """Use the problem's code as the code of the failure."""
         super().__init__(str(problem), partial)
         self.problem = problem
         self.code = problem.code  # type: ignore[misc]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes an operator that OLM has installed: its Subscription and its ClusterServiceVersions. CRDs, custom resources and the OperatorGroup stay."""
+"""Removes an operator that OLM has installed: its Subscription and ClusterServiceVersions. CRDs, custom resources and the OperatorGroup are kept."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 """Recognizes states from which OLM does not recover automatically, and plans their repairs (pure).
 
 Repairs only remove what OLM creates again: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
-Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs stay. In the last case, deleting the InstallPlan would not help,
+Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs are kept. In the last case, deleting the InstallPlan would not help,
 because OLM then only compares the conditions, and keeps its reference (operator-lifecycle-manager
 pkg/controller/operators/catalog/subscription/state.go, InstallPlanNotFound).
 """
@@ -37,7 +37,7 @@ class Repair:
     kind: str
     item: Object
     reason: str
-    # The ClusterServiceVersion that the reset status names as installed; empty if there is none.
+    # The ClusterServiceVersion that the reset status shows as installed; empty if there is none.
     previous: str = ""
 
     @property
@@ -97,7 +97,7 @@ def is_resolution_prevented(subscription: Document) -> bool:
 
 
 def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
-    """Whether a Subscription references an InstallPlan and a ClusterServiceVersion that both do not exist.
+    """Whether a Subscription references an InstallPlan and a ClusterServiceVersion, neither of which exists.
 
     If the status was reset or the InstallPlan deleted while OLM processed the Subscription, OLM writes the reference again from its cache. It then
     creates no other InstallPlan ("skipping update: installplan already created").

@@ -68,7 +68,7 @@ class OlmRun:
     _resets: int = 0
 
     def __post_init__(self) -> None:
-        """Start the time limit; send no request yet."""
+        """Start the time limit; no request is sent yet."""
         self._deadline = time.monotonic() + self.timeout
         self._catalogs = CatalogChoice(
             self.client, self.options, self.progress, deadline=self._deadline, wait=self.wait, check=self.check
@@ -232,9 +232,9 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Make OLM repeat a resolution that it does not retry, because a catalog could not be read or an InstallPlan was deleted or had failed.
+        """Make OLM repeat a resolution that it does not retry after a catalog could not be read, or an InstallPlan was deleted or had failed.
 
-        OLM may write the reference to such a plan again from its cache after this run has removed it.
+        After this run has removed the reference to a deleted or failed plan, OLM may write it again from its cache.
         """
         self._resolve_again(observed, desired)
         live = observed.subscription(desired.package, desired.subscription)
@@ -265,7 +265,7 @@ class OlmRun:
 
     @staticmethod
     def _require_no_final(step: Assessment) -> None:
-        """Raise OlmFailure, in check mode, for a problem that a run would report immediately."""
+        """In check mode, raise OlmFailure for a problem that a run would report immediately."""
         if step.problem is not None and step.problem.minimum_seconds == 0:
             raise OlmFailure(step.problem)
 

@@ -24,7 +24,7 @@ from .observed import (
 )
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
-# The reason for which a ClusterServiceVersion fails briefly if its Deployment is not ready after 5 minutes; OLM then starts again.
+# The failure reason of a ClusterServiceVersion whose Deployment is not ready after 5 minutes; the failure is brief, because OLM starts again.
 INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 

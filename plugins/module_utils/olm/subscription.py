@@ -37,7 +37,7 @@ def subscription_body(
 ) -> Object:
     """The Subscription to apply; `live` is the existing one, if any. An empty channel, source or startingCSV is left out.
 
-    adopts: whether a new Subscription replaces one of a foreign installation; it is then not marked as created, so that an uninstallation keeps it.
+    adopts: whether a new Subscription replaces that of a foreign installation; it is then not marked as created, so that an uninstallation keeps it.
     """
     declared = {field: getattr(options, option) for field, option in SUBSCRIPTION_FIELDS.items()}
     fields = {**declared, "channel": channel, "source": source, "startingCSV": starting_csv}

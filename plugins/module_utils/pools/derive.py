@@ -61,7 +61,7 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 
 
 def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
-    """The plan for the three variables; raises InvalidVariables with all mistakes in them."""
+    """The plan for the three variables; raises InvalidVariables with all problems in them."""
     variables = load(cluster, defaults, pools)
     settings = _with_installers(variables.cluster, variables.declared_cluster)
     release = releases.operator_release(settings["operator"]["version"]).release
@@ -270,7 +270,7 @@ def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
 
 
 def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Document:
-    """The fields of the ClusterPolicy that name the ConfigMaps. A ConfigMap without entries is not named, because a plugin would wait for it forever.
+    """The fields of the ClusterPolicy that refer to the ConfigMaps. A ConfigMap without entries is left out, because a plugin would wait for it forever.
 
     If a pool declares its driver, NVIDIADriver objects replace the ClusterPolicy's own driver.
 

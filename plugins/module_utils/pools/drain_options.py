@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of a drain: settings in a pool's `rollout`, and the option `drain` of modules that remove nodes (pure)."""
+"""The options of a drain: settings in a pool's `rollout`, and the option `drain` of the modules that remove nodes (pure)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DrainSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DrainOptions(DrainSettings):
-    """The options of a drain. evict: False waits until the pods end (`drain: none` in `rollout`)."""
+    """The options of a drain. evict: if False, a drain waits until the pods end (`drain: none` in `rollout`)."""
 
     evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
 
@@ -57,7 +57,7 @@ class DrainOptions(DrainSettings):
 
     @classmethod
     def argument_spec(cls) -> dict[str, dict[str, t.Any]]:
-        """The suboptions of the option `drain` of modules."""
+        """The suboptions of the module option `drain`."""
         return {
             field.name: {"type": field.metadata["type"], "default": field.default} for field in dataclasses.fields(cls)
         }

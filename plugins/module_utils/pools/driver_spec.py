@@ -58,7 +58,7 @@ def inherited_driver(policy: Document) -> Object:
     result: Object = {**_DEFAULT_IMAGE, "driverType": "gpu"}
     for key in _INHERITED_FIELDS:
         value = driver.get(key)
-        # The chart writes the names of absent ConfigMaps as empty text.
+        # The chart writes the names of absent ConfigMaps as empty strings.
         value = (
             {name: below for name, below in value.items() if below not in _EMPTY} if isinstance(value, dict) else value
         )

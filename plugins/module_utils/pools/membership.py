@@ -75,7 +75,7 @@ class Membership:
 
 
 def matches(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether the pool's match fits the node; a pool without match fits no node."""
+    """Whether the node meets the pool's `match`; False for a pool without `match`."""
     match = pool.match
     if match.pins_only or not node.has_gpu:
         return False
@@ -85,7 +85,7 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether the node's label names the node group of the pool."""
+    """Whether the node's label contains the name of the pool's node group, or of a replacement of it."""
     group = pool.nodegroup
     return (
         group is not None
@@ -129,7 +129,7 @@ class _Index:
         return next(iter((*exact, *candidates)), None)
 
     def matching(self, node: NodeFacts) -> list[str]:
-        """The pools whose match fits the node, sorted."""
+        """The pools whose `match` the node meets, sorted."""
         candidates = [*self._by_product.get(_product(node), ())]
         if self._by_label:
             for label in node.labels.items():

@@ -35,7 +35,7 @@ def _chart_values(operator: Document, user_values: Document, tolerations: t.Iter
     """The values of the operator's own NFD sub-chart, with tolerations for the pools' taints, so that NFD finds their GPUs.
 
     The image comes from the operator's registry and is pulled with the same Secrets. The user's values override these values,
-    but their tolerations are added, because a pool's taint must stay tolerated.
+    but their tolerations are added, because a pool's taint must still be tolerated.
     """
     needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
     values: Document = {

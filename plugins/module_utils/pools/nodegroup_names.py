@@ -3,7 +3,7 @@
 """Names of node groups: the options of each provider's node groups, and the name of a group that replaces another group (pure).
 
 To change an immutable field, a new group is created next to the old one, so both groups exist for a while and the new group needs a different name.
-This name is the declared name and four hexadecimal digits derived from the immutable fields, so the next run finds the group even if a run was killed.
+This name consists of the declared name and four hexadecimal digits derived from the immutable fields, so the next run finds the group even if one was killed.
 """
 
 from __future__ import annotations

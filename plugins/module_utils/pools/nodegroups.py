@@ -22,7 +22,7 @@ from .variables import NOT_SET, InvalidVariables
 if t.TYPE_CHECKING:
     from .plan import PoolPlan
 
-# Changed numbers of nodes, by pool.
+# The changed numbers of nodes, by pool.
 _COUNTS = MapOf(item=Integer())
 # A label of an earlier sharing mode is removed by null, the startup taint by `state: absent`.
 _OWN_LABELS = (names.MIG_CONFIG_LABEL,)

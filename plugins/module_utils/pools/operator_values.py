@@ -37,7 +37,7 @@ def operator_values(settings: Document, distribution: str | None = None) -> Docu
     own = merge(own, {key: sidecar for key in ("gds", "gdrcopy") if (sidecar := _sidecar(settings[key]))})
     values: Document = merge(own, settings["values"])
     users = get_nested(settings, "values", "driver", "env")
-    # This includes an empty list, which does not remove the proxy.
+    # This also applies to an empty list, which does not remove the proxy.
     if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     return with_values(values, declared_distribution_values(settings, distribution))
@@ -100,7 +100,7 @@ def without_values(values: t.Mapping[str, t.Any], added: t.Mapping[str, t.Any]) 
 
 
 def mirrored_image(image: str, registry: str | None) -> str:
-    """The address of a public image in the mirror, which has it under the same path."""
+    """The address of a public image in the mirror, where it has the same path."""
     return f"{registry}/{image.partition('/')[2]}" if registry else image
 
 

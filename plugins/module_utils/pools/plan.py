@@ -124,8 +124,8 @@ class MigPlan:
 class ValidationPlan:
     """The keys of gpu_cluster.validation, the Secrets with which the images are pulled, and the ConfigMap with the results of the validation pods.
 
-    A new key is a field with a default; programs find it in their options. `images`: by their key in gpu_cluster.validation and by CUDA version; the newest
-    version that a node's driver supports is used.
+    To add a key, add a field with a default; programs find it in their options. `images`: by their key in gpu_cluster.validation and by CUDA version; the
+    newest version that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]
@@ -240,7 +240,7 @@ class RolloutPlan(DrainSettings):
         return DrainOptions(evict=self.drain != NONE, **settings)
 
     def max_parallel(self, nodes: int) -> int:
-        """The number of nodes of a pool with this size that may be changed at the same time; at least one."""
+        """The number of nodes of a pool of this size that may be changed at the same time; at least one."""
         return node_count_of(self.max_unavailable, nodes)
 
     def max_nodes(self, nodes: int) -> int:
@@ -264,7 +264,7 @@ def node_count_of(amount: int | str, total: int) -> int:
 
 # The metadata of a field that copies the key of gpu_pools with the same name; the field is None if the key has neither a value nor a default.
 _KEY = {"is_key": True}
-# Such a key that gpu_info also returns, so that the report can show it.
+# The same for a key that gpu_info also returns, so that the report can show it.
 _REPORTED_KEY = {"is_key": True, "reported": True}
 
 
@@ -272,7 +272,7 @@ _REPORTED_KEY = {"is_key": True, "reported": True}
 class PoolPlan:
     """One pool with every value that its nodes, quotas, reports and validation pods need.
 
-    A new key of gpu_pools that is used unchanged is only a field with the metadata `_KEY` or `_REPORTED_KEY`.
+    A new key of gpu_pools that is used unchanged needs only a field with the metadata `_KEY` or `_REPORTED_KEY`.
 
     `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
     different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are keys of a ResourceQuota.

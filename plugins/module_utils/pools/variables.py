@@ -21,7 +21,7 @@ from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
 
 _NAMES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
-# This is not treated as an empty list, because a missing or misspelled variable must never release a node.
+# An unset gpu_pools is not treated as an empty list, because a missing or misspelled variable must never release a node.
 NOT_SET = (
     "gpu_pools: is not set (or null); declare the pools of the cluster, and check the spelling of the variable. An explicit [] means that there "
     "are no pools: every managed node is released, which removes its pool's labels, taints and sharing"
@@ -33,7 +33,7 @@ _NODE_GROUP_FIELDS = ("nodes", "autoscale", "model")
 
 
 class InvalidVariables(ModuleFailure):
-    """The variables have mistakes; `problems` has one line for each, beginning with its path."""
+    """The variables are invalid; `problems` has one line for each problem, beginning with its path."""
 
     code = "invalid"
 
@@ -98,7 +98,7 @@ def split_variables(variables: t.Any) -> tuple[t.Any, t.Any, t.Any]:
 
 
 def validate(cluster: t.Any, defaults: t.Any, pools: t.Any) -> list[str]:
-    """All mistakes in the three variables, in their order; empty if there are none."""
+    """All problems in the three variables, in their order; empty if there are none."""
     return _read(cluster, defaults, pools)[1]
 
 

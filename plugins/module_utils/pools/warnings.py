@@ -32,7 +32,7 @@ def plan_warnings(
 ) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
-    `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
+    `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster meets all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
     `autoscaler` are the rules of the cluster's release of OpenShift, if it is known; `openshift_version` is its version, or empty if it is unknown.
     """
@@ -176,7 +176,7 @@ def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules |
     on_openshift = cloud is not None and PROVIDERS[cloud.provider].scaled_by_openshift
     since = ".".join(map(str, min(each.since for each in AUTOSCALER_RULES if each.counts_gpu_type)))
     if rules is not None and rules.counts_gpu_type:
-        # One resource of a MachineSet is counted; of several, the others are not.
+        # Only one resource of a MachineSet is counted; if it has several, the others are not.
         counted = names.GPU_RESOURCE if names.GPU_RESOURCE in pool.resources else pool.resource
         if others := [resource for resource in pool.resources if resource != counted]:
             yield (

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The facts of pools, nodes and the cluster that the report shows, on the terminal and on the HTML page (pure).
 
-A new fact is an entry in POOL_FACTS or NODE_FACTS, if the result of gpu_info has its data.
+To add a fact, add an entry to POOL_FACTS or NODE_FACTS; the result of gpu_info must contain its data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = PLAN, REPORT = ("plan", "report")
 
 @dataclass(frozen=True, kw_only=True)
 class PoolFact:
-    """Where and how a fact of a pool is shown; each function gets the pool from the result of gpu_info, and an empty text is left out.
+    """Where and how a fact of a pool is shown; each function gets the pool from the result of gpu_info, and an empty string is left out.
 
     column: in the table on the terminal, for the `kinds`; its rows also have the keys name and awaits_discovery. detail: below this table,
     after the name of the pool; for facts that are too long for a column. page: on the card of the pool. observed: whether the fact is only
@@ -105,7 +105,7 @@ def _planned_changes(pool: Document) -> str:
     return plural(pool["changes"]["nodes"], "node") if pool["changes"] else "none"
 
 
-# In the order of the columns on the terminal, and of the texts on the card. The card shows the resources and the state of a pool as drawings.
+# In the order of the columns on the terminal, and of the entries on the card. The card shows a pool's resources and state as drawings.
 POOL_FACTS: tuple[PoolFact, ...] = (
     PoolFact(
         column=Column("NODES", operator.itemgetter("nodes"), number=True),
@@ -179,7 +179,7 @@ def _sharing(row: Document) -> str:
     return sharing_mode(row["mode"], row["replicas"]) if row.get("mode") and not _mig_devices(row) else ""
 
 
-# The facts of a node on the page, from its row in the result of gpu_info; an empty text is left out. Facts that most nodes of a pool have in common are
+# The facts of a node on the page, from its row in the result of gpu_info; an empty string is left out. Facts that most nodes of a pool have in common are
 # shown once for the pool. The terminal shows no nodes, and the JSON file has the whole result.
 NODE_FACTS: dict[str, t.Callable[[Document], str]] = {
     "model": lambda row: short_model(row.get("model") or ""),

@@ -94,7 +94,7 @@ def has_failed_validation(pool: Document) -> bool:
 
 
 def validation_failure(validation: Document) -> str:
-    """Time, node and problems of a failed validation."""
+    """The time, the node and the problems of a failed validation."""
     where = f" on {validation['node']}" if validation.get("node") else ""
     return f"{validation.get('time')}{where}: {'; '.join(map(str, validation.get('problems') or ()))}"
 

@@ -37,7 +37,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """One GPU node; `key` is its id on the page, and `facts` are the texts of NODE_FACTS, which do not depend on its pods."""
+    """One GPU node; `key` is its id on the page, and `facts` are the values of NODE_FACTS, which do not depend on its pods."""
 
     key: str
     name: str
@@ -203,7 +203,7 @@ def _by_request(pods: t.Iterable[PodUsage]) -> list[PodUsage]:
 
 
 def _request(pod: PodUsage, several: bool) -> str:
-    """The count unless it is one, and the resource if the node has several."""
+    """The pod's request as text: the count unless it is one, and the resource if the node has several."""
     count = f"\u00d7{number(pod.units)}" if pod.units != 1 else ""
     resource = short_resource(pod.resource).removeprefix("mig-") if several else ""
     return "\u00a0".join(filter(None, [count, resource]))

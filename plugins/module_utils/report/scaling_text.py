@@ -12,14 +12,14 @@ from .table import Paragraph
 
 Document = t.Mapping[str, t.Any]
 
-# The heading of a finding by its effect; the key of the label or the resource that the affected pods name is added for some_pods.
+# The heading of a finding by its effect; for some_pods, the label key or the resource that the affected pods use is added.
 _HEADS = {"no_pod": "cause", "some_pods": "pods with", "note": "note"}
 _NO_AUTOSCALER = "machine_autoscaler"
 _MAXIMUM = "maximum"
 
 
 class ScalingSummary(t.NamedTuple):
-    """MachineSets of a pool with the same findings: a sentence, the findings as paragraphs, and whether they scale (None: not known, or fixed size)."""
+    """MachineSets of a pool with the same findings: a sentence, paragraphs of findings, and whether the sets scale (None: unknown, or fixed size)."""
 
     pool: str
     text: str

@@ -48,7 +48,7 @@ def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Shorten the widest column that may be shortened until the line fits; the first column, which names the row, is shortened last."""
+    """Shorten the widest column that may be shortened until the line fits; the first column, which identifies the row, is shortened last."""
     sizes = list(sizes)
     smallest = [
         len(column.head) + len(_CUT) if column.cuts else size for column, size in zip(columns, sizes, strict=True)

@@ -51,7 +51,7 @@ def _duration(value: str) -> str | None:
 
 
 _DURATION = Text((_duration,))
-# The CRD accepts fractions below one as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
+# The CRD accepts fractions below one, written as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
 _THRESHOLD = Text(
     (validators.matches(r"0\.[0-9]+", 'is not a fraction of a node; use a number below one in quotes, such as "0.4"'),)
 )
@@ -94,7 +94,7 @@ _OTHER_PATHS: dict[Path, Path] = {("max_nodes_total",): ("resourceLimits", "maxN
 
 
 def _keys(section: Section, prefix: Path = ()) -> t.Iterator[Path]:
-    """The path of each key that has no keys below it, except `values`."""
+    """The path of each key that has no keys below it; `values` is left out."""
     for name, field in section.fields.items():
         if isinstance(field, Section):
             yield from _keys(field, (*prefix, name))

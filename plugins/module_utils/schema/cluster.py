@@ -37,7 +37,7 @@ class HelmValues(Anything):
     """Values for a chart: any map that Helm can read."""
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """The problems of values that cannot be written as Helm's JSON."""
+        """The problems of values that cannot be represented in Helm's JSON."""
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             at = field_path(path, key)
             reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
@@ -88,7 +88,7 @@ _OPERATOR: dict[str, Field] = {
 
 
 def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
-    """The problems of the option operator_versions of modules: an incomplete version, such as v26.3, would count as the newest release."""
+    """The problems in the module option operator_versions: an incomplete version, such as v26.3, would count as the newest release."""
     return [
         f"operator_versions[{index}]: {quote(version)} {problem}"
         for index, version in enumerate(versions)
@@ -221,7 +221,7 @@ def chart_problems(cluster: Document) -> Problems:
 
 
 def release_name_problems(cluster: Document) -> Problems:
-    """The operator and NFD must differ in namespace or release name, by which Helm identifies a release."""
+    """The operator and NFD must differ in namespace or release name, because Helm identifies a release by both."""
     operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; use a different name for one of them"
@@ -260,7 +260,7 @@ _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
 
 
 def ineffective_driver_field_problems(cluster: Document) -> Problems:
-    """Driver fields must not be set if the driver is not installed, and fields for its build must not be set if it is precompiled."""
+    """Driver fields must not be set if the driver is not installed, and build fields must not be set if it is precompiled."""
     driver = get_nested(cluster, "operator", "driver")
     if get_nested(driver, "enabled") is False:
         for keys in (*_DRIVER_FIELDS, ("driver", "precompiled")):
@@ -273,7 +273,7 @@ def ineffective_driver_field_problems(cluster: Document) -> Problems:
 
 
 def driver_version_problems(cluster: Document) -> Problems:
-    """driver.version must be a branch for a precompiled driver, and a full version for any other driver, as in the image names."""
+    """driver.version must be a branch for a precompiled driver, and a full version for any other driver, because the image names contain these."""
     driver = get_nested(cluster, "operator", "driver")
     reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
     if reason:
@@ -303,7 +303,7 @@ def release_problems(cluster: Document) -> Problems:
 
 
 def os_tag_problems(cluster: Document) -> Problems:
-    """The driver version in the Helm values must not end with the tag of an operating system, which is a common mistake."""
+    """The driver version in the Helm values must not end with the tag of an operating system, which users often add by mistake."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = validators.os_tag(version) if isinstance(version, str) else None
     if reason:
@@ -322,7 +322,7 @@ def values_map_problems(cluster: Document) -> Problems:
 
 
 def cluster_policy_problems(cluster: Document) -> Problems:
-    """Entries of driver.env and toolkit.env must have unique names, by which they are merged, and text values, as the ClusterPolicy requires."""
+    """Entries of driver.env and toolkit.env need unique names, because they are merged by name, and text values, as the ClusterPolicy requires."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
         path = f"{_PATH}.values.{part}.env"

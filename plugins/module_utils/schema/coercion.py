@@ -53,7 +53,7 @@ def elements(text: str) -> list[t.Any]:
 
 
 def names(value: t.Any) -> list[str]:
-    """The names in an option or variable, which is None, text as for elements(), or a list of texts; raises ValueError for other values.
+    """The names in an option or variable, which is None, text as for elements(), or a list of strings; raises ValueError for other values.
 
     Ansible splits the text of a list option at every comma, even inside brackets; this is undone first.
     """

@@ -126,7 +126,7 @@ def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
 
 
 def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
-    """The mistakes in a pool's driver, both on its own and in combination with the operator's settings."""
+    """The problems in a pool's driver, both on its own and in combination with the operator's settings."""
     driver = get_nested(pool.merged, "driver")
     if not isinstance(driver, dict):
         return
@@ -149,7 +149,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
 
 
 def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
-    """Mistakes that would otherwise only be noticed when a node pulls the image."""
+    """The problems in the image's fields that would otherwise be noticed only when a node pulls the image."""
     repository = effective_driver(inherited, driver).get("repository") or releases.DRIVER_IMAGE[0]
     image = driver.get("image") or releases.DRIVER_IMAGE[1]
     if isinstance(repository, str) and isinstance(image, str):

@@ -68,7 +68,7 @@ _ON_THE_HOST = {
 
 
 def feature_driver_problems(cluster: Document) -> Problems:
-    """These features must not be set if the operator does not install the driver, because they are part of it."""
+    """These features must not be set if the operator does not install the driver, because they are part of the driver."""
     if get_nested(cluster, "operator", "driver", "enabled") is not False:
         return
     for keys, remedy in _ON_THE_HOST.items():
@@ -93,7 +93,7 @@ def _not_precompiled(title: str) -> str:
 
 
 def storage_module_problems(cluster: Document) -> Problems:
-    """gds needs the open kernel modules, because nvidia-fs uses symbols that only these export."""
+    """gds needs the open kernel modules, because nvidia-fs uses symbols that only these modules export."""
     problem = _open_modules_problem(operator_driver(cluster)) if _needs_open_modules(cluster) else ""
     # Operators before v25.3 read this value instead of kernel_module_type.
     is_open = get_nested(cluster, "operator", "values", "driver", "useOpenKernelModules") is True
@@ -127,7 +127,7 @@ FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
 
 
 def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) -> Problems:
-    """The problems of pools whose driver excludes, or whose GPUs cannot use, a feature that is enabled for the whole cluster."""
+    """The problems of pools whose driver excludes a feature that is enabled for the whole cluster, or whose GPUs cannot use it."""
     if not isinstance(cluster, dict):
         return
     for pool in pools:
@@ -167,7 +167,7 @@ def _pool_driver_problems(cluster: Document, pool: PoolVariables) -> Problems:
     if _needs_open_modules(cluster) and any(declared.get(key) is not None for key in ("version", "kernel_module_type")):
         problem = _open_modules_problem(driver)
         if problem and driver.get("kernel_module_type") == inherited.get("kernel_module_type") == "proprietary":
-            # The same mistake is reported at the operator's field.
+            # The same problem is reported for the operator's field.
             return
         if problem:
             yield f"{pool.path}.driver.kernel_module_type: {problem}"

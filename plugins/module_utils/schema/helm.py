@@ -16,7 +16,7 @@ _DEFAULTS = {
 
 
 def helm_fields(component: str) -> dict[str, Field]:
-    """The keys of a component (operator, nfd) that have no effect with OLM; ComponentPlan has a field for each, which is `name` for `release`."""
+    """The keys of a component (operator, nfd) that have no effect with OLM; each is a field of ComponentPlan, where `release` is called `name`."""
     release, chart, chart_repo = _DEFAULTS[component]
     return {
         "release": Text((validators.release_name,), default=release),

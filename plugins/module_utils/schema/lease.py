@@ -11,7 +11,7 @@ LEASE = Section(fields={"wait_timeout": seconds(default=300)})
 
 
 def lease_settings(cluster: Document, wait_timeout: int | None) -> Document:
-    """All keys of gpu_cluster.lease, with their defaults; the option `wait_timeout` of a module has precedence.
+    """All keys of gpu_cluster.lease, with their defaults; a module's option `wait_timeout` takes precedence.
 
     Raises InvalidOptions for invalid settings, because not every module checks gpu_cluster.
     """

@@ -11,7 +11,7 @@ import typing as t
 
 from ..catalog import secrets
 
-# How many names of nodes, pods and other objects a message lists.
+# The maximum number of names of nodes, pods and other objects that a message lists.
 MAX_NAMED = 5
 
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -99,7 +99,7 @@ def visible(text: str) -> str:
 
 
 def option_of_role(variable: str, option: str) -> str:
-    """The name of an option in messages for users of the roles, who set this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
+    """The name of an option in messages for users of the role (its variable) and of the module: `gpu_sharing_x (option x of the module)`."""
     return f"{variable} (option {option} of the module)"
 
 

@@ -27,7 +27,7 @@ class LayoutField(Field):
     blank_is_unset: bool = False
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Convert a list of profiles, or counts, that are written as text."""
+        """Convert a list of profiles that is written as text, and counts that are written as text."""
         if isinstance(value, str) and not unrendered_template(value):
             names = coercion.elements(value)
             return names if names and not any(mig_profile(item) for item in names if isinstance(item, str)) else value

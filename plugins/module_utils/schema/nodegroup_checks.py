@@ -17,7 +17,7 @@ from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label
 
-# How many labels (accel.gpu/pool and the names of two configurations) and taints (the startup taint) this collection adds to a group.
+# The numbers of labels (accel.gpu/pool and the names of two configurations) and taints (the startup taint) that this collection adds to a group.
 _OWN_ENTRIES = {"labels": 3, "taints": 1}
 
 
@@ -58,7 +58,7 @@ def provider_problems(cluster: Document) -> Problems:
 
 
 def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
-    """The mistakes in a pool's node group, and node group settings in a pool that has no node group."""
+    """The problems in a pool's node group, and those of node group settings in a pool that has no node group."""
     if get_nested(pool.merged, "nodes") is None:
         if get_nested(pool.declared, "autoscale") is not None:
             yield f"{pool.path}.autoscale: has no effect without nodes; declare both, or remove it"
@@ -183,7 +183,7 @@ def foreign_setting_problems(provider: ProviderDefinition, pool: PoolVariables) 
 
 
 def group_name_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The name of the node group must follow the provider's rule for names."""
+    """The name of the node group must follow the provider's naming rule."""
     name = group_name(pool)
     problem = provider.name_rule(name) if isinstance(name, str) else None
     if problem:
@@ -193,7 +193,7 @@ def group_name_problems(provider: ProviderDefinition, pool: PoolVariables) -> Pr
 
 
 def entry_limit_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The labels and taints of a group, including those of this collection, must not exceed the provider's limit."""
+    """The labels and taints of a group, including those that this collection adds, must not exceed the provider's limit."""
     if provider.max_entries is None:
         return
     for field, own in _OWN_ENTRIES.items():

@@ -15,7 +15,7 @@ from .messages import join_words, quote
 from .subscription_config import SubscriptionConfig
 from .types import Choice, Document, Field, ListOf, Problems, Section, Text, is_empty
 
-# What replaces a key that only Helm reads.
+# The replacement for a key that only Helm reads.
 _REPLACEMENTS = {"chart": "; olm.package names the package", "chart_repo": "; olm.source names the catalog"}
 _BY_OLM = "has no effect with installer: olm, the default on OpenShift"
 _VALIDATION_IMAGES = join_words(dict.fromkeys(f"validation.{program.images or program.image}" for program in PROGRAMS))
@@ -77,7 +77,7 @@ def installer_key_problems(cluster: Document) -> Problems:
 
 
 def catalog_source_problems(cluster: Document) -> Problems:
-    """catalog_image needs a name in `source`, other than the default catalog: a CatalogSource with the first of these names is created."""
+    """catalog_image needs a name in `source` other than that of the default catalog: a CatalogSource with the first such name is created."""
     for component in PACKAGES:
         olm = get_nested(cluster, component, "olm")
         image, source = get_nested(olm, "catalog_image"), get_nested(olm, "source")

@@ -33,7 +33,7 @@ def is_for_users(key: str) -> bool:
 
 
 def invalid_value(key: str, value: str) -> str | None:
-    """The reason why the value of such a label is invalid; None if it is valid."""
+    """The reason why the value is invalid for this label; None if it is valid."""
     if key == WORKLOAD_LABEL and value not in WORKLOADS:
         return f"is not a valid value; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
     if key.startswith(DEPLOY_PREFIX) and value not in _SWITCHES:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of gpu_defaults and gpu_pools. A new key is one entry here and a field of PoolPlan (pools/plan.py)."""
+"""The schema of gpu_defaults and gpu_pools. To add a key, add one entry here and a field of PoolPlan (pools/plan.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .types import MAX_NODES, Anything, Boolean, Choice, Field, Integer, ListOf,
 
 # The kubelet runs 110 pods on a node by default, and 250 on OpenShift, so more shares could never be used.
 MAX_SHARES = 250
-# The maximum on the nodes of the largest cluster, with at most 16 GPUs and 7 devices per GPU.
+# The maximum number of devices in the largest cluster, with at most 16 GPUs per node and 7 devices per GPU.
 MAX_DEVICES = MAX_NODES * 16 * 7
 
 
@@ -85,7 +85,7 @@ _TAINT = Section(
 )
 
 
-# By the type of the value.
+# The class of the field, by the type of its value.
 _PLUGIN_SETTING_FIELDS: dict[type, type[Field]] = {bool: Boolean, int: Integer, str: Text, list: ListOf, dict: MapOf}
 
 

@@ -59,7 +59,7 @@ def ineffective_option_problems(pool: PoolVariables) -> Problems:
 
 
 def startup_taint_problems(pool: PoolVariables) -> Problems:
-    """startup_taint needs a mode that partitions GPUs, because only these are first offered as whole GPUs and later removed."""
+    """startup_taint needs a mode that partitions GPUs, because only then does a node first offer whole GPUs that are later removed."""
     name = get_nested(pool.merged, "sharing", "mode")
     mode = DEFAULT_MODE if name is None else mode_named(name)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:

@@ -17,14 +17,14 @@ _OWN_KEYS = {setting.path: key for platform in PLATFORMS for key, setting in pla
 
 
 def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = False) -> Problems:
-    """The mistakes in the fields; `path` is their path in the variables or options. Values that are not maps are reported elsewhere."""
+    """The problems in the fields; `path` is their path in the variables or options. Values that are not maps are reported elsewhere."""
     if not isinstance(document, dict):
         return
     for key in _keys(document):
         if not isinstance(key, str) or not key or "." in key:
             yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write nested fields as maps"
     for field, key in _OWN_KEYS.items():
-        # An unset field counts as well, because it would be removed.
+        # A field without a value (null) counts as well, because it would be removed.
         if field[-1] in (get_nested(document, *field[:-1]) or {}):
             yield f"{path}.{'.'.join(field)}: has its own key; set {key} instead"
     for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The providers of node groups and their settings; the only place in the schema where a cloud is added."""
+"""The providers of node groups and their settings; in the schema, a cloud is added only in this file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .types import (
     integer_between,
 )
 
-# The label with which Magnum names a node's group (magnum, doc/source/user/node-groups.rst).
+# The node label in which Magnum stores the name of a node's group (magnum, doc/source/user/node-groups.rst).
 MAGNUM_NODEGROUP_LABEL = "magnum.openstack.org/nodegroup"
 _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
@@ -146,7 +146,7 @@ _VKS_CONNECTION: dict[str, Field] = {
     "vks_url": _ADDRESS,
     "vserver_url": _ADDRESS,
 }
-# The limits come from the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
+# The limits come from the schema of VKS's node groups (greennode-mcp specs/vks.json, greennode-cli).
 VKS = ProviderDefinition(
     key="vks",
     title="VKS",
@@ -207,7 +207,7 @@ _MACHINESET_LENGTH = 57
 
 
 def _machineset_name(value: str) -> str | None:
-    """Accepts a MachineSet's name that stays valid as a node's name: each Machine appends six characters, and its name becomes the node's name."""
+    """Accepts a MachineSet name that stays valid as a node name: a Machine's name has six more characters, and becomes the node's name."""
     if len(value) > _MACHINESET_LENGTH:
         return f"has {len(value)} characters; the name of a MachineSet can have at most {_MACHINESET_LENGTH}, because the names of its nodes are longer"
     return validators.dns_label(value)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds secrets in plain text among values: provides their paths for messages, the values for masking, and checks of variables (pure)."""
+"""Finds plain-text secrets in values; provides their paths for messages, the secrets for masking, and checks of variables (pure)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _setting(text: str) -> str | None:
 
 
 def _is_plural(name: str) -> bool:
-    """Whether every text in a map of this name is a secret."""
+    """Whether every text in a map with this name is a secret."""
     words = secrets.words_of(name)
     return words[-2:] == ("string", "data") or bool({"passwords", "tokens"} & set(words[-1:]))
 
@@ -135,7 +135,7 @@ def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
         return [
             _without(item, item_path, left_out)
             for item, item_path in zip(value, paths, strict=True)
-            # A variable without its value is left out.
+            # A variable whose value is left out is itself left out.
             if item_path not in left_out
             and not (isinstance(item, dict) and "name" in item and f"{item_path}.value" in left_out)
         ]

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Types of fields; each type has rules and a default, and finds all mistakes in a value.
+"""Types of fields; each type has rules and a default, and finds all problems in a value.
 
-Ansible's argument specs stop at the first mistake in a nested list and do not report the element's index.
+Ansible's argument specs stop at the first error in a nested list and do not report the element's index.
 null counts as left out everywhere. coerce() first converts text that clearly represents a value of another type.
 """
 
@@ -60,7 +60,7 @@ class Field:
         return value
 
     def problems(self, value: t.Any, path: str) -> Problems:
-        """All mistakes in `value`, one line each, beginning with the path."""
+        """All problems in `value`, one line each, beginning with the path."""
         reason = self.refusal(value)
         if reason is None:
             yield from self.inner(value, path)
@@ -78,7 +78,7 @@ class Field:
         raise NotImplementedError
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """The mistakes in nested values."""
+        """The problems in nested values."""
         yield from ()
 
     def complete(self, value: t.Any) -> t.Any:
@@ -86,7 +86,7 @@ class Field:
         return copy.deepcopy(self.default) if value is None else value
 
     def without_invalid(self, value: t.Any) -> t.Any:
-        """The value with INVALID in place of each part that has a mistake."""
+        """The value with INVALID in place of each invalid part."""
         return INVALID if value is not None and any(self.problems(value, "")) else value
 
 
@@ -223,7 +223,7 @@ class MapOf(Anything):
     item: Field = dataclasses.field(default_factory=Text)
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Convert each value; keys stay text."""
+        """Convert each value; keys remain text."""
         return {key: self.item.coerce(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def inner(self, value: t.Any, path: str) -> Problems:
@@ -237,7 +237,7 @@ class MapOf(Anything):
 class ListOf(Field):
     """A list of elements of one type; `splits`: whether text is split at commas and line breaks, if the elements are text.
 
-    A list that is left out is empty; with `default=None`, it stays left out.
+    A list that is left out becomes an empty list; with `default=None`, it remains left out.
     """
 
     default: t.Any = dataclasses.field(default_factory=list)
@@ -275,9 +275,9 @@ class ListOf(Field):
 class Section(Anything):
     """A map with known keys; `hints` suggest what to write instead of other keys.
 
-    A map that is left out gets the defaults of its keys; with `default=None`, it stays left out.
+    A map that is left out gets the defaults of its keys; with `default=None`, it remains left out.
 
-    keys_declare: whether a map counts as left out if all of its keys are empty, which is how an unanswered survey arrives; `{}` does not.
+    keys_declare: whether a map counts as left out if all of its keys are empty, which is how an unanswered survey arrives; `{}` does not count as left out.
     """
 
     default: t.Any = dataclasses.field(default_factory=dict)

@@ -28,7 +28,7 @@ _IMAGE = re.compile(
 _REGISTRY_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
 _REGISTRY_FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
 _REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
-# One number is the branch of precompiled drivers.
+# A single number is the branch of a precompiled driver.
 _DRIVER_VERSION = re.compile(r"[1-9][0-9]*(\.[0-9]+){0,2}|sha256:[0-9a-f]{64}")
 # The suffix that the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
@@ -97,7 +97,7 @@ release_version = matches(
 )
 # The address of an API, without user and password, because other users could read them.
 http_address = matches(r"https?://[^\s/@]+(/\S*)?", "is not an address; use https://host, without user and password")
-# The UID of an object, as the API server gives it (RFC 4122).
+# The UID of an object, as the API server assigns it (RFC 4122).
 uid = matches(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "is not a UID; kubectl get namespace kube-system -o jsonpath='{.metadata.uid}' shows it",
@@ -105,7 +105,7 @@ uid = matches(
 
 
 def dns_label(value: str) -> str | None:
-    """A DNS label (RFC 1123): the name of a namespace, or of a pool, because it becomes a label's value."""
+    """A DNS label (RFC 1123): the name of a namespace, or of a pool, whose name becomes a label's value."""
     if len(value) > 63:
         return f"has {len(value)} characters; a DNS label has at most 63"
     if _DNS_LABEL.fullmatch(value):
@@ -168,7 +168,7 @@ def unowned_taint(value: str) -> str | None:
 
 
 def stays_text_in_helm(value: str) -> str | None:
-    """A text that stays text in Helm's values. Ansible writes them with PyYAML, which does not quote some texts that Helm reads as other types."""
+    """Text that remains text in Helm's values. Ansible writes them with PyYAML, which does not quote some strings that Helm reads as other types."""
     if value in ("y", "Y", "n", "N"):
         return "becomes a boolean in Helm's values; choose a different one, such as yes"
     digits = value.replace("_", "") if value[:1] != "_" else ""
@@ -179,7 +179,7 @@ def stays_text_in_helm(value: str) -> str | None:
 
 
 def not_the_pool_label(value: str) -> str | None:
-    """A label without the prefix accel.gpu/, because a node with accel.gpu/pool already belongs to that pool, regardless of matches."""
+    """A label without the prefix accel.gpu/, because a node with the label accel.gpu/pool belongs to that pool regardless of `match`."""
     if value.startswith(names.OWN_PREFIX):
         return "cannot be matched: this collection sets the labels that begin with accel.gpu/; omit it"
     return None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads, compares and writes the entries of the two ConfigMaps for NVIDIA's device plugin and MIG manager.
 
-Entries are added before a label names them, and are removed once no label names them.
+Entries are added before a label selects them, and are removed once no label selects them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConfigMaps:
 
 @dataclass(frozen=True)
 class ConfigMapEntries:
-    """The changes of one ConfigMap: entries that are `added` before any label names them, and entries that are `removed` once no label names them.
+    """The changes of one ConfigMap: entries that are `added` before any label selects them, and entries that are `removed` once none does.
 
     `applied` is the content that is written before the labels change: for the device plugin's ConfigMap only the keys of this field
     manager, for the MIG manager's file all entries.
@@ -89,9 +89,9 @@ class ConfigMapEntries:
 def device_plugin_entries(
     desired: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
 ) -> ConfigMapEntries:
-    """Compare the device plugin's ConfigMap with the desired entries, and with the entries (`named`) that node labels name after the run.
+    """Compare the device plugin's ConfigMap with the desired entries, and with the entries (`named`) that node labels select after the run.
 
-    Entries of other field managers and entries that a node still names stay. An existing ConfigMap never becomes empty.
+    Entries of other field managers, and entries that a node label still selects, are kept. An existing ConfigMap never becomes empty.
     """
     actual: dict[str, str] = dict((configmap or {}).get("data") or {})
     owned = _owned_keys(configmap) & set(actual)
@@ -112,7 +112,7 @@ def mig_entries(
     configmap: ConfigMap | None,
     generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
 ) -> ConfigMapEntries:
-    """Compare the MIG manager's file with the desired entries, and with the entries (`named`) that node labels name after the run.
+    """Compare the MIG manager's file with the desired entries, and with the entries (`named`) that node labels select after the run.
 
     The collection's entries have names from mig_parted.entry_name(). Entries of NVIDIA's file, and entries that the MIG manager has generated
     on the nodes, are added if they are missing. Existing entries with other names are never changed.
@@ -148,7 +148,7 @@ def _owned_keys(configmap: ConfigMap | None) -> set[str]:
 class SharingConfigMaps:
     """The device plugin's ConfigMap with one key per entry, and the MIG manager's ConfigMap with one file for all entries.
 
-    If the first belongs to another manager, only the entries of this collection are changed.
+    If the first belongs to another manager, only this collection's entries are changed.
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
@@ -205,7 +205,7 @@ class SharingConfigMaps:
         return actual
 
     def add_entries(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
-        """Write the entries that node labels will name, and return their names; a dry run skips ConfigMaps that do not exist."""
+        """Write the entries that node labels will select, and return their names; a dry run skips ConfigMaps that do not exist."""
         written: list[str] = []
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
@@ -214,7 +214,7 @@ class SharingConfigMaps:
         return written
 
     def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
-        """Remove the entries that no node names any longer, after reading the nodes again; returns their names.
+        """Remove the entries that no node label selects any longer, after reading the nodes again; returns their names.
 
         Reading again is necessary because an agent crashes if its entry is missing, and nodes may have been labelled, or have failed, in the meantime.
         """
@@ -232,7 +232,7 @@ class SharingConfigMaps:
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries that no node's label names; the request lists only nodes whose label names one of them, which are usually none."""
+        """The entries that no node label selects; the request lists only nodes whose label selects one of them, usually none."""
         if not entries:
             return ()
         nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)

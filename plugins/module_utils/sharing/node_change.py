@@ -33,7 +33,7 @@ class NodeChange:
     is_new: no pod of the pool can run on the node yet, so the pool loses no capacity during the change.
     stuck: a problem that is repaired without changing labels. marks: the annotations of a run that did not finish.
     possible_holders: pods of the cluster itself that may hold a GPU, if this would make the change fail.
-    released_from: the pool that the node is released from (empty: its label is gone), None if it is not released.
+    released_from: the pool that the node is released from (empty: the node's pool label is gone), None if it is not released.
     recorded_rollout: the rollout settings of this pool.
     """
 
@@ -72,7 +72,7 @@ class NodeChange:
         return blocking_gpu_pods(self.displaced, self.rollout, device_files=self.transition.repartitions)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The change in the format of results."""
+        """The change as the module returns it."""
         optional = {
             "blocked_by": [str(pod) for pod in self.blocking_pods],
             "stops": [pod.full_name for pod in self.pods_to_pause],

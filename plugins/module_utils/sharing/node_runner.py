@@ -52,7 +52,7 @@ class NodeRunner:
     """The change of one node."""
 
     def __init__(self, context: RolloutContext, change: NodeChange) -> None:
-        """Keep the arguments; send nothing yet."""
+        """Store the arguments; no request is sent yet."""
         self._context = context
         self._change = change
         self._pool = change.pool
@@ -190,7 +190,7 @@ class NodeRunner:
         self._labels_changed = True
 
     def _reset_mig(self, node: Node, change: NodeChange) -> None:
-        """Remove the MIG devices by setting an explicit configuration; the other labels stay until the removal is verified."""
+        """Remove the MIG devices by setting an explicit configuration; the other labels are kept until the removal is verified."""
         changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)
@@ -236,7 +236,7 @@ class NodeRunner:
 
 
 def _works(node: Node | None, good: LastGood) -> bool | None:
-    """Whether a node offers the resources of its last good configuration again; None if it does not yet."""
+    """Whether a node offers the resources of its last good configuration again; None if it does not do so yet."""
     if node is None or node.mig_state == FAILED:
         return False
     same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())

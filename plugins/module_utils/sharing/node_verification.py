@@ -32,7 +32,7 @@ class NodeVerifier:
     """Verifies one node; the repairs are added to `result`."""
 
     def __init__(self, context: RolloutContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
-        """Keep the arguments; read nothing yet."""
+        """Store the arguments; nothing is read yet."""
         self._context = context
         self._node = node
         self._pool = pool
@@ -156,7 +156,7 @@ class NodeVerifier:
         call = f"{command[0]} (rollout.reboot.command)"
         try:
             with self._context.reboot_lock:
-                # Without these two options, run_command would expand $ and ~ in words, and would only end its thread if the program cannot be started.
+                # Without these two options, run_command would expand $ and ~ in words, and only end this thread if the program cannot be started.
                 status, dummy, stderr = run_within(
                     self._context.run_command, command, timeout, expand_user_and_vars=False, handle_exceptions=False
                 )

@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
 
-# The number of seconds that labels alone may differ; the kubelet's update of a ConfigMap, GFD and NFD need less.
+# How long a node may differ only in its labels, in seconds; the kubelet's update of a ConfigMap, GFD and NFD take less time.
 LABELS_LATE = 90.0
 DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
 _TIMEOUT, _INTERVAL = 120.0, 0.5
@@ -35,7 +35,7 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
     """Annotate the operand pods on the nodes in `values` with the value of their node; returns the number of pods.
 
     The kubelet updates a mounted ConfigMap with a delay of a minute or more, but immediately if an annotation of the pod changes. This must happen
-    before a label names a new entry.
+    before a label selects a new entry.
     """
     values_by_pod = {
         pod["metadata"]["name"]: values[operand_pods.node_of(pod)]

@@ -45,7 +45,7 @@ class SharingOperation:
     """One call of the module."""
 
     def __init__(self, module: PlanModule, scope: Scope) -> None:
-        """Keep the arguments; send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._module = module
         self._allowed = frozenset(module.params["allow_release"])
         self._expected = module.params["expected_policy"] if module.check_mode else {}
@@ -240,7 +240,7 @@ class SharingOperation:
         return observed
 
     def _apply(self, state: ClusterState, lease: Lease) -> None:
-        """Send the changes, and exclude the nodes that have been reported from further changes and waits."""
+        """Send the changes, then exclude the nodes that were reported, so that later changes and waits skip them."""
         self._observed = None
         try:
             self._rollout.apply(state, lease)

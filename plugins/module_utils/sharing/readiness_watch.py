@@ -41,7 +41,7 @@ class ReadinessWatch:
     """Verifies nodes and waits for them; nodes outside the scope are not verified."""
 
     def __init__(self, context: RunContext) -> None:
-        """Keep the context; read nothing yet."""
+        """Store the context; nothing is read yet."""
         self._context = context
         # Restarts gpu-feature-discovery on some nodes, once for each node; only set if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guards against unintended releases of nodes from their pools, and against a change of sharing that no variable requests (pure).
 
-Both are usually caused by a mistake in the variables, for example a file that was not read or a misspelled name.
+Both are usually caused by a mistake in the variables, such as a file that was not read or a misspelled name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReleasedNodes:
     changes: the releases, including releases that are left for another run. unclaimed: every node that no declared pool claims, with its pool,
     inside or outside the run's scope. pools_without_nodes: declared pools that lose all their nodes or have none.
     unshared: by pool, the number of nodes that would lose their sharing or a foreign device plugin configuration although no variable sets
-    sharing.mode. managed: the number of nodes that stay in a pool.
+    sharing.mode. managed: the number of nodes that remain in a pool.
     """
 
     changes: tuple[NodeChange, ...] = ()
@@ -63,7 +63,7 @@ class ReleasedNodes:
         return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
-        """The pools whose nodes may not be released without a permission that is missing; empty if the run may continue.
+        """The pools whose nodes must not be released because a required permission is missing; empty if the run may continue.
 
         Removing one of several pools from the variables requires no permission. Releasing all managed nodes, nodes of more than one pool, or
         all nodes of a pool that is still declared requires a permission.
@@ -115,7 +115,7 @@ class ReleasedNodes:
         return f"gpu_allow_release={ALL if UNKNOWN in self.counts else ','.join(names)}"
 
     def as_dict(self, allowed: t.Collection[str], limit: int) -> dict[str, t.Any]:
-        """The releases in the format of gpu_info, with up to `limit` names in each list."""
+        """The releases as gpu_info returns them, with up to `limit` names in each list."""
         return {
             "pools": self.counts,
             "nodes": dict(list(self.nodes.items())[:limit]),

@@ -76,7 +76,7 @@ class RolloutResult:
 
     @property
     def left_cordoned(self) -> list[str]:
-        """The nodes that stay cordoned."""
+        """The nodes that remain cordoned."""
         return self.nodes_with(QUARANTINED, INTERRUPTED)
 
     def nodes_with(self, *outcomes: str) -> list[str]:

@@ -47,7 +47,7 @@ class Rollout:
     """
 
     def __init__(self, context: RunContext) -> None:
-        """Keep the context; send nothing yet."""
+        """Store the context; no request is sent yet."""
         self._context = context
         self.done = RolloutResult()
         self.nodes: t.Mapping[str, Node] = {}
@@ -243,7 +243,7 @@ class PoolQueue:
 
     @property
     def limiting_option(self) -> str:
-        """The option because of which the remaining changes were not started, if no error has stopped the rolling update."""
+        """The option that prevented the remaining changes from starting, unless an error has stopped the rolling update."""
         return "rollout.pause_on_failure" if self.paused else "rollout.max_unavailable"
 
     def next(self) -> NodeChange | None:
@@ -257,7 +257,7 @@ class PoolQueue:
         return None
 
     def ended(self, change: NodeChange, result: NodeResult) -> None:
-        """Record the end of a change; a node that stays cordoned counts as unavailable."""
+        """Record the end of a change; a node that remains cordoned counts as unavailable."""
         self.running -= not change.is_new
         self.unavailable += result.outcome in (QUARANTINED, INTERRUPTED) and not change.is_new
         self.paused = self.paused or bool(result.failure and self.pause_on_failure)

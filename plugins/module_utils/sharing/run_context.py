@@ -51,7 +51,7 @@ class NodeFailure(Exception):
     """Raised if a change cannot be completed; `reason` is the value of the taint that a quarantined node gets."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """Keep the reason and the message."""
+        """Store the reason and the message."""
         super().__init__(message)
         self.reason = reason
 
@@ -60,7 +60,7 @@ class NodeFailure(Exception):
 class RunContext:
     """The context that all parts of a run share.
 
-    run_command: runs a program and waits for its end (exit status, stdout, stderr); `reboot_lock` is held in the meantime.
+    run_command: runs a program and waits until it ends (exit status, stdout, stderr); `reboot_lock` is held while it runs.
     since: measures how long each node has had its current differences.
     """
 

@@ -70,7 +70,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(module: PlanModule) -> Scope:
-    """The scope that the options define. With the state reset, this also replaces the module's plan with a plan of the same pools with whole GPUs."""
+    """The scope that the options define. With `state: reset`, also replaces the module's plan with one for the same pools with whole GPUs."""
     params = module.params
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}

@@ -67,7 +67,7 @@ class WatchedNodes:
             return dict(self._nodes)
 
     def note(self, node: Node) -> None:
-        """Keep the version in the server's response to a change, so that no wait uses an older version."""
+        """Store the version from the server's response to a change, so that no wait uses an older version."""
         with self._changed:
             self._keep_newest(node)
 
@@ -141,7 +141,7 @@ class WatchedNode:
     """Reads, patches and awaits one node; the result records whether the node was patched."""
 
     def __init__(self, context: RolloutContext, result: NodeResult) -> None:
-        """Keep the arguments; send no request yet."""
+        """Store the arguments; no request is sent yet."""
         self._context = context
         self._result = result
         self.name = result.node

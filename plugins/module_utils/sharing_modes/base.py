@@ -131,5 +131,5 @@ def missing_replicas_problems(mode: SharingMode, declared: DeclaredSharing) -> P
 
 
 def product_suffix(replicas: int, rename: bool) -> str:
-    """The suffix that GFD appends to the product's name (k8s-device-plugin internal/lm) if it is shared and the resource's name does not show this."""
+    """The suffix that GFD (k8s-device-plugin internal/lm) appends to a shared product's name if the resource's name does not show the sharing."""
     return SHARED_SUFFIX if replicas > 1 and not rename else ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All sharing modes by name. A new mode is a name in catalog/names.py, a file next to this one, and an entry here."""
+"""All sharing modes by name. To add a mode, add a name to catalog/names.py, a file next to this one, and an entry here."""
 
 from __future__ import annotations
 

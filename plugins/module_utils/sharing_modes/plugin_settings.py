@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of `sharing` that are settings of the device plugin's configuration. A new key is one field of PluginSettings (pure).
+"""The keys of `sharing` that are settings of the device plugin's configuration. To add a key, add one field to PluginSettings (pure).
 
 The schema (schema/pool.py), the modes (base.py), the configuration (nvidia_config/device_plugin.py) and the export (export/sharing.py) use every
 field. Code that acts on a setting reads it from Sharing, which inherits the fields.
@@ -22,7 +22,7 @@ class PluginSetting:
 
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
     A setting with `*` has an effect in the modes that share a resource, other settings in all modes; `modes` are the names of the modes that have the
-    setting, if not all of these modes have it; a mode that allows only one value names it in `fixed_options`. `default`: the value if a pool sets none; None is
+    setting, if not all of these modes have it; a mode that allows only one value lists it in `fixed_options`. `default`: the value if a pool sets none; None is
     not written. `plugin_default`: the value that the plugin uses for a setting that is not written; with the default None, the export leaves this value
     out. `choices`: the valid values of a text. `kind`: the type of other values (bool, int, str, or a list or dict of text). `rules`: other checks.
     """

@@ -213,7 +213,7 @@ class AfterHelm(Stage):
 
     @functools.cached_property
     def _named_license_objects(self) -> frozenset[tuple[str, str]]:
-        """The kinds and names of the Secrets and ConfigMaps that the stage before Helm keeps because a kept object names them."""
+        """The kinds and names of the Secrets and ConfigMaps that the stage before Helm keeps because a kept object refers to them."""
         policies = [
             item for item in self.client.list_known(CLUSTER_POLICIES) if not self.components.operator.removes(item)
         ]
@@ -224,8 +224,8 @@ class AfterHelm(Stage):
 def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
     """Whether the object is removed with the component: its Helm release contains it, an agent of NVIDIA or NFD wrote it, or the stage before Helm deletes it.
 
-    In check mode, that stage has not deleted its objects yet. Only drivers and policies count, because objects of other kinds with the same annotation
-    may have been created by the user with kube_object.
+    In check mode, that stage has not deleted its objects yet. Of these, only drivers and policies count, because objects of other kinds with the same
+    annotation may have been created by the user with kube_object.
     """
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
         kind == "ClusterPolicy" and is_created_by_collection(item)

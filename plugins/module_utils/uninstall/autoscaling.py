@@ -54,7 +54,7 @@ def autoscaling_removals(client: Client) -> list[Removal]:
 
 
 def without_marks(live: Document) -> Object:
-    """An adopted MachineAutoscaler without the label of this collection."""
+    """An adopted MachineAutoscaler without this collection's label."""
     desired = copy.deepcopy(dict(live))
     desired["metadata"]["labels"] = {
         key: value for key, value in (live["metadata"].get("labels") or {}).items() if key != NODEGROUP_LABEL

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Implements the stage before Helm, while the operator still works: cleans up nodes, ClusterPolicies, ConfigMaps and Secrets, in this order.
 
-A label that names an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
+A label that selects an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
 so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, while the operator still exists.
 """
 
@@ -56,7 +56,7 @@ _TOLERATIONS_PATH = ("daemonsets", "tolerations")
 
 @dataclass(kw_only=True)
 class BeforeHelm(Stage):
-    """The stage with the options of the user and functions of other packages.
+    """The stage with the user's options, and with functions of other packages.
 
     `count_interrupted_nodes` returns the number of nodes whose GPU pods would be evicted because of a change of a policy. `restart_mig_managers` takes a
     namespace, nodes and the lease, and restarts the MIG managers of these nodes.
@@ -205,7 +205,7 @@ class BeforeHelm(Stage):
         return str((policy.get("status") or {}).get("namespace") or self._release_namespace)
 
     def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
-        """The removals of a policy: a managed one is deleted; a foreign one loses the fields of the collection (not tolerations if drivers may not restart)."""
+        """The deletion of a managed policy, or of the collection's fields in a foreign one (except tolerations if drivers must not restart)."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
         if self.components.operator.removes(policy):
             yield deletion(self.client, _path(policy), policy, label)
@@ -264,7 +264,7 @@ class BeforeHelm(Stage):
         path = _path(policy)
         live = patch_object(self.client, path, policy, lambda live: restored(live).patch, dry_run=dry_run)
         # The server still records the collection as a manager of the restored fields, so its field manager is removed, except
-        # if its tolerations stay.
+        # if its tolerations are kept.
         if live is not None and not hold_driver and not dry_run:
             patch_object(self.client, path, live, ownership_marks.unmark_patch)
 

@@ -81,7 +81,7 @@ class ComponentRemoval:
         return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The Helm release in the format of the module's result, which the role uses to uninstall it."""
+        """The Helm release as the module returns it; the role uses this to uninstall the release."""
         return {
             "name": self.release.name,
             "namespace": self.release.namespace,

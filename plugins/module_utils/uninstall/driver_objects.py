@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines when the deletion of the NVIDIADriver objects of this collection requires permission (pure)."""
+"""Determines when the deletion of this collection's NVIDIADriver objects requires permission (pure)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the objects with licensing tokens that are kept because a kept ClusterPolicy or NVIDIADriver object names them (pure)."""
+"""Finds the objects with licensing tokens that are kept because a kept ClusterPolicy or NVIDIADriver object refers to them (pure)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Document = t.Mapping[str, t.Any]
 def named_license_objects(
     kept_policies: t.Iterable[Document], kept_drivers: t.Iterable[Document]
 ) -> dict[tuple[str, str], str]:
-    """By kind and name, the reason why a Secret or ConfigMap that a kept object names is also kept.
+    """By kind and name, the reason why a Secret or ConfigMap that a kept object refers to is also kept.
 
-    Without the named object, a kept operator starts no driver pod; without the reference, it restarts the driver. Therefore, both are kept.
+    Without the Secret or ConfigMap, a kept operator starts no driver pod; without the reference, it restarts the driver. Therefore, both are kept.
     """
     users = {
         (kind, str(get_nested(item, "spec", *LICENSING_CONFIG, field))): f"ClusterPolicy {item['metadata']['name']}"

@@ -67,7 +67,7 @@ def namespace_removal(
     """The removal of a namespace, which is deleted if the collection has created it and it contains no foreign objects. None if nothing changes.
 
     `departing` is only called if the user is allowed to list all objects of the namespace. `kept_reason` is an additional reason to keep the namespace.
-    If it is kept, only the collection's labels and annotations are removed. If its contents are unknown, it is not changed.
+    If the namespace is kept, only the collection's labels and annotations are removed. If its contents are unknown, it is not changed.
     """
     path = f"{NAMESPACES}/{name}"
     live = client.get(path)

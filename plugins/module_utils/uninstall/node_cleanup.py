@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the patches that remove the metadata of this collection, and the residue of NVIDIA's operator and of NFD, from a node (pure)."""
+"""Builds the patches that remove this collection's metadata, and the residue of NVIDIA's operator and of NFD, from a node (pure)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Residue:
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """The patch of one node; `partitioned`: the collection's layout partitions its GPUs and is being reset first."""
+    """The patch of one node; `partitioned`: the collection's layout partitions its GPUs, and is reset first."""
 
     edit: NodeEdit | None
     partitioned: bool = False
@@ -77,11 +77,11 @@ def managed_parts(node: Node) -> Residue:
 
 
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
-    """Remove all metadata of this collection. If its layout partitions the GPUs, the layout is reset first (with `reset_mig`).
+    """Remove all of this collection's metadata. If its layout partitions the GPUs, the layout is reset first (with `reset_mig`).
 
     Until the MIG manager has reset the layout, the node keeps all other metadata and its records: the taints keep workloads away, and the next
     run can continue if this one fails or is killed. Only the taint of a failed change is removed immediately, because the reset restarts NVIDIA's
-    pods, which do not tolerate it; the cordon of the failed change stays.
+    pods, which do not tolerate it; the cordon of the failed change is kept.
     """
     managed = managed_parts(node)
     is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the Subscriptions, and plans the removal of the NodeFeatureDiscovery objects, of operators that OLM has installed."""
+"""Finds the Subscriptions of operators that OLM has installed, and plans the removal of their NodeFeatureDiscovery objects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Document = t.Mapping[str, t.Any]
 
 
 def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
-    """The result of own_subscriptions() if the cluster has OLM, and whether they could not be read. by_olm: OLM installs a component per the variables.
+    """The result of own_subscriptions() if the cluster has OLM, and whether they could not be read. by_olm: the variables select OLM for a component.
 
-    Subscriptions are read even if the variables name Helm, because these may have changed since the installation; a missing permission is then no error.
+    Subscriptions are read even if the variables select Helm, because they may have changed since the installation; a missing permission is then not an error.
     """
     if not by_olm and client.get(API_PATH) is None:
         return [], False
