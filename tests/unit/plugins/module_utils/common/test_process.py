@@ -27,7 +27,7 @@ def test_a_zombie_and_a_process_that_has_ended_have_no_start_time() -> None:
         while start_time(child.pid):
             assert time.monotonic() < end
             time.sleep(0.05)
-        # Without usable GPUs yet, so that it is a zombie.
+        # Not waited for yet, so that it is a zombie.
         os.kill(child.pid, 0)
         child.wait()
         assert start_time(child.pid) == ""
