@@ -118,7 +118,7 @@ def _unlisted(guest: str, manager: str) -> str:
 
 
 def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
-    """The result according to NVIDIA's catalog; if the catalog lacks a version, the result according to this collection's table, with a warning."""
+    """The result according to NVIDIA's catalog; if the catalog lacks a version, a warning is added, and this collection's table is used."""
     drivers = [entry for entry in catalog.get("driver") or () if isinstance(entry, dict)]
     branches = {
         (entry.get("type"), entry.get("name")): entry

@@ -88,7 +88,7 @@ def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
     """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the
-    ClusterPolicy's tolerations of the pools' taints.
+    ClusterPolicy's tolerations for the pools' taints.
     """
     exported = ExportedPools()
     labelled: dict[str, list[_Member]] = defaultdict(list)

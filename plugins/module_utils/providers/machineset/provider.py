@@ -219,7 +219,7 @@ class MachineSetProvider:
         return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if OpenShift would replace the declared template; a new group has no labels set by the user yet."""
+        """Warn if OpenShift would replace the declared template; the user has not set labels on a new group yet."""
         template = spec.fields.get("template")
         labels = get_nested(live, "metadata", "labels") or {}
         if template and replaces_templates(self._machine_configuration, self._release, labels):

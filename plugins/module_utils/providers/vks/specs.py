@@ -31,7 +31,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
 
 
 def _is_removed(entries: t.Any, entry: t.Any) -> bool:
-    """Whether an entry, which is a label's key or a taint, is to be removed from the group."""
+    """Whether an entry, which is a label's key or a taint, must be removed from the group."""
     return entries[entry] is None if isinstance(entries, dict) else entry.get("state") == "absent"
 
 
