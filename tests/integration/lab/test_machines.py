@@ -28,6 +28,8 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 @pytest.fixture(scope="module")
 def machines(lab: Lab) -> Iterator[Machines]:
+    # Another file of this process may have left machines of its own fleet.
+    lab.command("nodes", "apply", str(DEFAULT_FLEET), "--wait")
     found = Machines(LabLayout.named(lab.name), "vks")
     found.create(
         "ng-1",
