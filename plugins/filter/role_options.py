@@ -9,9 +9,9 @@ short_description: Convert variables to the types of their defaults
 version_added: 0.1.0
 description:
   - Converts variables that are strings, from a survey or an extra variable, to the types of their defaults.
-  - An empty string and null mean the default. A number or a boolean may be a string. A list may be a string with commas or line breaks
-    between the elements, or a string with a list in brackets. A map may be a string with JSON.
-  - If values have a different type, the filter fails, and lists all of these variables with the accepted values.
+  - An empty string or null selects the default. Numbers and booleans can be given as strings. A list can be given as a string, either with the elements
+    separated by commas or line breaks, or with a list in brackets. A map can be given as a JSON string.
+  - If any value has the wrong type, the filter fails, and lists every such variable with the accepted values.
 positional: _input, defaults
 options:
   _input:
@@ -54,7 +54,7 @@ from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import quote, type_name
 from ..module_utils.schema.types import Boolean, seconds
 
-# In addition to lists and text. In Python, a boolean is also an integer.
+# Fields for types other than lists, maps and strings. bool comes before int, because in Python a bool is also an int.
 _FIELDS = ((bool, Boolean()), (int, seconds()))
 
 

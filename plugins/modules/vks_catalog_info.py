@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the flavors with GPUs of each zone, and the volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas of an
-    account in one region.
-  - The GPUs of a flavor are known only from its name. They are returned as GPU models from this collection's catalog. A name such as C(H100) may match several
-    models.
+  - Reads the GPU flavors in each zone (all flavors with O(gpu_only=false)), and the account's volume types, SSH keys, security groups, subnets,
+    Kubernetes versions and quotas in one region.
+  - The GPUs of a flavor can be determined only from its name. They are returned as GPU models from this collection's catalog. A name such as C(H100) may
+    match several models.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes

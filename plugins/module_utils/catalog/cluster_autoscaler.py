@@ -21,12 +21,12 @@ PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "prio
 PRIORITY_EXPANDER = "Priority"
 EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
 
-# The releases of OpenShift that added fields to the ClusterAutoscaler, by the keys of gpu_cluster.autoscaler; earlier releases reject them as unknown
-# (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). The fields of all other keys are older
+# The releases of OpenShift that added fields to the ClusterAutoscaler, keyed by the key of gpu_cluster.autoscaler; earlier releases reject them as unknown
+# (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). All other fields are older
 # (pkg/apis/autoscaling/v1/clusterautoscaler_types.go).
 AUTOSCALER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {("expanders",): (4, 16)}
 
-# On a node: the namespace and the name of its machine, which consists of the name of its MachineSet and a suffix.
+# The annotation of a node with the namespace and name of the node's Machine. A Machine's name is the name of its MachineSet with a suffix.
 MACHINE_ANNOTATION = "machine.openshift.io/machine"
 
 # The autoscaler's own defaults (kubernetes/autoscaler, FAQ.md, "What are the parameters to CA?").
@@ -34,10 +34,10 @@ DEFAULT_DELAY_AFTER_ADD, DEFAULT_MAX_NODE_PROVISION_TIME = "10m", "15m"
 
 
 def machine_autoscalers_path(namespace: str) -> str:
-    """The path of the MachineAutoscalers in one namespace. The operator only reads those in the Machine API's namespace."""
+    """The path of the MachineAutoscalers in one namespace. The operator reads only those in the Machine API's namespace."""
     return f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/namespaces/{namespace}/machineautoscalers"
 
 
 def group_id(namespace: str, machine_set: str) -> str:
-    """The name of a MachineSet's node group, with which the expressions of the Priority expander are compared."""
+    """The name of a MachineSet's node group, which the Priority expander matches against its regular expressions."""
     return f"{MACHINE_SET_KIND}/{namespace}/{machine_set}"

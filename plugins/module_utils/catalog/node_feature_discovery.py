@@ -9,11 +9,12 @@ import typing as t
 from .names import NFD_PREFIX, NOUVEAU_LABEL
 
 # The classes of NVIDIA's own chart (gpu-operator v25.10.1, deployments/gpu-operator/values.yaml): network adapters, and the two classes of NVIDIA's GPUs,
-# VGA and 3D controllers, which are the only ones that the operator recognizes (controllers/state_manager.go, pci-0300_10de and pci-0302_10de). NFD
-# compares the beginning of a class (source/pci/pci.go), so "02" includes the next two. The example of OpenShift's operator also has "03" and "12":
-# the other classes of displays, and accelerators of other vendors, which nothing here reads.
+# VGA and 3D controllers. The operator recognizes only these two (controllers/state_manager.go, pci-0300_10de and pci-0302_10de). NFD compares the
+# beginning of a class (source/pci/pci.go), so "02" includes the next two. The sample configuration of OpenShift's NFD operator also lists "03" (all
+# display controllers) and "12" (accelerators of other vendors). The collection does not use these labels.
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
-# The kernel module that prevents NVIDIA's from loading; NFD publishes loaded modules by such rules only (its "Customization guide").
+# Labels nodes on which nouveau is loaded, the kernel module that prevents NVIDIA's from loading. NFD publishes loaded modules only through custom rules
+# (NFD's "Customization guide").
 _NOUVEAU_RULE: dict[str, t.Any] = {
     "name": "nouveau",
     "labels": {NOUVEAU_LABEL.removeprefix(NFD_PREFIX): "true"},

@@ -78,8 +78,8 @@ def preview_upgrade(
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
-    `live` is the active ClusterPolicy, and `desired` are the values that the user sets; fields that these values contain may be overwritten.
-    `definitions` are CRDs whose defaults explain values, and `drivers` are the NVIDIADriver objects.
+    `live` is the active ClusterPolicy. `desired` contains the values that the user sets; the fields that these values set may be overwritten.
+    `definitions` contains CRDs: a value that equals a default of a CRD does not count as manually set. `drivers` contains the NVIDIADriver objects.
     """
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
@@ -215,7 +215,7 @@ class OperatorUpgrade:
         nodes = rolled_nodes(driver_nodes(daemonsets), preview.driver_paths, preview.drivers, replaced=replaced)
         if not nodes or not preview.reasons:
             return None
-        # The new operator replaces the drivers, so its version decides, not the fields in the current objects.
+        # The new operator replaces the drivers, so its version, not the fields of the current objects, determines which upgrade policies apply.
         own = follows_own_policies((), chart.version)
         rollout = UpgradePolicies.read(preview.spec, drivers, own=own).rollout(nodes, preview.reasons)
         in_place = (
@@ -249,7 +249,7 @@ class OperatorUpgrade:
             timeout=waiting.timeout or 60,
             interval=waiting.interval,
             describe=lambda pods: (
-                f"The old GPU operator does not stop: pod {', '.join(pods)} in {self._namespace} remains."
+                f"The old GPU operator has not stopped. Pods still running in namespace {self._namespace}: {', '.join(pods)}."
             ),
             progress_text=lambda pods: f"waiting for the old GPU operator to stop: {', '.join(pods)}",
             progress=waiting.progress,
@@ -268,7 +268,7 @@ class OperatorUpgrade:
         live = self._client.get(self._path(name))
         if live is None or live["spec"].get("replicas") != 0:
             return False
-        # If Helm or a user has scaled the Deployment later, this manager no longer owns the field.
+        # If Helm or a user scaled the Deployment afterwards, STOPPING_MANAGER no longer owns the field.
         return "f:replicas" in child(owned_by(live, STOPPING_MANAGER), "spec")
 
     def _scale(self, name: str, replicas: int) -> None:

@@ -17,8 +17,7 @@ import unicodedata
 from . import coercion
 from .messages import field_path, is_whole, join_words, nearest, quote, type_name
 
-# Returns the problem of a value and the remedy, as the end of the sentence "<path>: <value> ..."; None for a valid
-# value.
+# Returns what is wrong with a value and how to correct it, as the end of the sentence "<path>: <value> ..."; None for a valid value.
 Rule = t.Callable[[t.Any], "str | None"]
 Problems = t.Iterator[str]
 Document = dict[str, t.Any]

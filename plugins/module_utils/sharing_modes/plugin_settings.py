@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field, fields
 
 _SECTION = "*"
-# As in schema/types.py: the problem of a value and the remedy, as the end of a sentence; None for a valid value.
+# Like Rule in schema/types.py: returns what is wrong with a value and how to correct it, as the end of a sentence; None for a valid value.
 Rule = t.Callable[[t.Any], "str | None"]
 
 
@@ -21,10 +21,11 @@ class PluginSetting:
     """The definition of a setting.
 
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
-    A setting with `*` has an effect in the modes that share a resource, other settings in all modes; `modes` are the names of the modes that have the
-    setting, if not all of these modes have it; a mode that allows only one value lists it in `fixed_options`. `default`: the value if a pool sets none; None is
-    not written. `plugin_default`: the value that the plugin uses for a setting that is not written; with the default None, the export leaves this value
-    out. `choices`: the valid values of a text. `kind`: the type of other values (bool, int, str, or a list or dict of text). `rules`: other checks.
+    A setting with `*` applies only in modes that share a resource; other settings apply in all modes. `modes` restricts a setting to the named modes. If a
+    mode allows only one value, its `fixed_options` contains the value. `default`: the value if a pool does not set one; a setting that is None is not
+    written. `plugin_default`: the value that the plugin uses if the setting is not written; if `default` is None, the export omits this value.
+    `choices`: the valid values of a string with fixed choices. `kind`: the type of all other settings (bool, int, str, or a list or dict of strings).
+    `rules`: other checks.
     """
 
     path: str
@@ -38,9 +39,9 @@ class PluginSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class PluginSettings:
-    """The settings, named as in `sharing`; the metadata are the other fields of PluginSetting.
+    """The settings, named as in `sharing`; the metadata contains the other fields of PluginSetting.
 
-    A new setting has the default None: if it were always written, the name of every configuration would change.
+    Give a new setting the default None: if it were always written, the name of every configuration would change.
     """
 
     rename: bool = field(default=False, metadata={"path": "sharing.*.renameByDefault", "plugin_default": False})
@@ -55,7 +56,7 @@ SETTINGS: dict[str, PluginSetting] = {
 
 
 def setting_paths(mode: str, plugin_key: str) -> dict[str, list[str]]:
-    """The path of each setting that has an effect in a mode if this section shares a resource (empty: if nothing is shared)."""
+    """The path of each setting that applies in a mode. `plugin_key` is the section that shares a resource, or empty if nothing is shared."""
     return {
         key: setting.path.replace(_SECTION, plugin_key).split(".")
         for key, setting in SETTINGS.items()
