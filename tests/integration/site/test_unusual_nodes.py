@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import OPERANDS_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT, format_taint
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, Cluster
@@ -145,13 +144,6 @@ def test_a_driver_that_breaks_on_a_node_of_a_pool_does_not_keep_site_waiting(lab
         assert "ready, except on 1 node(s) that belong to pools" in failed.failure()
         assert MESSAGE in failed.failure()
         assert seconds < 300, "it waited for the time limit"
-
-    # A node that its user takes out of service is no reason to wait either.
-    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}=false")
-    site, seconds = run("accel.gpu.site", 3)
-    assert f"t4-2 (pool notebooks): label {OPERANDS_LABEL}=false" in site.failure()
-    assert seconds < 300, "it waited for the time limit"
-    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}-")
 
     lab.command("fault", "clear", "driver-broken", "--nodes", "t4-2")
     run("accel.gpu.site", 3)[0].require_success()
