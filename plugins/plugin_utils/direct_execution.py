@@ -10,7 +10,6 @@ runs in a separate process, with its own memory, environment and standard output
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import selectors
@@ -23,7 +22,7 @@ from ansible.module_utils import basic
 from ansible.release import __version__
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ..module_utils.common.process import descendants, start_time
+from ..module_utils.common.process import descendants, signal_processes
 
 Result = dict[str, t.Any]
 Main = t.Callable[[], None]
@@ -83,10 +82,7 @@ def execute(
         programs = descendants(pid)
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
-        for program, started in programs.items():
-            if start_time(program) == started:
-                with contextlib.suppress(OSError):
-                    os.kill(program, signal.SIGTERM)
+        signal_processes(programs, signal.SIGTERM)
         raise
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return {"rc": status if status >= 0 else _SIGNALLED - status, "stdout": stdout, "stderr": stderr}

@@ -110,15 +110,9 @@ def is_covered(toleration: Toleration, others: t.Iterable[Toleration]) -> bool:
 def _covers(wider: Toleration, toleration: Toleration) -> bool:
     if wider.get("tolerationSeconds") is not None and toleration_identity(wider) != toleration_identity(toleration):
         return False
-    if wider.get("effect") and wider["effect"] != toleration.get("effect"):
-        return False
-    exists = wider.get("operator") == "Exists"
-    if not wider.get("key"):
-        return exists
-    if wider["key"] != toleration.get("key"):
-        return False
-    same_value = (wider.get("value") or "") == (toleration.get("value") or "")
-    return exists or (same_value and {wider.get("operator"), toleration.get("operator")} <= {None, "", "Equal"})
+    # Otherwise, both must be for the same value, like a toleration and its taint.
+    compares_values = {wider.get("operator"), toleration.get("operator")} <= {None, "", "Equal"}
+    return (wider.get("operator") == "Exists" or compares_values) and _tolerates(wider, toleration)
 
 
 def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[Taint]:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import typing as t
 
 
 def start_time(pid: int) -> str:
@@ -28,6 +30,14 @@ def descendants(pid: int) -> dict[int, str]:
             found[child] = start_time(child)
             waiting.append(child)
     return {child: started for child, started in found.items() if started}
+
+
+def signal_processes(processes: t.Mapping[int, str], number: int) -> None:
+    """Send a signal to those of the processes from descendants() that are still running."""
+    for pid, started in processes.items():
+        if start_time(pid) == started:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
 
 
 def _state(pid: int) -> list[str] | None:

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import threading
 import time
 import typing as t
 
-from .process import descendants, start_time
+from .process import descendants, signal_processes
 
 # AnsibleModule.run_command: exit status, standard output and standard error.
 RunCommand = t.Callable[..., tuple[int, str, str]]
@@ -35,10 +33,7 @@ def run_within(run: RunCommand, arguments: t.Sequence[str], seconds: float, **op
         while process.poll() is None and time.monotonic() < until:
             time.sleep(_PAUSE)
         process.kill()
-        for pid, started in below.items():
-            if start_time(pid) == started:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        signal_processes(below, signal.SIGKILL)
 
     def watch(process: t.Any) -> None:
         timer = threading.Timer(seconds, stop, [process])

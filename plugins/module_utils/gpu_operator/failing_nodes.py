@@ -28,9 +28,9 @@ class FailingNodes:
         """Store the arguments; nothing is read yet."""
         self._client = client
         self._pools = pools
-        # The stalled pods of the last call, and the broken nodes on which they run, with the failure of each.
+        # The stalled pods of the last call, and the broken nodes on which they run, with the apps that fail there and the reason.
         self._stalled: t.Sequence[Object] = ()
-        self._broken: dict[str, ContainerFailure] = {}
+        self._broken: dict[str, set[str]] = {}
         self._broken_reasons: dict[str, str] = {}
         # The result of the last call that found nodes.
         self.ignored = IgnoredNodes()
@@ -53,8 +53,9 @@ class FailingNodes:
         if readiness.ready or not missing:
             return None
         if stalled is not self._stalled:
-            self._stalled, self._broken = stalled, self._find_broken(readiness, stalled, read_nodes)
-            self._broken_reasons = describe_failures(self._client, namespace, self._broken)
+            broken = self._find_broken(readiness, stalled, read_nodes)
+            self._broken_reasons = describe_failures(self._client, namespace, broken)
+            self._stalled, self._broken = stalled, _failing_apps(stalled, broken)
         candidates = ignorable_nodes(self._pools, _parsed(nodes)) - self._broken.keys()
         if missing > len(candidates) + len(self._broken):
             return None
@@ -70,7 +71,7 @@ class FailingNodes:
             return None
         reasons = {**self._broken_reasons, **describe_failures(self._client, namespace, failures)}
         unready = unready_operands([*pods, *stalled], reasons)
-        self.ignored = IgnoredNodes(reasons, unready, {name: _failing_apps(stalled, name) for name in self._broken})
+        self.ignored = IgnoredNodes(reasons, unready, self._broken)
         return self.ignored
 
     def _find_broken(
@@ -93,10 +94,14 @@ class FailingNodes:
         return broken
 
 
-def _failing_apps(pods: t.Iterable[Object], node: str) -> set[str]:
-    """The apps whose pods on the node are in back-off; other pods there may only wait for them."""
-    failures = ((app_of(pod), operand_failures([pod], time.time()).get(node)) for pod in pods)
-    return {app for app, failure in failures if failure is not None and failure.in_back_off}
+def _failing_apps(pods: t.Iterable[Object], nodes: t.Collection[str]) -> dict[str, set[str]]:
+    """By node, the apps whose pods are in back-off; other pods there may only wait for them."""
+    apps: dict[str, set[str]] = {name: set() for name in nodes}
+    for pod in pods:
+        for name, failure in operand_failures([pod], time.time()).items():
+            if name in apps and failure.in_back_off:
+                apps[name].add(app_of(pod))
+    return apps
 
 
 def _parsed(nodes: t.Iterable[Object]) -> list[Node]:

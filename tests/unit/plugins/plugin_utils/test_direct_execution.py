@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.process import start_time
 from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
 from tests.helpers.polling import until
 from tests.programs import run as run_program
@@ -133,6 +134,17 @@ def test_a_module_starts_in_the_given_folder_and_without_the_terminal(tmp_path: 
     assert os.getcwd() != str(tmp_path)
 
 
+def time_limit(started: Path) -> Callable[[], None]:
+    """Raises as soon as the module has written into the file."""
+
+    def expire() -> None:
+        while not (started.exists() and started.read_text()):
+            pass
+        raise TimeoutError
+
+    return expire
+
+
 def test_a_task_that_fails_meanwhile_ends_its_module(tmp_path: Path) -> None:
     started, changed = tmp_path / "started", tmp_path / "changed"
 
@@ -141,13 +153,8 @@ def test_a_task_that_fails_meanwhile_ends_its_module(tmp_path: Path) -> None:
         threading.Event().wait(60)
         changed.touch()
 
-    def time_limit() -> None:
-        while not (started.exists() and started.read_text()):
-            pass
-        raise TimeoutError
-
     with pytest.raises(TimeoutError):
-        execute(main, encode_options({}), {}, "/", time_limit)
+        execute(main, encode_options({}), {}, "/", time_limit(started))
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
     assert not changed.exists()
@@ -161,23 +168,10 @@ def test_a_task_that_fails_meanwhile_ends_the_programs_of_its_module(tmp_path: P
         started.write_text(str(program.pid))
         program.wait()
 
-    def time_limit() -> None:
-        while not (started.exists() and started.read_text()):
-            pass
-        raise TimeoutError
-
     with pytest.raises(TimeoutError):
-        execute(main, encode_options({}), {}, "/", time_limit)
+        execute(main, encode_options({}), {}, "/", time_limit(started))
     pid = int(started.read_text())
-    until(lambda: not is_alive(pid))
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs. One that has ended exists until its parent reads its exit status."""
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
+    until(lambda: not start_time(pid))
 
 
 def test_the_process_is_forked_before_on_start_is_called() -> None:
