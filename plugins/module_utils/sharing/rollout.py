@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from ..cluster_state.node import parse_node
+from ..cluster_state.node_check import repair_reason
 from ..cluster_state.pool_edit import last_good, membership_edit
 from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
@@ -120,13 +121,14 @@ class Rollout:
     def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, NodeDrift], lease: Lease) -> None:
         """Roll back or quarantine nodes that this run patched outside the rolling update and that do not match their declaration.
 
-        A node without a last good configuration keeps the new configuration.
+        A node keeps the new configuration if it has no last good configuration, or if a rollback would not change the finding.
         """
         rolling = {change.node for change in state.changes.rolling_changes}
+        patched = self.done.written - rolling
         failed = [
             change
             for change in state.changes.node_changes
-            if change.node in findings and change.node in self.done.written - rolling and _can_roll_back(state, change)
+            if change.node in patched and change.node in findings and _can_roll_back(state, change, findings[change.node])
         ]
         if not failed:
             return
@@ -223,9 +225,13 @@ def _configuration(state: ClusterState, name: str) -> str:
     return f"{pool.for_node(name).config_key} {pool.for_node(name).mig_key}".strip() if pool else "none"
 
 
-def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
+def _can_roll_back(state: ClusterState, change: NodeChange, finding: NodeDrift) -> bool:
     node = state.nodes.get(change.node)
     if node is None or change.pool is None:
+        return False
+    if finding.final and not repair_reason(node, change.pool):
+        # No configuration changes this, for example if operands are disabled on the node: it is only reported, as in
+        # the rolling update.
         return False
     return change.pool.rollout.on_failure == rollout.LEAVE or last_good(node) is not None
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import OPERANDS_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT, format_taint
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, Cluster
@@ -105,6 +106,20 @@ def test_unusual_nodes_are_listed_without_delay(lab: Lab, tmp_path: Path) -> Non
     assert not repaired.get("failed"), repaired["msg"]
     assert sorted(reasons(repaired["gpu_sharing"]["unusual_nodes"])) == ["disabled-1", "kubevirt-1", "passthrough-1"]
 
+    # A user disables the operands on a node of the pool: neither a wait nor a rollback helps, and the other nodes are changed.
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}=false")
+    two = {**POOL, "sharing": {"mode": "time-slicing", "replicas": 2}}
+    began = time.monotonic()
+    failed = cluster.run(gpu_sharing.main, gpu_pools=[two], wait_timeout=300)
+    assert f"t4-2 (pool notebooks): label {OPERANDS_LABEL}=false" in failed["msg"]
+    assert time.monotonic() - began < 150, "it waited for the time limit"
+    assert cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 2}}
+    assert not cluster.nodes()["t4-2"]["spec"].get("unschedulable")
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}-")
+    again = cluster.run(gpu_sharing.main, gpu_pools=[two], wait_timeout=90)
+    assert not again.get("failed"), again["msg"]
+    assert cluster.offered("t4-2") == {"t4-2": {"nvidia.com/gpu": 2}}
+
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
@@ -144,6 +159,13 @@ def test_a_driver_that_breaks_on_a_node_of_a_pool_does_not_keep_site_waiting(lab
         assert "ready, except on 1 node(s) that belong to pools" in failed.failure()
         assert MESSAGE in failed.failure()
         assert seconds < 300, "it waited for the time limit"
+
+    # A node on which a user disables the operands is no reason to wait either.
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}=false")
+    site, seconds = run("accel.gpu.site", 3)
+    assert f"t4-2 (pool notebooks): label {OPERANDS_LABEL}=false" in site.failure()
+    assert seconds < 300, "it waited for the time limit"
+    cluster.kubectl("label", "node", "t4-2", f"{OPERANDS_LABEL}-")
 
     lab.command("fault", "clear", "driver-broken", "--nodes", "t4-2")
     run("accel.gpu.site", 3)[0].require_success()

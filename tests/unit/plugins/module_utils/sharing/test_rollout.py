@@ -149,6 +149,21 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
     assert set(update.done.failed) == set("abc")
 
 
+def test_a_node_is_not_rolled_back_if_a_rollback_would_not_change_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its operands are disabled, so it would not offer the resources of its last good configuration again either."""
+    runner = mock.Mock()
+    monkeypatch.setattr(sharing_rollout, "NodeRunner", runner)
+    recorded = {"accel.gpu/last-good": str(LastGood({}, {"nvidia.com/gpu": 1}))}
+    state = mock.Mock(nodes={"a": replace(node("a"), annotations=recorded)})
+    changes = [replace(change("a", pool()), rolling=False)]
+    state.changes = mock.Mock(rolling_changes=[], node_changes=changes)
+    update = Rollout(mock.Mock())
+    update.done.written.add("a")
+    update.roll_back_failed(state, {"a": NodeDrift("a", "notebooks", ("x",), final=True)}, mock.Mock())
+    assert not runner.called
+    assert update.done.failed == {}
+
+
 @pytest.mark.parametrize(
     ("carried_out", "known", "changed", "failed"),
     [(True, True, ["n1"], []), (False, True, [], ["n1"]), (True, False, [], ["n1"])],
