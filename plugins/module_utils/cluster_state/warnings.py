@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.names import CORDONED_ANNOTATION
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import reason_without_discovery
@@ -39,7 +40,7 @@ def all_warnings(
     return [
         *_membership_warnings(membership, released, before_discovery=before_discovery),
         *_node_warnings(nodes, members),
-        *(() if run else _abandoned_warnings(nodes, members)),
+        *(() if run else (*_abandoned_warnings(nodes, members), *_cordon_warnings(nodes))),
         *unusual_node_warnings(unusual, members, run=run),
     ]
 
@@ -83,6 +84,17 @@ def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> 
     abandoned = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
     if abandoned:
         yield f"{abbreviate(abandoned)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
+
+
+def _cordon_warnings(nodes: t.Iterable[Node]) -> t.Iterator[str]:
+    """A warning about GPU nodes that an administrator or another tool has cordoned; their GPUs still count as allocatable."""
+    cordoned = sorted(
+        node.name
+        for node in nodes
+        if node.has_gpu and node.unschedulable and CORDONED_ANNOTATION not in node.annotations
+    )
+    if cordoned:
+        yield f"Cordoned, but not by this collection, so no new pods are scheduled there: {abbreviate(cordoned)}."
 
 
 def unusual_nodes(

@@ -128,7 +128,9 @@ class Rollout:
         failed = [
             change
             for change in state.changes.node_changes
-            if change.node in patched and change.node in findings and _can_roll_back(state, change, findings[change.node])
+            if change.node in patched
+            and change.node in findings
+            and _can_roll_back(state, change, findings[change.node])
         ]
         if not failed:
             return

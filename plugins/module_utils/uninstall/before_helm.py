@@ -129,8 +129,10 @@ class BeforeHelm(Stage):
 
     def preview(self) -> None:
         """Report the changes of a run; the server checks as many of them as possible."""
+        partitioned = self._partitioned()
+        self._report_mig_reset([node.name for node in partitioned])
         super().preview()
-        for node in self._partitioned():
+        for node in partitioned:
             # Add the patch that follows the reset of the MIG layout, so that the diff shows the final metadata.
             edit = restore_node(node, reset_mig=False).edit
             if edit is not None:
@@ -181,7 +183,14 @@ class BeforeHelm(Stage):
                 self.waiting,
             )
             self.nodes = reset.wait()
+            self._report_mig_reset(partitioned)
             self.patch_nodes(lease)
+
+    def _report_mig_reset(self, nodes: t.Sequence[str]) -> None:
+        """Report the nodes whose MIG devices are removed; the diff of their labels does not show this effect."""
+        if nodes:
+            label = f"MIG devices of {abbreviate_nodes(sorted(nodes))}"
+            self.result.add_removed(label, action="removed by the MIG manager, so the nodes offer whole GPUs")
 
     def _partitioned(self) -> list[Node]:
         return [node for node in self.nodes if self._restore_node(node).partitioned]

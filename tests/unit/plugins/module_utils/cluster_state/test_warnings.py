@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import CORDONED_ANNOTATION
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
@@ -41,6 +42,23 @@ def test_a_run_warns_of_nodes_as_the_report_does() -> None:
         "Not ready, so the run does not wait for these nodes or verify them",
         "The catalog has no GPU model NVIDIA-Unheard-Of (a); a MIG layout for it cannot be verified before it is applied.",
         "Not in a pool, so the run does not wait for c",
+    ]
+
+
+def test_the_report_names_nodes_that_others_have_cordoned() -> None:
+    """Their GPUs still count as allocatable, so the pool looks as if it accepted pods. A cordon of the collection has its own messages."""
+    labels = {"nvidia.com/gpu.present": "true", PRODUCT: "Tesla-T4"}
+    nodes = [
+        Node("a", labels, ready=True, unschedulable=True),
+        Node("b", labels, {CORDONED_ANNOTATION: "GPU sharing is being changed"}, ready=True, unschedulable=True),
+        Node("c", labels, ready=True),
+        Node("d", ready=True, unschedulable=True),
+    ]
+    pools = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": "T4"}}]).pools
+    membership = assign_pools(pools, nodes)
+    assert warnings.all_warnings(nodes, membership, (), {}, run=True) == []
+    assert warnings.all_warnings(nodes, membership, (), {}, run=False) == [
+        "Cordoned, but not by this collection, so no new pods are scheduled there: a."
     ]
 
 

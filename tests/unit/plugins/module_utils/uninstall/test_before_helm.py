@@ -54,6 +54,7 @@ def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:
         edit = run.node_edit(replace(NODE, labels=labels))
         assert edit is not None
         run.result.add_node(edit)
+    run._report_mig_reset([NODE.name])
     assert preview.result.diff() == run.result.diff()
     before, after = preview.result.diff()
     assert before["nodes"]["a100-1"]["labels"] == {**OWN_LABELS, STATE: "success"}
