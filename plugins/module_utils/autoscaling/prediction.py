@@ -30,7 +30,7 @@ _MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMO
 def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> list[ScalingExplanation]:
     """The explanations of all pools, each with the findings that remain after a run of site.
 
-    `machine_sets` are the MachineSets after the run.
+    `machine_sets` contains the MachineSets after the run.
     """
     state = found.state
     predicted = objects_after_run(plan, found, machine_sets).state

@@ -55,7 +55,7 @@ class ScalingOptions:
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of one cluster. `unread` are the kinds of objects that the user is not allowed to read (PRIORITY_CONFIGMAP for the ConfigMap)."""
+    """The objects of one cluster. `unread` contains the kinds of objects that the user is not allowed to read (PRIORITY_CONFIGMAP for the ConfigMap)."""
 
     version: str = ""
     machine_sets: tuple[Object, ...] = ()

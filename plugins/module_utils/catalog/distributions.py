@@ -35,7 +35,7 @@ class Distribution:
     An empty value stands for any value.
 
     `annotation` is the key of an annotation that some of its nodes have.
-    `toolkit` are the toolkit's variables that differ from the chart's defaults, by the operator release since which they are valid, the
+    `toolkit` contains the toolkit's variables that differ from the chart's defaults, by the operator release since which they are valid, the
     newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` identifies distributions with the same known issues.
     """
 

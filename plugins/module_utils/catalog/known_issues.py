@@ -38,8 +38,8 @@ CONDITIONS: t.Mapping[str, str] = {
 class KnownIssue(t.NamedTuple):
     """An issue of every release whose version begins with the numbers of one of `releases`.
 
-    `conditions` are the conditions that a cluster must meet for a warning, see CONDITIONS. `openshift` are the first numbers of the versions of OpenShift
-    that have the issue; empty if the issue does not depend on the version.
+    A warning is shown only if the cluster meets all `conditions`, see CONDITIONS. `openshift` contains the first numbers of the OpenShift
+    versions that have the issue; it is empty if the issue does not depend on the version.
     """
 
     releases: tuple[str, ...]

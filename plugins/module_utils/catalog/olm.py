@@ -48,7 +48,7 @@ REQUIRED_SCC = {"openshift.io/required-scc": "restricted-v2"}
 
 @dataclasses.dataclass(frozen=True)
 class OlmPackage:
-    """One package; `resource` is the name of the custom resource in its examples, `kinds` are those of its bundle."""
+    """One package; `resource` is the name of the custom resource in its examples, `kinds` contains those of its bundle."""
 
     package: str
     namespace: str

@@ -47,7 +47,7 @@ def merge_taints(
 ) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
     """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
 
-    `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
+    `recorded` contains the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
     its identity. A taint that others have set is left alone, unless its value differs from the desired one; it is then replaced, and owned afterwards.
     """
     missing = {taint_identity(taint): taint for taint in desired}

@@ -46,7 +46,7 @@ Document = t.Mapping[str, t.Any]
 class AutoscalerState:
     """The objects that the autoscaler reads. `cluster_autoscaler` is None if none exists; `priorities` is None if the ConfigMap is missing or unreadable.
 
-    `unread` are the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if it is not known.
+    `unread` contains the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if it is not known.
     """
 
     version: str
@@ -84,7 +84,7 @@ class GpuLimit:
 class ScalingExplanation:
     """Whether a pool's pods make the autoscaler scale up one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent this.
 
-    `after_run` are the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release is
+    `after_run` contains the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release is
     not known, so that unknown causes may also prevent scaling. `bounds` is the MachineSet's size range, None if the autoscaler does not scale it.
     `resources`, `taints` and `accelerator` describe the node that the autoscaler expects. `declared`: the pool declares autoscale.
     """

@@ -88,10 +88,10 @@ def remedies(upgrade: DriverUpgrade) -> list[str]:
         lines.append(
             "A common cause is a pod without a controller that uses a GPU, or a pod that cannot be evicted: run kubectl describe node "
             f"{upgrade.failed[0]}. Fix the cause, run kubectl label node --overwrite {' '.join(upgrade.failed[:MAX_NAMED])} "
-            f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run again"
+            f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run the playbook again"
         )
     if upgrade.skipped:
         lines.append(
-            f"Once the driver on these nodes can be upgraded, remove the label {DRIVER_UPGRADE_SKIP_LABEL} from them, and run again"
+            f"Once the driver on these nodes can be upgraded, remove the label {DRIVER_UPGRADE_SKIP_LABEL} from them, and run the playbook again"
         )
     return lines

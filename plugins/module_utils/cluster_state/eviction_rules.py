@@ -122,7 +122,7 @@ def join_remedies(remedies: t.Iterable[str], names: OptionNames) -> str:
 def gpu_pods_to_evict(
     displaced: t.Sequence[PodOnNode], other_pods: t.Sequence[PodOnNode], rollout: RolloutPlan
 ) -> tuple[PodOnNode, ...]:
-    """The pods that a drain with these settings evicts; `displaced` are the pods that cannot keep their GPUs."""
+    """The pods that a drain with these settings evicts; `displaced` contains the pods that cannot keep their GPUs."""
     candidates = (*displaced, *other_pods) if rollout.drain == ALL else displaced
     return pods_to_evict(candidates, rollout.drain_options)
 

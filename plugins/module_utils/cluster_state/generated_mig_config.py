@@ -66,7 +66,7 @@ def merge_generated(
 ) -> GeneratedMigConfig:
     """The generated entries that neither the `live` entries nor the plan contain for the same models.
 
-    `generated` are the entries by node, from parse_generated(). If nodes have different layouts with the same name, each model gets its own layout,
+    `generated` contains the entries by node, from parse_generated(). If nodes have different layouts with the same name, each model gets its own layout,
     selected by the PCI ids of the catalog. If models cannot be distinguished, or a live entry of that name results in another layout on a node, a
     warning is returned and the entry is not changed.
     """
@@ -204,7 +204,7 @@ NO_CAPACITY: t.Final = MigCapacity()
 
 
 def mig_capacity(nodes: t.Iterable[Node], generated: t.Mapping[str, t.Mapping[str, Entry]]) -> MigCapacity:
-    """The geometries of these nodes; `generated` are the entries by node, from parse_generated()."""
+    """The geometries of these nodes; `generated` contains the entries by node, from parse_generated()."""
     geometries: dict[str, mig.Geometry] = {}
     differing: dict[str, list[str]] = {}
     for node in nodes:

@@ -59,7 +59,7 @@ def merge_limits(
 ) -> LimitChanges:
     """Set the maxima in `limits`, by GPU type, and remove the recorded entries of all other types that are not in `used`.
 
-    `used` are the GPU types of the existing MachineSets. A foreign entry with a different maximum is only changed with `change_foreign`.
+    `used` contains the GPU types of the existing MachineSets. A foreign entry with a different maximum is only changed with `change_foreign`.
     """
     merged = [dict(entry) for entry in entries]
     kept: Record = copy.deepcopy(record)

@@ -149,8 +149,8 @@ def parse_pods(
 ) -> dict[str, list[PodOnNode]]:
     """The pods on nodes, by node, sorted by namespace and name.
 
-    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta version); without them, access through DRA is not detected.
-    `runtime_classes` are the names of the RuntimeClasses with an NVIDIA handler.
+    `claims` contains the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta version); without them, access through DRA is not detected.
+    `runtime_classes` contains the names of the RuntimeClasses with an NVIDIA handler.
     NVIDIA's operands in the operator's namespace are left out, because the operator stops them itself.
     """
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}

@@ -144,7 +144,7 @@ class OperandRestart:
     """The operands that the operator restarts on every node: if `every`, all operands including the driver, otherwise those in `apps`.
 
     `in_place`: the driver stays loaded while its pod restarts, so no pod loses a GPU.
-    `driver_nodes` are individual nodes whose driver is also restarted, because their NVIDIADriver object changes.
+    `driver_nodes` contains individual nodes whose driver is also restarted, because their NVIDIADriver object changes.
     """
 
     apps: frozenset[str] = frozenset()

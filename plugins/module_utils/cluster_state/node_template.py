@@ -58,7 +58,7 @@ class MachineSet:
 
 @dataclass(frozen=True)
 class NodeTemplate:
-    """The expected node. `missing` and `unreadable` are required annotations that are absent or invalid: in both cases, the autoscaler ignores the
+    """The expected node. `missing` and `unreadable` contains required annotations that are absent or invalid: in both cases, the autoscaler ignores the
     MachineSet while it has no nodes."""
 
     missing: tuple[str, ...] = ()

@@ -96,8 +96,8 @@ def metadata_edit(
 ) -> NodeEdit | None:
     """The edit that brings the node's metadata to the desired state and records the metadata that the owner sets; None if nothing changes.
 
-    With remove_others, owned metadata that is not desired is removed. `own_annotations` are the collection's own annotations, which need no
-    record. `handed_over` are labels that the patch sets without recording them as owned.
+    With remove_others, owned metadata that is not desired is removed. `own_annotations` contains the collection's own annotations, which need no
+    record. `handed_over` contains labels that the patch sets without recording them as owned.
     """
     owned = recorded(node, owner)
     records: dict[str, t.Sequence[str]] = {}
@@ -150,7 +150,7 @@ def build_edit(
 ) -> NodeEdit | None:
     """Build an edit from patches of labels and annotations and a list of taints (None: unchanged); None if nothing changes.
 
-    `records` are the annotations that record owned metadata, with their entries.
+    `records` contains the annotations that record owned metadata, with their entries.
     """
     texts = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
     annotations = {key: value for key, value in {**annotations, **texts}.items() if value != node.annotations.get(key)}

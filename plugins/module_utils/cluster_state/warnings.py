@@ -30,7 +30,7 @@ def all_warnings(
 ) -> list[str]:
     """All warnings about the nodes and their pools: for a run that changes nodes if `run` is set, otherwise for the report.
 
-    `released` are the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
+    `released` contains the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
     the same reason. Warnings about problems that a run corrects appear only in the report.
     """

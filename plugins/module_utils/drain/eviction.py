@@ -276,7 +276,7 @@ class _Eviction:
             return f"not evicted for {self._refused_seconds(uid):.0f} s: {self._refused[uid]}"
         end = _termination_time(metadata)
         if end is None:
-            return "not evicted yet; run again."
+            return "not evicted yet; run the playbook again."
         deleted = f"being deleted, with a grace period up to {end:%H:%M:%S} UTC."
         if metadata.get("finalizers"):
             return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove the finalizer."

@@ -87,7 +87,7 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
 def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
-    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the
+    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` contains the
     ClusterPolicy's tolerations for the pools' taints.
     """
     exported = ExportedPools()

@@ -67,7 +67,7 @@ def rolled_nodes(
 ) -> dict[str, int]:
     """The number of nodes on which the driver restarts, by the NVIDIADriver that manages it now (empty: the ClusterPolicy).
 
-    `paths` are the changed fields of the ClusterPolicy that affect a driver DaemonSet, and `changed` are the names of the changed objects.
+    `paths` contains the changed fields of the ClusterPolicy that affect a driver DaemonSet, and `changed` contains the names of the changed objects.
     `replaced`: the chart changes, so the new operator writes every template again.
     """
     reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}

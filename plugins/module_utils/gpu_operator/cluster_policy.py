@@ -105,7 +105,7 @@ class DesiredPolicy:
 class PolicyChange:
     """One server-side apply; `body` is None if no apply is needed. `before` and `after` contain the fields that the collection owns.
 
-    `driver_paths` are the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
+    `driver_paths` contains the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
     apply cannot remove a field that another manager owns.
     """
 

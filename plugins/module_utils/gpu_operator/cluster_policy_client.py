@@ -322,7 +322,7 @@ class ClusterPolicyClient:
         listed = abbreviate(lines, separator="\n")
         return (
             f"The GPU operator is ready, except on {len(lines)} node(s) that belong to pools:\n{listed}\n"
-            f"Correct the cause (kubectl -n {self.namespace} describe pod), then run again."
+            f"Correct the cause (kubectl -n {self.namespace} describe pod), then run the playbook again."
         )
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:

@@ -84,7 +84,7 @@ def toolkit_problems(
 ) -> list[str]:
     """Messages about nodes that cannot start pods with the runtime class because their containerd is not where the toolkit expects it.
 
-    `pods` are the pods that SELECTOR selects; only nodes on which one of them keeps failing are considered. `version` is the operator's version.
+    `pods` contains the pods that SELECTOR selects; only nodes on which one of them keeps failing are considered. `version` is the operator's version.
     """
     failing = failing_nodes(pods, now)
     if not failing:

@@ -138,7 +138,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     if unlabelled:
         problem = (
             f"{finding.installation.title} cannot label {abbreviate_nodes(unlabelled)}: its workers do not tolerate {names}, and without its "
-            "labels no GPU is found there. Add that toleration to its workers where NFD is managed, and run again."
+            "labels no GPU is found there. Add that toleration to its workers where NFD is managed, and run the playbook again."
         )
         return replace(finding, problem=problem, notes=())
     note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, they cannot restart there"

@@ -41,7 +41,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
             yield (
                 f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the old "
                 f"value. Alternatively, if all its nodes may lose the driver at the same time, run kubectl delete nvidiadriver {name}, "
-                "and run again."
+                "and run the playbook again."
             )
 
 

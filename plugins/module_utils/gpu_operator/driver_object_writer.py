@@ -96,7 +96,7 @@ def _definition(client: Client) -> Object | None:
 
 def _old_definition(version: str, details: str) -> str:
     release = f"operator {version}" if version else "the operator"
-    return f"The CRD {CRD_NAME} is older than {release}: {details}. Apply the CRDs of its chart, and run again."
+    return f"The CRD {CRD_NAME} is older than {release}: {details}. Apply the CRDs of its chart, and run the playbook again."
 
 
 def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:

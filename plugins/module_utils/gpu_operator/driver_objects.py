@@ -58,7 +58,7 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 class DriverObjectChange:
     """The creation or server-side apply of an object.
 
-    `members` are the nodes of the object's pool, `nodes` are the nodes whose driver restarts, and `reasons` explain the restart.
+    `members` contains the nodes of the object's pool, `nodes` contains the nodes whose driver restarts, and `reasons` explain the restart.
     `correction` is a merge patch that is sent before the apply; usually empty.
     """
 
@@ -78,8 +78,8 @@ class DriverObjectChange:
 class DriverObjects:
     """The changes to the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
-    `required_names` are the names of the pools' objects, `live` are all existing objects, and `owners` maps each node's name to its object.
+    `label_edits` contains the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
+    `required_names` contains the names of the pools' objects, `live` contains all existing objects, and `owners` maps each node's name to its object.
     `own_policies`: the operator follows the upgrade policy of each object.
     """
 

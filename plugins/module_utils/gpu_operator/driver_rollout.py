@@ -217,7 +217,7 @@ class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
     `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so the change requires no permission.
-    `parts` are pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets; `upgrade_policy` applies to all other nodes.
+    `parts` contains pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets; `upgrade_policy` applies to all other nodes.
     """
 
     nodes: int

@@ -146,7 +146,7 @@ def evaluate_nfd(
     managed: t.Container[ReleaseId],
     replaced: ReleaseId | None = None,
 ) -> InstallationFinding:
-    """The finding for NFD. `managed` are the Helm releases that this collection has installed.
+    """The finding for NFD. `managed` contains the Helm releases that this collection has installed.
 
     `replaced` is a release of the operator that will be upgraded with the collection's values, which disable the NFD that is part of the release.
     """
@@ -178,7 +178,7 @@ def with_policies(
     if finding.managed:
         return finding
     if not policies and finding.installation.manager != OLM_MANAGER:
-        problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run again."
+        problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run the playbook again."
         return replace(finding, problem=problem, notes=())
     return replace(finding, notes=(*finding.notes, *_ignored_policies(policies)))
 
@@ -229,7 +229,7 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
 def evaluate_helm(
     installations: t.Sequence[Installation], planned: ComponentPlan, managed: t.Container[ReleaseId]
 ) -> InstallationFinding:
-    """The finding for a component that Helm installs; `managed` are the Helm releases that this collection has installed."""
+    """The finding for a component that Helm installs; `managed` contains the Helm releases that this collection has installed."""
     # An installation that is scaled to zero does not interfere with a running one.
     relevant = [item for item in installations if item.running] or list(installations)
     if not relevant:
@@ -269,7 +269,7 @@ def _orphans_problem(policies: t.Sequence[Document]) -> str:
     names = sorted(item["metadata"]["name"] for item in policies)
     return (
         f"ClusterPolicy {', '.join(names)} exists without a GPU operator. Restore that operator, or delete its objects "
-        f"(kubectl delete clusterpolicy {' '.join(names)}), and run again."
+        f"(kubectl delete clusterpolicy {' '.join(names)}), and run the playbook again."
     )
 
 

@@ -40,7 +40,7 @@ def with_gpu_clusters(
         problem = (
             f"GPUCluster {name} provides the GPUs of this cluster through dynamic resource allocation (DRA), without a ClusterPolicy. This "
             "collection shares GPUs through the device plugin, which such a cluster does not run. Use this cluster without the collection. Or, "
-            f"to move it to the device plugin, run kubectl delete gpucluster {name}, create a ClusterPolicy, and run again."
+            f"to move it to the device plugin, run kubectl delete gpucluster {name}, create a ClusterPolicy, and run the playbook again."
         )
     else:
         problem = (
@@ -62,6 +62,6 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
     problem = (
         f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, but {owner} would "
         "revert it, which would replace the driver of every node twice. Set it in the source of that object, which restarts the driver on "
-        "every node, and run again; or remove `driver` from the pools."
+        "every node, and run the playbook again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())

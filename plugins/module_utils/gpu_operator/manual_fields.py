@@ -60,8 +60,9 @@ class ManualField:
 class KnownSources:
     """The sources of values in the ClusterPolicy other than manual changes.
 
-    `manifests` are the specs in the old and in the new chart's manifest, `desired` are the values that the user sets for the Helm release, and `definitions`
-    are CRDs of the ClusterPolicy: from the new chart, from the installed chart, and from the cluster. The cluster may already have the new CRD.
+    `manifests` contains the specs in the manifests of the old and the new chart, and `desired` contains the values that the user sets for the Helm
+    release. `definitions` contains the CRDs of the ClusterPolicy from the new chart, the installed chart and the cluster, which may already have
+    the new CRD.
     """
 
     manifests: tuple[Document, Document] = ({}, {})

@@ -52,7 +52,7 @@ def create_policy(client: Client, plan: Plan, cluster: ClusterPolicyClient, desi
         raise InvalidOptions(
             [
                 f"No ClusterServiceVersion in namespace {namespace} has an example of a {KIND} (annotation alm-examples). Check that the operator is "
-                f"installed (kubectl -n {namespace} get csv), or create the {KIND}, and run again."
+                f"installed (kubectl -n {namespace} get csv), or create the {KIND}, and run the playbook again."
             ]
         )
     schema = spec_schema(read_definition(client, DEFINITION), API_VERSION)

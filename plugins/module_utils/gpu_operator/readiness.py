@@ -60,9 +60,9 @@ class Operand:
 class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` contains the remedies if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason;
-    `broken_nodes` are the broken nodes among them. `runtime_classes` are the operands' runtime classes, with their handlers.
-    `stalled_pods` are the first pods that are not ready, with the cause, if the number of ready pods has not changed for a minute.
+    `blocked` contains the remedies if waiting cannot help. `ignored_nodes` contains the nodes that the run does not wait for, with the reason;
+    `broken_nodes` contains the broken nodes among them. `runtime_classes` contains the operands' runtime classes, with their handlers.
+    `stalled_pods` contains the first pods that are not ready, with the cause, if the number of ready pods has not changed for a minute.
     """
 
     state: str
@@ -135,7 +135,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run ignores because NVIDIA's pods fail on them: the reason for each node, and for each app, the nodes whose pod is not ready.
 
-    `broken` are the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
+    `broken` contains the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def assess(
 ) -> OperatorReadiness:
     """Assess the objects that were read; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
 
-    `drivers` are the NVIDIADriver objects if they describe the driver.
+    `drivers` contains the NVIDIADriver objects if they describe the driver.
 
     If all missing pods are on ignored nodes, the operator's report that operands are not ready is ignored.
     """
@@ -276,7 +276,7 @@ def _driver_objects(
             yield (
                 f"NVIDIADriver {driver['metadata']['name']} does not select {abbreviate(names)} of its pool, because they do not match its "
                 f"spec.nodeSelector ({selector}), so the operator installs no driver there: the selector must contain only {POOL_LABEL}; run "
-                "again to remove other keys"
+                "the playbook again to remove other keys"
             )
     if without:
         yield (
@@ -320,7 +320,7 @@ def _blocked_upgrade(
         if status.is_outdated and status.current and not upgrade_policy.automatic:
             yield (
                 f"pods of DaemonSet {item['metadata']['name']} are out of date and {upgrade_policy.setting} is off: drain each node and "
-                "delete its driver pod, or set autoUpgrade; then run again"
+                "delete its driver pod, or set autoUpgrade; then run the playbook again"
             )
 
 

@@ -50,9 +50,9 @@ _RENAMED = ("driver", "nvidiaDriverCRD")
 
 
 class RestartPreview(t.NamedTuple):
-    """The predicted restarts; `reasons` explain a restart of the driver, and `versions` are the installed and the planned version if they differ.
+    """The predicted restarts; `reasons` explain a restart of the driver, and `versions` contains the installed and the planned version if they differ.
 
-    `driver_paths` are the fields of the policy that change the driver's DaemonSet.
+    `driver_paths` contains the fields of the policy that change the driver's DaemonSet.
     """
 
     restart: OperandRestart = OperandRestart()
@@ -88,7 +88,7 @@ def preview_restarts(
 ) -> RestartPreview:
     """Compare the ClusterPolicy with the plan; without a policy or without pools, nothing restarts.
 
-    `objects` are the NVIDIADriver objects with the changes that the pools require.
+    `objects` contains the NVIDIADriver objects with the changes that the pools require.
     """
     if live is None or not plan.pools:
         return RestartPreview()

@@ -55,9 +55,9 @@ _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 class UpgradePreview:
     """The effect of an upgrade on the active policy; `spec` is the resulting spec.
 
-    `manual` are the manually set fields that Helm would overwrite. `driver_paths` are the fields below spec that change the driver's DaemonSet, and
+    `manual` contains the manually set fields that Helm would overwrite. `driver_paths` contains the fields below spec that change the driver's DaemonSet, and
     `reasons` explain its change (empty if it does not change). `by_values`: the DaemonSet changes although the chart stays the same.
-    `drivers` are the NVIDIADriver objects of the Helm release whose driver changes.
+    `drivers` contains the NVIDIADriver objects of the Helm release whose driver changes.
     """
 
     spec: Object
@@ -128,7 +128,7 @@ class UpgradeRefused(Exception):
 class UpgradeDecision:
     """The decision about a step once its impact is known; `rollout` is None if the driver does not change.
 
-    `held_back` are the paths of Helm values that are not applied. `refusals` are the reasons why the step must not be taken.
+    `held_back` contains the paths of Helm values that are not applied. `refusals` contains the reasons why the step must not be taken.
     """
 
     step: ReleaseStep
@@ -161,7 +161,7 @@ class OperatorUpgrade:
     ) -> UpgradeDecision:
         """Predict the effect of the upgrade, and reject it if it would overwrite manually set fields, or restart the driver without permission.
 
-        `definitions` are the CRDs of the chart. If the upgrade would reset the names of the collection's ConfigMaps, these names are added to
+        `definitions` contains the CRDs of the chart. If the upgrade would reset the names of the collection's ConfigMaps, these names are added to
         `preparation.kept_values`.
         """
         installed = preparation.content
@@ -299,7 +299,7 @@ def _defines_policy(definition: Document) -> bool:
 
 
 def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], installed: Chart) -> str:
-    """`restarting` are the paths of the changed values that restart the driver; empty if the chart changes."""
+    """`restarting` contains the paths of the changed values that restart the driver; empty if the chart changes."""
     alternative = f"keep version {installed.version}"
     if restarting:
         alternative = f"set {abbreviate(restarting)} in gpu_cluster.operator.values to the installed value, so that only the other values change"

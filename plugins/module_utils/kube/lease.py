@@ -133,7 +133,7 @@ class Lease:
         if self.lost.is_set() and error is None:
             raise LeaseLost(
                 f"The lease {self._full_name} was lost before the run ended: {self._reason}. All requests were sent by then, but another run may "
-                "have changed the cluster in the meantime; run again."
+                "have changed the cluster in the meantime; run the playbook again."
             )
 
     def check(self) -> None:
@@ -143,7 +143,7 @@ class Lease:
         self._expire()
         if self.lost.is_set():
             raise LeaseLost(
-                f"The lease {self._full_name} was lost: {self._reason}. No further request was sent; run again."
+                f"The lease {self._full_name} was lost: {self._reason}. No more requests were sent; run the playbook again."
             )
 
     def _admit(self, path: str) -> None:

@@ -93,7 +93,7 @@ def restart_problem(node: Node, drain: NodeDrain) -> str:
 
 @dataclass(frozen=True)
 class DriverRestarts:
-    """The restarts of drivers in one cluster. `rollouts` are the drain settings of each node."""
+    """The restarts of drivers in one cluster. `rollouts` contains the drain settings of each node."""
 
     client: Client
     namespace: str

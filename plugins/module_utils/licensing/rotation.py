@@ -151,7 +151,8 @@ def plan_rotation(
 ) -> list[NodeRotation]:
     """The nodes to rotate. Nodes with different files come before nodes without a license, which may fail again, because the first failure ends the run.
 
-    `unfinished` are the nodes that a run has cordoned to restart their drivers, with the names of the pods. They come first, because they are out of service.
+    `unfinished` maps each node that a run has cordoned to restart its driver to the name of the driver pod. These nodes come first, because they are
+    out of service.
     """
     found = [
         rotation
@@ -396,5 +397,5 @@ def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (
         f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
-        "Correct the cause, and run again; nodes that are already rotated are skipped."
+        "Correct the cause, and run the playbook again; nodes that are already rotated are skipped."
     )

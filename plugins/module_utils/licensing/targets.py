@@ -133,7 +133,7 @@ def desired_targets(
 
     With vGPU pools, the name is `driver.licensing_secret` of the pool, otherwise the one in the ClusterPolicy, which the pool's NVIDIADriver inherits.
     Without vGPU pools, it is the one in NVIDIADriver objects if these describe the driver; otherwise `secret_name`, the one in the ClusterPolicy, or the
-    default, in this order. A new name in the ClusterPolicy restarts the driver on every node. `drivers` are the NVIDIADriver objects.
+    default, in this order. A new name in the ClusterPolicy restarts the driver on every node. `drivers` contains the NVIDIADriver objects.
     """
     # A ClusterPolicy that does not exist yet is created from the values.
     expected = policy if policy is not None else {"spec": plan.operator.values}

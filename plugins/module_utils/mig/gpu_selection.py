@@ -78,7 +78,7 @@ def first_fit(
     """The new patterns if each missing device, the largest first, is placed on the first GPU with room for it.
 
     GPUs are repartitioned one after another, unused ones first, then by their keys; their devices are lost and become missing.
-    `patterns` are those of each group of GPUs, `offered` are the demanded devices of all GPUs.
+    `patterns` contains those of each group of GPUs, `offered` contains the demanded devices of all GPUs.
     """
 
     @functools.cache

@@ -80,7 +80,7 @@ _SETS = ListOf(
 class NodeSet:
     """A selection of nodes and their desired metadata (taints by key and effect); None as a value removes a managed entry.
 
-    `products` are the normalized product names of a GPU model; if empty, nodes of any model and nodes without GPUs are included.
+    `products` contains the normalized product names of a GPU model; if empty, nodes of any model and nodes without GPUs are included.
     """
 
     name: str

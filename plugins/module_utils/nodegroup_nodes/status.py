@@ -152,7 +152,7 @@ class StatusHistory:
         return " ".join(
             [
                 *(self._group_message(status) for status in groups if not status.complete),
-                f"Check the machines in the cloud ({look_at}), and run again.",
+                f"Check the machines in the cloud ({look_at}), and run the playbook again.",
             ]
         )
 

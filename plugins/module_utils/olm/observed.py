@@ -64,7 +64,7 @@ def csv_version(csv: Document | None) -> Version | None:
 
 @dataclass(frozen=True)
 class Observed:
-    """The objects of one namespace; `catalogs` are the CatalogSources of the source's namespace."""
+    """The objects of one namespace; `catalogs` contains the CatalogSources of the source's namespace."""
 
     namespace: str
     namespace_object: Object | None = None

@@ -21,7 +21,7 @@ Taint = dict[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class CloudPlan:
-    """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` are the connection options of its modules.
+    """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` contains the connection options of its modules.
 
     The cluster is created from `template` (None: it already exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
     `module` is the module for its node groups. `issues_kubeconfig`: whether another of its modules fetches the cluster's kubeconfig.
@@ -42,8 +42,8 @@ class CloudPlan:
 class ClusterPlan:
     """The cluster; `cloud` is None if no nodes are created.
 
-    `distribution` is the declared distribution, or None if it is detected; `distribution_values` are the values of the operator that are derived from it.
-    `known_issues` are the issues that the user declares.
+    `distribution` is the declared distribution, or None if it is detected; `distribution_values` contains the values of the operator that are derived from it.
+    `known_issues` contains the issues that the user declares.
     """
 
     name: str
@@ -63,8 +63,8 @@ class ComponentPlan:
     resource in the examples of the operator (empty if the package is unknown).
 
     `named`: whether the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
-    With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
-    `image_pull_secrets` are the names of the Secrets in the namespace with which pods of the component, and driver pods of pools, pull their images.
+    With the installer olm, `values` contains fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
+    `image_pull_secrets` contains the names of the Secrets in the namespace with which pods of the component, and driver pods of pools, pull their images.
     """
 
     name: str
@@ -178,7 +178,7 @@ class NodeGroupPlan:
     """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
     `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or the setting that replaces it.
-    `settings` are the provider's other fields. A pool in several `zones` has one node group in each (see `members`).
+    `settings` contains the provider's other fields. A pool in several `zones` has one node group in each (see `members`).
     `flavor_gpus` is the number of GPUs of a node, or None if the flavor's name does not show it. `priority` is for the autoscaler's expander Priority.
     """
 
@@ -222,7 +222,7 @@ class RebootPlan:
 class RolloutPlan(DrainSettings):
     """The settings for rolling out a change to the nodes of a pool; docs/rollout.md describes each value.
 
-    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); None means no limit. `drain` is NONE, GPU_PODS or ALL (schema.rollout).
+    `max_unavailable` and `limit` contains numbers of nodes or percentages ("25%"); None means no limit. `drain` is NONE, GPU_PODS or ALL (schema.rollout).
     """
 
     max_unavailable: int | str
@@ -275,7 +275,7 @@ class PoolPlan:
     A new key of gpu_pools that is used unchanged needs only a field with the metadata `_KEY` or `_REPORTED_KEY`.
 
     `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
-    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are keys of a ResourceQuota.
+    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` contains keys of a ResourceQuota.
     `accelerator` is the kind of GPU for the cluster autoscaler, None if the model is not declared. `registration` is for the node group or
     MachineSet that creates nodes of the pool; `nodegroup` is the node group if a run creates it. `model` is a catalog key, None if no model is
     declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).

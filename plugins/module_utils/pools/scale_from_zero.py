@@ -63,7 +63,7 @@ def capacity_annotations(
 ) -> dict[str, str]:
     """The annotations of a MachineSet that this collection determines, for the autoscaler with these rules.
 
-    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` are the annotations of the MachineSet:
+    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` contains the annotations of the MachineSet:
     cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation for labels are kept.
     """
     found: dict[str, str] = {}

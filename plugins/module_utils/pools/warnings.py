@@ -32,9 +32,9 @@ def plan_warnings(
 ) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
-    `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster meets all its conditions.
+    `conditions` contains the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster meets all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
-    `autoscaler` are the rules of the cluster's release of OpenShift, if it is known; `openshift_version` is its version, or empty if it is unknown.
+    `autoscaler` contains the rules of the cluster's release of OpenShift, if it is known; `openshift_version` is its version, or empty if it is unknown.
     """
     if not plan.pools:
         return []

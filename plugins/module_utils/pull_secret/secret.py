@@ -40,7 +40,7 @@ def _document_of(secret: Document) -> Object:
             return t.cast("Object", document)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         pass
-    raise ForeignSecret(f"has no valid {KEY}; delete the Secret, and run again")
+    raise ForeignSecret(f"has no valid {KEY}; delete the Secret, and run the playbook again")
 
 
 def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:

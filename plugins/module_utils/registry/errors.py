@@ -76,7 +76,7 @@ def explain(error: RegistryError) -> str:
         )
         return f"Registry {error.registry} did not respond {request}. {remedy}"
     if error.over_quota:
-        return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run again."
+        return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run the playbook again."
     if error.status == 401:
         return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:

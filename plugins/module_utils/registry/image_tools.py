@@ -40,9 +40,9 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("authentication required", "Set username and password of the registry, or auth_file."),
     ("unauthorized", "Check the user and the password of the registry."),
     ("requested access to the resource is denied", "The user needs permission to write to this repository."),
-    ("quota", "Raise the registry's quota or delete images there, and run again."),
+    ("quota", "Raise the registry's quota or delete images there, and run the playbook again."),
     ("no space left on device", "The disk of this machine or of the registry is full."),
-    ("insufficient storage", "Raise the registry's quota or delete images there, and run again."),
+    ("insufficient storage", "Raise the registry's quota or delete images there, and run the playbook again."),
     ("manifest invalid", "The registry may not support this type of image: set platforms to one platform."),
     ("manifest unknown", "Check repository and tag."),
     ("connection refused", "Nothing listens there: check the name of the registry."),
@@ -53,7 +53,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("connection reset", "The connection was interrupted. Run again: finished layers are not sent again."),
     (
         "i/o timeout",
-        "The registry did not respond in time: check the network, or run again. Finished layers are not sent again.",
+        "The registry did not respond in time: check the network, or run the playbook again. Finished layers are not sent again.",
     ),
 )
 
@@ -136,7 +136,7 @@ class ImageTools:
         operands: t.Sequence[str],
         credentials: str | None = None,
     ) -> str:
-        """The output of a tool that accesses registries; `ends` are the images with the prefix of their options. credentials: by default, those of the
+        """The output of a tool that accesses registries; `ends` contains the images with the prefix of their options. credentials: by default, those of the
         operands.
         """
         with contextlib.ExitStack() as stack:
@@ -173,7 +173,7 @@ class ImageTools:
         except TimeoutError:
             raise ToolFailed(
                 f"{call} was stopped because it did not finish within {self._timeout:g} seconds. Check the network, proxies and the registry. If it "
-                f"needs more time, increase {TIMEOUT_OPTION}, and run again: finished layers are not sent again."
+                f"needs more time, increase {TIMEOUT_OPTION}, and run the playbook again: finished layers are not sent again."
             ) from None
         except (OSError, ValueError) as error:
             # ValueError: a NUL in an argument.

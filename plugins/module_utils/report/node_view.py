@@ -37,7 +37,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """One GPU node; `key` is its id on the page, and `facts` are the values of NODE_FACTS, which do not depend on its pods."""
+    """One GPU node; `key` is its id on the page, and `facts` contains the values of NODE_FACTS, which do not depend on its pods."""
 
     key: str
     name: str

@@ -12,7 +12,7 @@ from ..catalog import models, names
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """The conditions under which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's bare product names."""
+    """The conditions under which existing nodes belong to a pool; `model` is a catalog key, `products` contains GFD's bare product names."""
 
     model: str | None
     product: str | None

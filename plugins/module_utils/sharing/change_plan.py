@@ -153,7 +153,7 @@ def plan_sharing_changes(
     """Compare every node with its pool; a node without a pool is only changed if the collection has written to it.
 
     Nodes that several pools claim, and nodes outside the scope, are not changed.
-    `pods` are the pods on the nodes; None if they have not been listed.
+    `pods` contains the pods on the nodes; None if they have not been listed.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}

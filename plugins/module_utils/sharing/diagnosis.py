@@ -76,7 +76,7 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
             "run the role gpu_operator (module cluster_policy) first."
         )
     if pods_fail:
-        return f"Check these pods with kubectl -n {namespace} describe pod and kubectl -n {namespace} logs --previous, then run again."
+        return f"Check these pods with kubectl -n {namespace} describe pod and kubectl -n {namespace} logs --previous, then run the playbook again."
     return (
         f"Check the pods of {operands.PLUGIN} and {operands.DISCOVERY} in namespace {namespace}; "
         "raise wait_timeout if they are only slow. The next run continues from here."

@@ -155,7 +155,7 @@ class SharingOperation:
         namespace = self._context.namespace
         reasons = describe_failures(self._context.client, namespace, failures)
         for name, reason in reasons.items():
-            remedy = f"correct the cause (kubectl -n {namespace} describe pod {failures[name].pod}), then run again"
+            remedy = f"correct the cause (kubectl -n {namespace} describe pod {failures[name].pod}), then run the playbook again"
             self._rollout.done.failed[name] = f"{reason}; {remedy}"
         self._reported.update(reasons)
 

@@ -74,7 +74,7 @@ def impact_preview(
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
     """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
 
-    `pods` are all pods that have not terminated; empty if they do not affect the result.
+    `pods` contains all pods that have not terminated; empty if they do not affect the result.
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)

@@ -145,7 +145,7 @@ def plan_demand(
 ) -> MigAllocation:
     """Allocate each demand to the nodes of its pool.
 
-    `pods` are the pods on the nodes; None if they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts
+    `pods` contains the pods on the nodes; None if they have not been listed. Nodes outside the scope keep their layout; `settled` contains layouts
     that the same run has already chosen.
     """
 

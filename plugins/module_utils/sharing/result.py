@@ -34,7 +34,7 @@ _OUTCOMES = {
 
 @dataclass
 class RolloutResult:
-    """The changes that were made so far, or the predicted changes; `steps` are the started changes with the evicted pods.
+    """The changes that were made so far, or the predicted changes; `steps` contains the started changes with the evicted pods.
 
     written: the nodes that were patched or whose pods were evicted, including nodes that failed, were rolled back, or are gone.
     not_started: the nodes whose change was not started, with the option that holds back their pool.

@@ -46,7 +46,7 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 class AfterHelm(Stage):
     """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, `lease_namespace` the namespace of the Lease of runs.
 
-    `run_leases` are the existing Leases that are deleted at the end. `foreign_policies`: foreign ClusterPolicies exist.
+    `run_leases` contains the existing Leases that are deleted at the end. `foreign_policies`: foreign ClusterPolicies exist.
     """
 
     components: Components

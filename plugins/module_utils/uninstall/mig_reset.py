@@ -24,7 +24,7 @@ from .stage import read_nodes
 
 KEEP_PARTITIONED = "reset_mig: false, gpu_uninstall_reset_mig=false"
 _ADVICE = (
-    "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
+    "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run the playbook again; "
     f"or keep the GPUs partitioned ({KEEP_PARTITIONED})."
 )
 

@@ -97,7 +97,7 @@ def test_the_first_node_without_a_license_ends_the_run() -> None:
     assert "new.example.com:443 grants no license, even though the node can reach it." in message
     assert "Already rotated: node n0." in message
     assert "Not rotated yet: node n2." in message
-    assert "run again" in message
+    assert "run the playbook again" in message
     result = error.value.partial["license_rotation"]
     assert (result["rotated"], result["failed"], result["pending"]) == (["n0"], "n1", ["n2"])
     assert containers.by_node["n2"].loaded[TOKEN_PATH] == OLD.encode()

@@ -144,7 +144,7 @@ def test_the_message_of_a_timeout() -> None:
     now[0] = 60.0
     assert history.timeout_message(found, "the console") == (
         "Node group gpus-a (pool train): 0 of 2 nodes are ready, for 60 s; 1 never joined the cluster; b is not ready for 60 s or longer "
-        "(KubeletNotReady: cni is not there). Check the machines in the cloud (the console), and run again."
+        "(KubeletNotReady: cni is not there). Check the machines in the cloud (the console), and run the playbook again."
     )
 
 

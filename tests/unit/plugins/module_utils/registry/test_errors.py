@@ -122,7 +122,7 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         (
             error(403, coded("DENIED", HARBOR_QUOTA), method="PUT"),
             f"Registry {HOST} has no space for the image (PUT /v2/a/manifests/1): {HARBOR_QUOTA.rstrip('.')}. Raise its quota or delete images "
-            "there, and run again.",
+            "there, and run the playbook again.",
         ),
         (
             error(400, coded("MANIFEST_INVALID", "manifest invalid"), method="PUT"),

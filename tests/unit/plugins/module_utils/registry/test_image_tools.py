@@ -222,7 +222,9 @@ def test_a_program_that_hangs(tmp_path: Path) -> None:
     assert str(raised.value).startswith(
         "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 was stopped because it did not finish within 0.2 seconds. "
     )
-    assert "increase gpu_registry_tool_timeout (option tool_timeout of the module), and run again" in str(raised.value)
+    assert "increase gpu_registry_tool_timeout (option tool_timeout of the module), and run the playbook again" in str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize("missing", ["memfd_create", "/dev/fd"])
