@@ -58,8 +58,8 @@ class MachineSet:
 
 @dataclass(frozen=True)
 class NodeTemplate:
-    """The expected node. `missing` and `unreadable` contains required annotations that are absent or invalid: in both cases, the autoscaler ignores the
-    MachineSet while it has no nodes."""
+    """The expected node. `missing` and `unreadable` list the required annotations that are absent or invalid. In both cases, the autoscaler
+    ignores the MachineSet while it has no nodes."""
 
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()

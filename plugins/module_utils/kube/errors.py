@@ -112,7 +112,7 @@ def status_error(
     details: t.Mapping[str, t.Any] | None = None,
     **fields: t.Any,
 ) -> ApiError:
-    """The error for the Status object in a response; `text`, `code` and `reason` contains those of a response without one, which a proxy may send.
+    """The error for the Status object in a response; `text`, `code` and `reason` describe a response without a Status, which a proxy may send.
 
     `details` are added to those of the object; `fields` contains other fields of ApiError.
     """

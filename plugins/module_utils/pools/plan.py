@@ -222,7 +222,7 @@ class RebootPlan:
 class RolloutPlan(DrainSettings):
     """The settings for rolling out a change to the nodes of a pool; docs/rollout.md describes each value.
 
-    `max_unavailable` and `limit` contains numbers of nodes or percentages ("25%"); None means no limit. `drain` is NONE, GPU_PODS or ALL (schema.rollout).
+    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); None means no limit. `drain` is NONE, GPU_PODS or ALL (schema.rollout).
     """
 
     max_unavailable: int | str
