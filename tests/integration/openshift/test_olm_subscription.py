@@ -113,7 +113,10 @@ def test_a_pending_plan_for_another_version_gives_way(olm: OlmNamespace) -> None
     until(lambda: olm.has_pending_plan(GPU_CSV))
     done = olm.install(version="v25.3.2")
     assert (done["approved"], done["phase"]) == ([OLD_GPU_CSV], "Succeeded")
-    assert len(done["repaired"]) == 1
+    deleted, *resets = done["repaired"]
+    assert deleted.startswith("InstallPlan ")
+    # OLM may have written the reference to the deleted plan again from its cache; the module then removes this reference, too.
+    assert [text for text in resets if not text.endswith("OLM needs an InstallPlan that was deleted")] == []
 
 
 def test_a_plan_with_other_operators_needs_their_names(olm: OlmNamespace) -> None:
