@@ -31,7 +31,7 @@ LOCKED = "TOO_MANY_FAILED_LOGINS"
 
 
 @dataclass(frozen=True)
-class Login:
+class ServiceAccount:
     """A service account, its token URL, and the version of IAM (v1 or v2)."""
 
     url: str
@@ -51,16 +51,16 @@ class Login:
 
 
 class Tokens:
-    """The token of one login; safe for use by many threads, only one of which logs in."""
+    """The token of one service account; safe for use by many threads, only one of which requests it."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, account: ServiceAccount) -> None:
         """Store the arguments; no request is sent yet."""
-        self._login = login
+        self._account = account
         self._lock = threading.Lock()
         self._token = ""
         self._valid_until = 0.0
         self._rejected: VksError | None = None
-        self._secrets = {login.client_secret, login.basic, login.basic.partition(" ")[2]}
+        self._secrets = {account.client_secret, account.basic, account.basic.partition(" ")[2]}
 
     def token(self, client: HttpClient) -> str:
         """A token that does not expire soon; raises VksError."""
@@ -89,20 +89,20 @@ class Tokens:
             answer = client.request(
                 IAM,
                 "POST",
-                self._login.url,
+                self._account.url,
                 headers={
-                    "Authorization": self._login.basic,
+                    "Authorization": self._account.basic,
                     "Content-Type": "application/x-www-form-urlencoded",
                 },
-                data=self._login.form,
+                data=self._account.form,
                 mask=self.mask,
             )
         except VksError as error:
             if error.status is None or error.status >= 500 or error.declined:
                 raise
-            self._rejected = _rejection(error, self._login.client_id)
+            self._rejected = _rejection(error, self._account.client_id)
             raise self._rejected from None
-        self._token, lifetime = _token_in(answer, self._login.url)
+        self._token, lifetime = _token_in(answer, self._account.url)
         self._secrets.add(self._token)
         # If the lifetime is too short for the margin, half of the lifetime is used.
         self._valid_until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
@@ -112,10 +112,10 @@ class Tokens:
 TOKENS: dict[tuple[str, str, str], Tokens] = {}
 
 
-def tokens_of(login: Login) -> Tokens:
-    """The tokens of this login, shared by the whole process."""
-    secret = hashlib.sha256(login.client_secret.encode()).hexdigest()
-    return TOKENS.setdefault((login.url, login.client_id, secret), Tokens(login))
+def tokens_of(account: ServiceAccount) -> Tokens:
+    """The tokens of this service account, shared by the whole process."""
+    secret = hashlib.sha256(account.client_secret.encode()).hexdigest()
+    return TOKENS.setdefault((account.url, account.client_id, secret), Tokens(account))
 
 
 def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:

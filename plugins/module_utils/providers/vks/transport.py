@@ -12,7 +12,7 @@ from ...common.errors import BROKEN, ConnectionProblem, missing_library
 from ...common.http import URLLIB3_IMPORT_ERROR, HttpResponse, Retrier
 from .endpoints import Endpoints, endpoints
 from .errors import REPEATABLE, VksError, error_text, is_rejected
-from .iam import IAM, Login, Tokens, tokens_of
+from .iam import IAM, ServiceAccount, Tokens, tokens_of
 
 if URLLIB3_IMPORT_ERROR is None:
     import urllib3
@@ -181,11 +181,11 @@ def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
             "(GRN_CLIENT_ID, GRN_CLIENT_SECRET)."
         )
     services = endpoints(params)
-    login = Login(services.iam, services.iam_version, params["client_id"], params["client_secret"])
+    account = ServiceAccount(services.iam, services.iam_version, params["client_id"], params["client_secret"])
     timeout = float(params.get("request_timeout") or 30)
     validate = params.get("validate_certs") is not False
     client = HttpClient(user_agent, validate_certs=validate, ca_cert=params.get("ca_cert"), timeout=timeout)
-    return VksTransport(services, client, tokens_of(login), limit=2 * timeout)
+    return VksTransport(services, client, tokens_of(account), limit=2 * timeout)
 
 
 def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
