@@ -36,7 +36,7 @@ options:
       - Whether to return the impact of the changes. Requires O(gpu_pools).
       - For this purpose, the module reads the ClusterPolicy and, if there are changes, all pods that have not terminated.
       - If a run would upgrade the Helm release of the GPU operator, the chart is fetched and rendered on the controller. The upgrade is then checked in the
-        same way as by M(accel.gpu.helm_release).
+        same way as in M(accel.gpu.helm_release).
     type: bool
     default: false
   allow_driver_rollout:
@@ -233,8 +233,8 @@ gpu_info:
         - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)) and the C(expected) and C(allocatable)
           amounts in total and for each of its C(resources). The C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared) and the
           C(changes) that a run would make show how the pool differs from its declaration.
-        - C(validation) describes the last validation by workloads. Its C(status) is V(verified) or V(failed). A failed validation also has C(problems) and a
-          C(time). C(current) is true if the pool has not changed since the validation.
+        - C(validation) describes the last validation by workloads. Its C(status) is V(verified) or V(failed). If the validation failed, C(problems) and
+          C(time) are also returned. C(current) is true if the pool has not changed since the validation.
         - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
       type: dict
       returned: when O(gpu_pools) is set
@@ -376,7 +376,7 @@ gpu_info:
                 problems: {description: The problems that the validation found., type: list, elements: str, returned: if the validation failed, sample: [the
                   kernel failed]}
                 time: {description: The time of the validation., type: str, returned: if the validation failed, sample: '2026-08-01T09:00:00Z'}
-                current: {description: Whether the pool has not changed since the validation., type: bool, returned: always, sample: true}
+                current: {description: Whether the pool is unchanged since the validation., type: bool, returned: always, sample: true}
                 image: {description: Image of the validation pods., type: str, returned: if validation pods have run,
                   sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
                 kernel: {description: The result of the CUDA kernel. V(passed) or V(failed)., type: str, returned: if the kernel has run, sample: passed}
@@ -463,7 +463,7 @@ gpu_info:
         - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the OpenShift version, and
           C(not_read) lists the objects that could not be read.
         - C(scales) is null if the answer is not known. C(scales_after_run) is the predicted value after a run of the playbook C(site). C(exists) indicates
-          whether the MachineSet exists, and C(declared) whether the pool has C(autoscale). All other values are values that the autoscaler reads.
+          whether the MachineSet exists, and C(declared) whether the pool has C(autoscale). The other keys contain the values that the autoscaler reads.
         - Each of the C(findings) has a C(code), a C(message), a C(remedy) and an C(effect). The effect is V(no_pod) (no node is added for any pod),
           V(some_pods) (no node is added for pods that select nodes by this C(label) or request this resource) or V(note). C(now) and C(after_run) indicate
           whether the finding applies now and after a run of the playbook C(site).
@@ -677,12 +677,12 @@ gpu_info:
       contains:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
-        pods: {description: Pods that are evicted. Only filled with O(include_impact)., type: list, elements: str, returned: always, sample: []}
+        pods: {description: Pods that are evicted. Empty without O(include_impact)., type: list, elements: str, returned: always, sample: []}
         unshared: {description: 'Number of nodes by pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable sets
             C(sharing.mode).', type: dict, returned: always, sample: {}}
         refusal: {description: The reason why a run would fail; empty if the run would not fail., type: str, returned: always, sample: ''}
     unclaimed:
-      {description: Up to 100 nodes that belong to no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable,
+      {description: Up to 100 GPU nodes that belong to no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable,
         sample: [a10-1]}
 code:
   description:
