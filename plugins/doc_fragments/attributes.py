@@ -1,20 +1,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attributes that describe modules in check mode, in diff mode and in a second run."""
+"""Documents how modules behave in check mode, in diff mode and when they run a second time."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.attributes."""
+    """Provides the documentation fragment accel.gpu.attributes."""
 
     DOCUMENTATION = r"""
 options: {}
 attributes:
   check_mode:
-    description: Predicts what the run would change, and changes nothing.
+    description: Predicts the changes that a run would make, without making them.
   diff_mode:
-    description: Shows the differences between the states before and after the run.
+    description: Shows the differences between the state before and the state after the run.
   idempotent:
     description: A second run with the same options changes nothing and sends no mutating request.
   action_group:
@@ -24,7 +24,7 @@ attributes:
       - accel.gpu.kube
 """
 
-    # In addition to the standard part, for modules that create and change objects.
+    # Modules that create and change objects use this part in addition to the standard part.
     MUTATING = r"""
 options: {}
 attributes:
@@ -36,7 +36,7 @@ attributes:
     support: full
 """
 
-    # In addition to the standard part, for modules that only read.
+    # Modules that only read use this part in addition to the standard part.
     INFO = r"""
 options: {}
 attributes:
@@ -51,11 +51,12 @@ attributes:
     details: This module changes nothing.
 """
 
-    # In addition to the standard part, for modules that acquire the Lease or report their progress. `make docs` writes their action plugins.
+    # Modules that acquire the Lease or report their progress use this part in addition to the standard part. `make docs` generates action plugins
+    # for these modules.
     PROGRESS = r"""
 options: {}
 attributes:
   progress:
-    description: Shows its progress on stderr while it runs.
+    description: Reports the progress on stderr while the module runs.
     support: full
 """

@@ -1,25 +1,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option for objects that an earlier step of the same run creates, so that a first run can be previewed."""
+"""Documents the option that lists the objects that earlier steps of a run create, so that a first run can be previewed."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.expected."""
+    """Provides the documentation fragment accel.gpu.expected."""
 
     DOCUMENTATION = r"""
 options:
   expected:
     description:
-      - Used by the roles of this collection; not a stable interface.
-      - Namespaces and kinds that earlier steps of a real run create, and that do not exist yet in
-        check mode on a first run. Objects that depend on them are previewed as new.
-      - If a kind or namespace neither exists nor is expected, the module fails, even in check mode.
+      - Used by this collection's roles. It is not a stable interface.
+      - Namespaces and kinds that earlier steps of a real run create. If the first run is in check mode, they do not exist yet, so objects that depend on them
+        are previewed as new.
+      - If a required kind or namespace does not exist and is not listed in this option, the module fails, even in check mode.
     type: dict
     suboptions:
       namespaces:
-        description: Names of namespaces.
+        description: Names of the namespaces.
         type: list
         elements: str
         default: []
@@ -30,7 +30,7 @@ options:
         default: []
         suboptions:
           api_version:
-            description: Group and version.
+            description: API group and version of the kind.
             type: str
             required: true
           kind:

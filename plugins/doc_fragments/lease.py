@@ -1,19 +1,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options for the Lease, which ensures that only one run at a time changes a cluster."""
+"""Documents the options for the Lease, which ensures that only one run at a time changes a cluster."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.lease."""
+    """Provides the documentation fragment accel.gpu.lease."""
 
     DOCUMENTATION = r"""
 options:
   lease_wait_timeout:
     description:
-      - Seconds to wait for another run that is changing the cluster. With V(0), the module fails immediately. The default is
-        C(gpu_cluster.lease.wait_timeout), or V(300).
+      - Seconds to wait if another run is changing the cluster. With V(0), the module fails immediately. The default is C(gpu_cluster.lease.wait_timeout), or
+        V(300).
       - The Lease is acquired only if the module changes something, and never in check mode.
     type: int
   lease_namespace:

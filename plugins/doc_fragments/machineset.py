@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of a node group in OpenShift's Machine API; each entry of `nodegroups` has the same options."""
+"""Documents the options of a node group in OpenShift's Machine API. Each entry of `nodegroups` has the same options."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.machineset."""
+    """Provides the documentation fragment accel.gpu.machineset."""
 
     DOCUMENTATION = r"""
 options:
@@ -16,7 +16,7 @@ options:
     default: openshift-machine-api
   nodegroups:
     description:
-      - Several groups, each with the same options as a single group. They are validated together and changed in parallel.
+      - Several node groups, each of which has the same options as a single group. The groups are validated together and changed in parallel.
     type: list
     elements: dict
     suboptions:
@@ -34,8 +34,8 @@ options:
       node_count: &node_count
         description:
           - Number of nodes. By default, a group is created with one node.
-          - If O(min_node_count) and O(max_node_count) are set, this option is used only when the group is created. The number of nodes is also not changed
-            while a MachineAutoscaler refers to the MachineSet.
+          - If O(min_node_count) and O(max_node_count) are set, this option is used only when the group is created. While a MachineAutoscaler refers to the
+            MachineSet, the number of nodes is not changed either.
         type: int
         aliases: [replicas]
       min_node_count: &min_node_count
@@ -48,15 +48,17 @@ options:
         type: int
       like: &like
         description:
-          - Name of the MachineSet from which a new group is copied. It is used only when the group is created.
-          - By default, a worker MachineSet that this collection does not manage, in O(zone) if O(zone) is set. If there are several, the first by name is used,
-            and a warning names the others. If they are for different platforms, O(like) is required.
+          - Name of the MachineSet from which a new group is copied. This option is used only when the group is created.
+          - By default, the module copies a worker MachineSet that this collection does not manage. If O(zone) is set, only MachineSets in this zone are
+            considered. If there are several, the module prefers those without taints, uses the first one by name, and shows a warning that names the others.
+            If the MachineSets are for different platforms, O(like) is required.
         type: str
       zone: &zone
         description:
           - Zone of a new group. If O(like) is in a different zone, a MachineSet in this zone is copied instead, because subnets and images differ between
-            zones. The module copies the MachineSet whose name differs from O(like) only in the zone or, if there is none, the only MachineSet in this zone.
-          - On vSphere, the name or the zone of a failure domain of the Infrastructure object.
+            zones. The module copies the MachineSet whose name differs from O(like) only in the zone. If there is no such MachineSet, the module copies the
+            only MachineSet in this zone.
+          - On vSphere, this is the name or the zone of a failure domain in the Infrastructure object.
         type: str
       flavor: &flavor
         description:
@@ -72,35 +74,35 @@ options:
         type: dict
         suboptions:
           type:
-            description: Kind of GPU, such as C(nvidia-tesla-t4).
+            description: Type of GPU, such as C(nvidia-tesla-t4).
             type: str
           count:
-            description: Number of GPUs of each machine.
+            description: Number of GPUs on each machine.
             type: int
       provider_spec: &provider_spec
         description:
           - Additional fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on vSphere, or C(blockDevices) on AWS. Undeclared
-            fields keep the values of the MachineSet. Null removes a field. Lists are replaced as a whole.
+            fields keep the values that they have in the MachineSet. A null value removes the field. Lists are replaced as a whole.
           - On Google Cloud, C(onHostMaintenance) is set to V(Terminate) unless it is declared, because machines with GPUs cannot be migrated.
         type: dict
       capacity: &capacity
         description:
-          - Resources and labels of a future node of the group, for the autoscaler, which cannot determine them while no node exists. The module writes the
-            annotations that all releases of OpenShift read, with the values for the cluster's release.
-          - The module does not write the annotations that the platform's own controller sets from the machine type.
+          - Resources and labels that a future node of the group will have. The autoscaler needs them because it cannot determine them while the group has no
+            nodes. The module writes the annotations that all OpenShift releases read, with the values for the cluster's release.
+          - The module does not write the annotations that the platform's own controller derives from the machine type.
         type: dict
         suboptions:
           resources:
             description: The amount of each extended resource of a node, such as V(4) for C(nvidia.com/gpu). By default, the amounts are unknown.
             type: dict
           labels:
-            description: Labels that a node will get from NFD and gpu-feature-discovery, so that node selectors match.
+            description: Labels that NFD and gpu-feature-discovery will set on a node. The autoscaler uses them to evaluate node selectors.
             type: dict
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Labels that other tools or users have set on the MachineSet are left unchanged. Null removes a label. Labels that this module
-            has set are removed when they are no longer declared.
-          - The labels of the zone are added, because the autoscaler would not know them otherwise.
+          - Labels of the nodes. Labels that other tools or users have set on the MachineSet are left unchanged. A null value removes the label. Labels that
+            this module has set are removed when they are no longer declared.
+          - The module also adds the zone's labels, because the autoscaler would not know them otherwise.
         type: dict
       node_taints: &node_taints
         description:
@@ -128,7 +130,8 @@ options:
             default: present
       adopt: &adopt
         description:
-          - Whether to take over an existing MachineSet with this name that this module did not create. Otherwise, the module fails.
+          - Whether to take over an existing MachineSet that has this name but was not created by this module. With V(false), the module fails if such a
+            MachineSet exists.
         type: bool
   wait:
     description:
@@ -137,8 +140,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a separate timeout. After this time, the module fails, and the message names the Machines
-        that are stuck, how long they have been stuck, and the reasons.
+      - Seconds to wait for one group. Draining the group's nodes has a separate timeout. When the time has elapsed, the module fails. The error message lists
+        the Machines that are stuck, how long they have been stuck, and why.
     type: int
     default: 3600
   wait_sleep:
@@ -151,65 +154,66 @@ options:
     default: 32
   force:
     description:
-      - Whether to change declared fields that another field manager (C(oc edit), a GitOps tool) has set. A warning names the manager and the fields. With
-        V(false), the module fails instead.
+      - Whether to change declared fields that another field manager (such as C(oc edit) or a GitOps tool) has set. A warning names the manager and the
+        fields. With V(false), the module fails instead.
     type: bool
     default: true
   declared_names:
     description:
-      - Names of all node groups that are declared by the pools of the groups with O(state=present), including groups that this call does not change. If this
-        option is set, every managed MachineSet with the label C(accel.gpu/pool) of such a pool must belong to a group in this list. Otherwise, for example if
-        the pool no longer declares the MachineSet's zone, the module fails before any change.
+      - Names of all node groups that are declared by the pools to which the groups with O(state=present) belong. The list includes groups that this call does
+        not change. If this option is set, every managed MachineSet whose label C(accel.gpu/pool) contains the name of one of these pools must belong to a
+        group in the list. Otherwise, the module fails before any change. This happens, for example, if a pool no longer declares the zone of a MachineSet.
     type: list
     elements: str
   drain:
     description:
-      - How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
-      - Drained vGPU nodes return their licenses. This requires permission to run commands in driver pods (C(pods/exec)). Without this permission, a warning is
-        shown.
+      - How nodes are drained before their Machines are removed. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a
+        pool's C(rollout).
+      - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the module
+        only shows a warning.
     type: dict
     default: {}
     suboptions:
       evict:
         description:
-          - Whether pods are evicted. With V(false), the run waits until they terminate (like C(rollout.drain=none)).
+          - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
         type: bool
         default: true
       force:
         description:
           - Whether pods without a controller are evicted. Such pods are not recreated.
-          - If V(false), such a pod blocks the drain, and no pod of any node is evicted.
+          - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
         type: bool
         default: false
       grace_period:
-        description: Grace period for every evicted pod in seconds. By default, each pod's own grace period is used.
+        description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
         type: int
       drain_timeout:
         description:
-          - Timeout in seconds for draining one node. An evicted pod can always use its full grace period, even if this exceeds the timeout.
+          - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
         type: int
         default: 600
       parallel:
-        description: Number of nodes that are drained at the same time.
+        description: Maximum number of nodes that are drained at the same time.
         type: int
         default: 4
   name:
     description:
-      - Name of the group and of its MachineSet, at most 57 characters of C(a-z), C(0-9) and C(-).
+      - Name of the group and of its MachineSet. It consists of at most 57 characters from C(a-z), C(0-9) and C(-).
       - Either this option or O(nodegroups) is required.
     type: str
   state:
     description:
-      - Whether the group must exist. V(absent) drains its nodes and deletes its MachineSet.
-      - Together with O(nodegroups), this option and O(recreate) are the defaults for groups that do not set them.
+      - Whether the group must exist. V(absent) drains the group's nodes and deletes the group's MachineSet.
+      - If O(nodegroups) is set, this option and O(recreate) are the defaults for the groups that do not set them.
     type: str
     choices: [present, absent]
     default: present
   recreate:
     description:
-      - Whether to replace the group if the settings of some of its Machines differ from the declaration, because a MachineSet applies changes only to new
-        Machines. The new group, whose name ends with four hexadecimal digits, is created first. Then the old nodes are drained and the old group is
-        deleted.
+      - Whether to replace the group if the settings of some of its Machines differ from the declaration. The replacement is necessary because a MachineSet
+        applies changes only to new Machines. The new group, whose name ends with four hexadecimal digits, is created first. Then the old nodes are drained
+        and the old group is deleted.
     type: bool
     default: false
   node_count: *node_count

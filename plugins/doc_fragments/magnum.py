@@ -1,23 +1,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that the modules for OpenStack Magnum share. The connection options are the same as in openstack.cloud."""
+"""Documents the options that the modules for OpenStack Magnum share. The connection options are the same as in openstack.cloud."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.magnum."""
+    """Provides the documentation fragment accel.gpu.magnum."""
 
     DOCUMENTATION = r"""
 options:
   cloud:
     description:
-      - Name of a cloud in C(clouds.yaml), or a map with the configuration of a cloud. By default, the C(OS_*) environment variables are used.
+      - Name of a cloud in C(clouds.yaml), or a map that contains the cloud's configuration. By default, the C(OS_*) environment variables are used.
     type: raw
   auth:
     description:
-      - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not required with a named cloud or with
-        the C(OS_*) environment variables.
+      - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not required if a named cloud or the
+        C(OS_*) environment variables are used.
     type: dict
   auth_type:
     description: Name of the authentication plugin. By default, V(password).
@@ -33,7 +33,7 @@ options:
     type: bool
     aliases: [verify]
   ca_cert:
-    description: Path to the CA certificates for verifying the services' certificates.
+    description: Path to the CA certificates that are used to verify the services' certificates.
     type: str
     aliases: [cacert]
   client_cert:
@@ -54,7 +54,7 @@ options:
     description: Path to a log file for openstacksdk. By default, no log is written.
     type: str
   sdk_log_level:
-    description: Level of this log.
+    description: Log level of openstacksdk.
     type: str
     choices: [INFO, DEBUG]
     default: INFO
@@ -68,15 +68,15 @@ requirements:
   - python >= 3.11
   - openstacksdk >= 4.0.0
 notes:
-  - A URL without TLS is rejected unless it refers to this machine or O(validate_certs) is V(false).
+  - A URL without TLS is rejected unless it refers to the local machine or O(validate_certs) is V(false).
 """
 
-    # In addition to the standard part, for modules that change something.
+    # Modules that change something use this part in addition to the standard part.
     WAITING = r"""
 options:
   wait:
     description:
-      - Whether to wait until the change is complete. With V(false), only the first of several requests is sent.
+      - Whether to wait until the change is complete. With V(false), if the change requires several requests, only the first one is sent.
     type: bool
     default: true
   wait_timeout:

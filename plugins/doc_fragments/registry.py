@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of modules that access registries."""
+"""Documents the options of modules that access registries."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.registry; it must precede accel.gpu.attributes, which has another action group."""
+    """Provides the documentation fragment accel.gpu.registry. It must precede accel.gpu.attributes, which has a different action group."""
 
     DOCUMENTATION = r"""
 options:
@@ -14,7 +14,7 @@ options:
     description:
       - Credentials and TLS settings of registries. No entry is required for a registry that needs neither.
       - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither contains a
-        login.
+        login for it.
     type: list
     elements: dict
     default: []
@@ -22,19 +22,20 @@ options:
       registry:
         description:
           - Host and port of the registry, such as V(registry.example.com:5000).
-          - A login may also be limited to a path, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
+          - To limit a login to a path, add the path, as in V(registry.example.com/nvidia). If a registry has several entries, its TLS settings come from the
+            first entry.
         type: str
         required: true
       username:
-        description: User of the registry; for NVIDIA's registry, V($oauthtoken).
+        description: Username for the registry. For NVIDIA's registry, use V($oauthtoken).
         type: str
       password:
-        description: Password or token of the user. It is passed to other programs in memory, never on a command line.
+        description: Password or token of the user. The module passes it to other programs in memory, never on a command line.
         type: str
       ca_cert:
         description:
-          - Path to the CA certificate of the registry. By default, the certificates of the system.
-          - The system's certificates are also trusted for a token service, and for storage to which the registry redirects.
+          - Path to the CA certificate of the registry. By default, the system's certificates are used.
+          - The system's certificates are also trusted for the registry's token service and for storage to which the registry redirects requests.
         type: path
       validate_certs:
         description: Whether the registry's certificate is verified.
@@ -46,10 +47,10 @@ options:
         default: false
   auth_file:
     description:
-      - File with logins, in the format that C(podman login) and C(docker login) write. If the file specifies credential helpers, they are called for the
-        registries in use.
-      - By default, the file that the environment variable E(REGISTRY_AUTH_FILE) names, or else the file of podman or docker in the home directory, if it
-        exists.
+      - Path to a file with logins, in the format that C(podman login) and C(docker login) write. If the file specifies credential helpers, they are called
+        for the registries in use.
+      - By default, the path in the environment variable E(REGISTRY_AUTH_FILE) is used. If this variable is not set, the file of podman or docker in the home
+        directory is used if it exists.
     type: path
   request_timeout:
     description:
@@ -76,13 +77,13 @@ attributes:
 options:
   tool_timeout:
     description:
-      - Seconds after which a call of skopeo or buildah is stopped, such as the copy of one image, the build of one image, or its push.
-      - These tools have no time limit of their own, so a connection that stalls would otherwise block the run.
+      - Maximum number of seconds for a single call of skopeo or buildah, which copies, builds or pushes one image. After this time, the call is stopped.
+      - These tools have no time limit of their own, so a stalled connection would otherwise block the run.
     type: int
     default: 7200
 """
 
-    # For modules that also connect to a cluster; must precede the standard part. Ansible first looks for a file with the name of the part,
+    # Modules that also connect to a cluster use this part. It must precede the standard part. Ansible first looks for a file with the name of the part,
     # so this part must not be named KUBE.
     WITH_CLUSTER = r"""
 options: {}

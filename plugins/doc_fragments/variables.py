@@ -1,14 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables gpu_cluster, gpu_defaults and gpu_pools as options of modules and filters."""
+"""Documents the variables gpu_cluster, gpu_defaults and gpu_pools as options of modules and filters."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.variables."""
+    """Provides the documentation fragment accel.gpu.variables."""
 
-    # For the filters, which take the three variables as one map.
+    # The filters use this part, because they take the three variables as one map.
     FILTER_INPUT = r"""
 options:
   _input:
@@ -27,7 +27,7 @@ options:
         default: {}
       gpu_pools:
         description:
-          - The pools, as in C(gpu_pools). Required; null is rejected. An empty list means that there are no pools.
+          - The pools, as in C(gpu_pools). Null is not allowed. An empty list means that there are no pools.
         type: list
         elements: dict
         required: true
@@ -38,12 +38,13 @@ options:
 options:
   gpu_cluster:
     description:
-      - The variable C(gpu_cluster).
-      - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its C(impersonate_user)
+      - The variable C(gpu_cluster), which describes the cluster.
+      - Its keys C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its keys C(impersonate_user)
         and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is set.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
-      - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
-        The first run that changes the cluster records it. If the names differ, the module fails before it changes anything.
+      - C(name) must also match the name that is recorded in the cluster, in the annotation C(accel.gpu/cluster-name) of the
+        Lease C(kube-system/accel-gpu). The first run that changes the cluster records the name. If the names differ, the module
+        fails before it changes anything.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
     type: dict
     suboptions:
@@ -68,8 +69,8 @@ options:
         type: str
       kubeconfig:
         description:
-          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, taken
-            from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
+          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, the kubeconfig
+            is taken from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
         type: str
       context:
         description:
@@ -92,7 +93,7 @@ options:
         suboptions:
           wait_timeout:
             description:
-              - Seconds to wait for another run that is changing the cluster. With V(0), the run fails immediately.
+              - Seconds to wait if another run is changing the cluster. With V(0), the run fails immediately.
             type: int
             default: 300
       distribution:
@@ -142,7 +143,7 @@ options:
         suboptions:
           magnum:
             description:
-              - The cluster is managed by OpenStack Magnum. An empty map (C({})) is sufficient.
+              - Set this key if OpenStack Magnum manages the cluster. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cloud:
@@ -170,7 +171,7 @@ options:
                 default: magnum.openstack.org/nodegroup
           vks:
             description:
-              - The cluster is managed by VNG Cloud's VKS. An empty map (C({})) is sufficient.
+              - Set this key if VNG Cloud's VKS manages the cluster. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cluster:
@@ -179,7 +180,7 @@ options:
                 type: str
               region:
                 description:
-                  - The region, V(HCM-3) or V(HAN). By default, V(HCM-3).
+                  - The region, which is V(HCM-3) or V(HAN). By default, V(HCM-3).
                 type: str
               project_id:
                 description:
@@ -187,7 +188,7 @@ options:
                 type: str
               iam_url:
                 description:
-                  - URL of the IAM API, if it differs from the default for the version of the API.
+                  - URL of the IAM API, if it differs from the default URL for the API version.
                 type: str
               vks_url:
                 description:
@@ -199,7 +200,7 @@ options:
                 type: str
           machineset:
             description:
-              - The cluster's own Machine API creates the nodes (OpenShift). An empty map (C({})) is sufficient.
+              - Set this key if the Machine API of the cluster (OpenShift) creates the nodes. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               namespace:
@@ -262,7 +263,7 @@ options:
                 type: str
               unneeded_time:
                 description:
-                  - How long a node must be unneeded before it is removed.
+                  - The time for which a node must be unneeded before it is removed.
                 type: str
               utilization_threshold:
                 description:
@@ -334,8 +335,8 @@ options:
                 default: gpu-operator-certified
               channel:
                 description:
-                  - Channel of the package. By default, a channel that contains C(version). If several channels contain it,
-                    the current channel is preferred, then the package's default channel.
+                  - Channel of the package. By default, a channel that contains C(version). If several channels contain this
+                    version, the current channel is preferred, followed by the package's default channel.
                 type: str
               source:
                 description:
@@ -379,7 +380,7 @@ options:
               target_namespaces:
                 description:
                   - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this, otherwise all namespaces. The run fails if an existing OperatorGroup
+                    its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing OperatorGroup
                     has different namespaces.
                 type: list
                 elements: str
@@ -442,7 +443,7 @@ options:
                 type: str
               rdma:
                 description:
-                  - GPUDirect RDMA with the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead. If the Network
+                  - GPUDirect RDMA through the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead. If the Network
                     Operator installs the network drivers, DMA-BUF requires neither C(enabled) nor C(use_host_mofed).
                 type: dict
                 suboptions:
@@ -586,8 +587,8 @@ options:
                 default: nfd
               channel:
                 description:
-                  - Channel of the package. By default, a channel that contains C(version). If several channels contain it,
-                    the current channel is preferred, then the package's default channel.
+                  - Channel of the package. By default, a channel that contains C(version). If several channels contain this
+                    version, the current channel is preferred, followed by the package's default channel.
                 type: str
               source:
                 description:
@@ -631,7 +632,7 @@ options:
               target_namespaces:
                 description:
                   - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this, otherwise all namespaces. The run fails if an existing OperatorGroup
+                    its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing OperatorGroup
                     has different namespaces.
                 type: list
                 elements: str
@@ -872,8 +873,9 @@ options:
             type: str
           like:
             description:
-              - (MachineSets) The MachineSet that is copied to create a new one. By default, the first worker MachineSet by
-                name that this collection does not manage.
+              - (MachineSets) The MachineSet that is copied to create a new one. By default, a worker MachineSet that this collection
+                does not manage. If there are several, MachineSets without taints are preferred, and the first one by name is
+                used.
             type: str
           template:
             description:
@@ -913,8 +915,8 @@ options:
             type: bool
       autoscale:
         description:
-          - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes). The autoscaler counts
-            the resource C(nvidia.com/gpu). Nodes do not advertise this resource if C(sharing.strategy) is V(mixed).
+          - The range within which the cloud's autoscaler chooses the number of nodes. Only allowed with C(nodes). The autoscaler
+            counts the resource C(nvidia.com/gpu). Nodes do not advertise this resource if C(sharing.strategy) is V(mixed).
         type: dict
         suboptions:
           min:
@@ -987,8 +989,8 @@ options:
             default: none
           replicas:
             description:
-              - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most
-                48 (16 on GPUs older than Turing). With V(mig), this is the number of shares of each MIG device. Not allowed
+              - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), the maximum
+                is 48, or 16 on GPUs older than Turing. With V(mig), this is the number of shares of each MIG device. Not allowed
                 with V(none).
             type: int
           layout:
@@ -1117,8 +1119,8 @@ options:
         suboptions:
           type:
             description:
-              - The type of driver. V(vgpu) is the guest driver for virtual machines with a vGPU. By default, V(gpu). It cannot
-                be changed later.
+              - The type of driver. V(vgpu) is the guest driver for virtual machines with a vGPU. By default, V(gpu). The type
+                cannot be changed later.
             type: str
             choices:
               - gpu
@@ -1148,7 +1150,7 @@ options:
           precompiled:
             description:
               - Whether an image with a precompiled driver is used. If V(true), C(version) must be the driver branch, such as
-                V("580"). It cannot be changed later.
+                V("580"). This setting cannot be changed later.
             type: bool
           image_pull_secrets:
             description:

@@ -1,62 +1,63 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the connection options of the modules vks_*."""
+"""Documents the connection options of the vks_* modules."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.vks; it must precede accel.gpu.attributes, which has another action group."""
+    """Provides the documentation fragment accel.gpu.vks. It must precede accel.gpu.attributes, which has a different action group."""
 
     DOCUMENTATION = r"""
 options:
   client_id:
     description:
-      - ID of a service account of VNG Cloud's IAM.
-      - The environment variables E(GRN_CLIENT_ID) and E(GRN_ACCESS_KEY_ID) are used if this option is not set.
+      - ID of a service account in VNG Cloud's IAM.
+      - If this option is not set, the environment variable E(GRN_CLIENT_ID) or E(GRN_ACCESS_KEY_ID) is used.
     type: str
   client_secret:
     description:
       - The service account's secret. A rejected login is not retried, because failed logins lock the account.
-      - The environment variables E(GRN_CLIENT_SECRET) and E(GRN_SECRET_ACCESS_KEY) are used if this option is not set.
+      - If this option is not set, the environment variable E(GRN_CLIENT_SECRET) or E(GRN_SECRET_ACCESS_KEY) is used.
     type: str
   region:
     description:
-      - V(HCM-3), V(HAN), or another region together with O(vks_url) and O(vserver_url).
-      - The environment variable E(GRN_DEFAULT_REGION) is used if this option is not set.
+      - The region, V(HCM-3) or V(HAN). Any other region requires O(vks_url) and O(vserver_url).
+      - If this option is not set, the environment variable E(GRN_DEFAULT_REGION) is used.
     type: str
     default: HCM-3
   iam_url:
     description:
-      - URL of IAM, or the complete URL of its token endpoint.
-      - If this option is not set, the environment variable E(VKS_IAM_URL) is used, or else VNG Cloud's own URL.
+      - URL of the IAM API, or the complete URL of its token endpoint.
+      - If this option is not set, the environment variable E(VKS_IAM_URL) is used. If neither is set, VNG Cloud's own URL is used.
     type: str
   iam_version:
     description:
-      - Version of IAM. By default, the version in O(iam_url), or else V(v2).
+      - Version of the IAM API. By default, the version in O(iam_url) is used, or V(v2) if O(iam_url) contains no version.
     type: str
     choices: [v2, v1]
   vks_url:
     description:
-      - URL of VKS. By default, the URL of the region. Plain HTTP is only allowed if the URL refers to this machine.
-      - The environment variable E(VKS_URL) is used if this option is not set.
+      - URL of the VKS API. By default, the region's URL is used. Plain HTTP is allowed only if the URL refers to the local machine.
+      - If this option is not set, the environment variable E(VKS_URL) is used.
     type: str
   vserver_url:
     description:
-      - URL of vServer's gateway, which is used to look up flavors, networks and keys. By default, the URL of the region.
-      - The environment variable E(VKS_VSERVER_URL) is used if this option is not set.
+      - URL of vServer's gateway, which is used to look up flavors, networks and keys. By default, the region's URL is used.
+      - If this option is not set, the environment variable E(VKS_VSERVER_URL) is used.
     type: str
   project_id:
     description:
-      - Project of the account in the region. By default, the project of the account's VKS workspace, or the only project.
-      - The environment variables E(GRN_PROJECT_ID) and E(GRN_DEFAULT_PROJECT_ID) are used if this option is not set.
+      - ID of the account's project in the region. By default, the project of the account's VKS workspace is used or, if there is none, the account's only
+        project.
+      - If this option is not set, the environment variable E(GRN_PROJECT_ID) or E(GRN_DEFAULT_PROJECT_ID) is used.
     type: str
   validate_certs:
     description: Whether the services' certificates are verified.
     type: bool
     default: true
   ca_cert:
-    description: Path to the CA certificates for verifying the services' certificates. By default, the certificates of the system.
+    description: Path to the CA certificates that are used to verify the services' certificates. By default, the system's certificates are used.
     type: path
   request_timeout:
     description:
@@ -68,7 +69,7 @@ requirements:
   - python >= 3.11
   - urllib3
 notes:
-  - This is VNG Cloud's (GreenNode's) VKS, not the vSphere Kubernetes Service of VMware.
+  - VKS is the Kubernetes service of VNG Cloud (GreenNode), not VMware's vSphere Kubernetes Service.
   - The modules were developed from the schemas, documentation and clients that VNG Cloud published from 2024 to 2026. They were tested with a simulated
     service, not with the live service.
 attributes:

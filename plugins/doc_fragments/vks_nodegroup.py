@@ -1,18 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of a VKS node group; each entry of `nodegroups` has the same options."""
+"""Documents the options of a VKS node group. Each entry of `nodegroups` has the same options."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.vks_nodegroup."""
+    """Provides the documentation fragment accel.gpu.vks_nodegroup."""
 
     DOCUMENTATION = r"""
 options:
   nodegroups:
     description:
-      - Several groups, each with the same options as a single group. They are validated together and changed in parallel.
+      - Several node groups, each of which has the same options as a single group. The groups are validated together and changed in parallel.
     type: list
     elements: dict
     suboptions:
@@ -31,7 +31,7 @@ options:
         description:
           - Number of nodes. Without O(min_node_count) and O(max_node_count), autoscaling is disabled. By default, a group is created with
             one node.
-          - With these bounds, it is used only when the group is created. Afterwards, the autoscaler chooses the number.
+          - If these bounds are set, O(node_count) is used only when the group is created. Afterwards, the autoscaler chooses the number of nodes.
         type: int
         aliases: [num_nodes]
       min_node_count: &min_node_count
@@ -46,50 +46,50 @@ options:
         aliases: [max_size]
       flavor: &flavor
         description:
-          - Name or ID of a flavor from M(accel.gpu.vks_catalog_info). Required for a new group. It cannot be changed.
+          - Name or ID of a flavor from M(accel.gpu.vks_catalog_info). Required for a new group. This setting is immutable.
         type: str
       os: &os
         description:
-          - Operating system, V(ubuntu), V(linux) or V(rocky). By default, V(ubuntu). It cannot be changed.
+          - Operating system of the nodes, which is V(ubuntu), V(linux) or V(rocky). By default, V(ubuntu). This setting is immutable.
         type: str
       disk_size: &disk_size
         description:
-          - Size in GiB of each node's disk, 20 to 5000. By default, V(100). It cannot be changed.
+          - Size in GiB of each node's disk, from 20 to 5000. By default, V(100). This setting is immutable.
         type: int
       disk_type: &disk_type
         description:
-          - Volume type of the disk, specified by name, ID or kind (C(SSD), C(NVME)) if there is only one of that kind. Required for a new group. It cannot be
-            changed.
+          - Volume type of the disk, specified by name or ID. A kind (C(SSD) or C(NVME)) can be specified instead if there is only one volume type of that
+            kind. Required for a new group. This setting is immutable.
         type: str
       ssh_key: &ssh_key
         description:
-          - Name or ID of the SSH key. Required for a new group. It cannot be changed.
+          - Name or ID of the SSH key. Required for a new group. This setting is immutable.
         type: str
       subnet: &subnet
         description:
-          - Name or ID of a subnet of the cluster's VPC. By default, the subnet of the cluster, if it has only one. It cannot be changed.
+          - Name or ID of a subnet of the cluster's VPC. By default, the cluster's subnet is used if the cluster has only one. This setting is immutable.
         type: str
       secondary_subnets: &secondary_subnets
         description:
-          - CIDRs of secondary subnets, for clusters with the network CILIUM_NATIVE_ROUTING. They cannot be changed.
+          - CIDRs of secondary subnets, for clusters whose network type is C(CILIUM_NATIVE_ROUTING). This setting is immutable.
         type: list
         elements: str
       security_groups: &security_groups
         description:
-          - Names or IDs of all security groups of the nodes. Groups that the service adds are left unchanged.
+          - Names or IDs of all security groups of the nodes. Security groups that the service adds are left unchanged.
         type: list
         elements: str
       private_nodes: &private_nodes
         description:
-          - Whether the nodes have no public address. Such nodes need a NAT gateway to pull images. It cannot be changed.
+          - Whether the nodes have no public address. Such nodes need a NAT gateway to pull images. This setting is immutable.
         type: bool
       encrypted_volume: &encrypted_volume
         description:
-          - Whether the disks are encrypted. It cannot be changed.
+          - Whether the disks are encrypted. This setting is immutable.
         type: bool
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Other labels of the group are left unchanged. Null removes a label.
+          - Labels of the nodes. Other labels of the group are left unchanged. A null value removes the label.
           - Nodes that the autoscaler adds register with these labels.
         type: dict
         aliases: [labels]
@@ -117,29 +117,29 @@ options:
             choices: [present, absent]
             default: present
       tags: &tags
-        description: Tags of the machines. Other tags are left unchanged. Null removes a tag. Tags of the service itself cannot be set.
+        description: Tags of the machines. Other tags are left unchanged. A null value removes the tag. The service's own tags cannot be set.
         type: dict
       upgrade_strategy: &upgrade_strategy
         description: How nodes are replaced during an upgrade. By default, one additional node is created and no node is unavailable.
         type: dict
         suboptions:
           max_surge:
-            description: Number of additional nodes, 1 to 100.
+            description: Number of additional nodes, from 1 to 100.
             type: int
           max_unavailable:
-            description: Number of nodes that may be unavailable, 0 to 100.
+            description: Number of nodes that may be unavailable, from 0 to 100.
             type: int
       kubernetes_version: &kubernetes_version
         description: Kubernetes version of the nodes, which must match the version of the cluster. Changing it replaces all nodes.
         type: str
   wait:
     description:
-      - Whether to wait until the change is complete. With V(false), only the first of several requests is sent.
+      - Whether to wait until the change is complete. With V(false), if the change requires several requests, only the first one is sent.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself gives up after three hours.
+      - Seconds to wait for one group. Draining the group's nodes has a separate timeout. VKS itself gives up after three hours.
     type: int
     default: 3600
     aliases: [timeout]
@@ -153,13 +153,13 @@ options:
     default: 32
   name:
     description:
-      - Name of the group, 5 to 15 characters of C(a-z), C(0-9) and C(-). It cannot be changed.
+      - Name of the group. It consists of 5 to 15 characters from C(a-z), C(0-9) and C(-), and cannot be changed.
       - Either this option or O(nodegroups) is required.
     type: str
   state:
     description:
-      - Whether the group must exist. V(absent) drains its nodes (if O(kubernetes) is set) and deletes it.
-      - Together with O(nodegroups), this option and O(recreate) are the defaults for groups that do not set them.
+      - Whether the group must exist. V(absent) drains the group's nodes if O(kubernetes) is set, and deletes the group.
+      - If O(nodegroups) is set, this option and O(recreate) are the defaults for the groups that do not set them.
     type: str
     choices: [present, absent]
     default: present

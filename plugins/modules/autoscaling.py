@@ -7,22 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: autoscaling
-short_description: Configure OpenShift's cluster autoscaler for the pools, so that it scales their MachineSets
+short_description: Configure OpenShift's cluster autoscaler to scale the MachineSets of the pools
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale). If a pool has several zones, each of its MachineSets gets a share of the
     pool's range.
-  - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing
-    ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU types of
-    the pools. All other fields and entries are left unchanged.
+  - If the cluster has no ClusterAutoscaler, creates the ClusterAutoscaler C(default) with delays that are long enough for a driver installation. In an
+    existing ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU
+    types of the pools. All other fields and entries are left unchanged.
   - The limit for a GPU type is the number of GPUs that the pools of this type have in total if each of them reaches its maximum number of nodes. If more GPUs
     are already in use, the limit is the number of GPUs in use. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
-  - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
+  - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions in this ConfigMap
+    are kept.
   - MachineAutoscalers that this module manages have the label C(accel.gpu/nodegroup). A managed MachineAutoscaler that no pool declares any longer is
     reported and kept.
-  - Waits until the Cluster Autoscaler Operator has written the range of each MachineAutoscaler into its MachineSet.
+  - Waits until the Cluster Autoscaler Operator has written the range of each MachineAutoscaler into the corresponding MachineSet.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -46,14 +47,14 @@ options:
     default: []
   nodegroups:
     description:
-      - The result C(nodegroups) of M(accel.gpu.machineset) in the same run. It is only used in check mode, to preview MachineSets that the run creates
-        or changes.
+      - The return value C(nodegroups) of M(accel.gpu.machineset) from the same run. It is used only in check mode, to preview the MachineSets that the run
+        creates or changes.
     type: dict
     default: {}
   force:
     description:
-      - Whether to change declared fields, ranges and limits that another field manager has set to a different value. By default, they are not changed, and a
-        warning names the fields and the manager.
+      - Whether to change declared fields, ranges and limits that another field manager has set to a different value. By default, such values are not changed,
+        and a warning names the fields and the manager.
     type: bool
     default: false
   adopt:
@@ -63,22 +64,22 @@ options:
     type: bool
     default: false
   wait_timeout:
-    description: Seconds to wait for the Cluster Autoscaler Operator. After this time, the module fails, and lists the MachineSets whose range is missing.
+    description: Seconds to wait for the Cluster Autoscaler Operator. After this time, the module fails and lists the MachineSets whose range is missing.
     type: int
     default: 120
 notes:
   - Only pools with C(nodes) in a cluster with C(gpu_cluster.cloud.machineset) are scaled by this autoscaler. Without C(gpu_cluster.cloud.machineset), the
     module does nothing.
-  - If nothing differs, the module lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three objects.
-  - In check mode, a MachineSet that the same run creates (O(nodegroups)) is previewed. Its limit is predicted from the pool. If the pool does not determine
-    the number of GPUs of a node, the limit is unknown until the MachineSet exists.
+  - If nothing differs, the module only lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three other objects.
+  - In check mode, the module previews the MachineSets that the same run creates (see O(nodegroups)), and predicts the limits from the pools. If a pool does
+    not determine the number of GPUs on each node, the limit is unknown until the MachineSet exists.
 seealso:
   - module: accel.gpu.machineset
   - module: accel.gpu.gpu_info
 """
 
 EXAMPLES = r"""
-- name: Let the cluster autoscaler scale the MachineSets of the pools
+- name: Configure the cluster autoscaler to scale the MachineSets of the pools
   accel.gpu.autoscaling:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_defaults: "{{ gpu_defaults | default({}) }}"
@@ -94,23 +95,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 autoscaling:
-  description: The objects of the autoscaler after the run, or, in check mode, the predicted objects. After a timeout, the objects that were written.
+  description: The autoscaler's objects after the run or, in check mode, the predicted objects. After a timeout, this value contains the objects that were
+    written.
   returned: success
   type: dict
   contains:
     objects:
-      description: The action for each object, by its kind, namespace and name. V(unchanged), V(created), V(updated) or V(deleted).
+      description: The action for each object, which is V(unchanged), V(created), V(updated) or V(deleted). Each key consists of the kind, the namespace and
+        the name of the object.
       type: dict
       returned: always
       sample: {"ClusterAutoscaler default": updated, "MachineAutoscaler openshift-machine-api/notebooks": created}
     machine_sets:
-      description: The range of each MachineSet of the pools that is scaled, and its MachineAutoscaler.
+      description: The pool, the range and the MachineAutoscaler of each MachineSet that is scaled.
       type: dict
       returned: always
       sample: {notebooks: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}}
       contains:
         NAME:
-          description: 'One MachineSet, by its name.'
+          description: 'The entry for one MachineSet, with its name as the key.'
           type: dict
           returned: always
           sample: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}
@@ -118,14 +121,14 @@ autoscaling:
             pool: {description: Pool of the MachineSet., type: str, returned: always, sample: notebooks}
             min: {description: Minimum number of nodes., type: int, returned: always, sample: 0}
             max: {description: Maximum number of nodes., type: int, returned: always, sample: 6}
-            machine_autoscaler: {description: Name of its MachineAutoscaler., type: str, returned: always, sample: notebooks}
+            machine_autoscaler: {description: Name of the MachineAutoscaler., type: str, returned: always, sample: notebooks}
     limits:
       description: The desired maximum number of GPUs, by GPU type (label C(cluster-api/accelerator)).
       type: dict
       returned: always
       sample: {Tesla-T4-SHARED: 24}
     left:
-      description: MachineAutoscalers of this collection that no pool declares any longer. They are kept.
+      description: MachineAutoscalers that this collection manages and that no pool declares any longer. They are kept.
       type: list
       elements: str
       returned: always
@@ -144,9 +147,9 @@ autoscaling:
 code:
   description:
     - The reason for the failure. V(timeout) - the Cluster Autoscaler Operator did not write the ranges within O(wait_timeout).
-    - V(invalid) - errors in the options or variables, a missing MachineSet, or a cluster without the Machine API. V(wrong_cluster) - the connection leads to a
-      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another
-      run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
+    - V(invalid) - errors in the options or variables, a missing MachineSet, or a cluster without the Machine API. V(wrong_cluster) - the connection points to
+      a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds
+      the Lease. V(lease_lost) - this run lost the Lease. For all other errors of the API server, the code is the HTTP status.
   returned: failure
   type: raw
   sample: timeout

@@ -12,45 +12,51 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Manages the fields of the ClusterPolicy that are derived from the pools. All other fields are left unchanged.
-  - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
-    module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
-  - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
+  - Maps and scalars are set through server-side apply with the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the module owns only
+    the entries that it records in the annotation C(accel.gpu/tolerations), and never removes other entries.
+  - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest one.
   - If OLM manages the operator, a missing ClusterPolicy is created from the operator's example. In a ClusterPolicy that was created this way, the module also
-    manages the fields of C(gpu_cluster.operator).
-  - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
-    never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
-  - If the policy names another ConfigMap for the device plugin, its name and the default configuration are kept, and M(accel.gpu.gpu_sharing) adds the pools'
-    entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, because the device plugin could not start in that case.
-  - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the previous value is recorded in the
-    annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
-  - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
-  - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool. The NVIDIADriver has the name
-    C(accel-gpu-<pool>), and its selector is the label C(accel.gpu/pool). The module first sets this label on nodes that lack it. Keys that a pool does not
-    declare use the values of C(spec.driver) of the ClusterPolicy. In operator v26.7 and later, the NVIDIADriver C(accel-gpu) is the default for all other
-    nodes. Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The
-    module fails if one of them has the name of a required object, or selects nodes of a pool, because the operator accepts neither.
-  - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed is not deleted. A warning reports both cases.
-  - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods.
-    While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
-  - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a toleration, is not held back. The operator
-    restarts the driver pods on cordoned nodes without evicting any GPU pod.
+    manages the fields that C(gpu_cluster.operator) declares.
+  - If the policy will refer to a ConfigMap that does not exist, the module creates this ConfigMap first, because a pod that mounts a missing ConfigMap never
+    starts. The module does not change existing ConfigMaps, because M(accel.gpu.gpu_sharing) manages them.
+  - If the policy already names a different ConfigMap for the device plugin, the module keeps this name and the default configuration, and
+    M(accel.gpu.gpu_sharing) adds the pools' entries to that ConfigMap. The module replaces the name only if no ConfigMap with this name exists, because the
+    device plugin could not start in that case.
+  - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the module records the previous value in the annotation
+    C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
+  - If a pool uses MIG, the module removes C(spec.mig.strategy), because this field overrides each node's own configuration.
+  - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD) and creates an NVIDIADriver with the name C(accel-gpu-<pool>) for each
+    pool. Each NVIDIADriver selects nodes by the label C(accel.gpu/pool). The module first sets this label on nodes that lack it. Keys that a pool does not
+    declare use the values in C(spec.driver) of the ClusterPolicy. In operator v26.7 and later, the NVIDIADriver C(accel-gpu) is the default for all other
+    nodes. With earlier releases, the module fails if GPU nodes belong to no pool, because these nodes would have no driver.
+  - Foreign NVIDIADriver objects are not changed. The module fails if a foreign object has the name of an object that the module must create. The module also
+    fails if a foreign object selects nodes of a pool, because the operator rejects this overlap.
+  - If C(driver) is removed from a pool, the nodes of the pool keep their driver. If a pool is removed, its NVIDIADriver is not deleted. A warning is shown in
+    both cases.
+  - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods. While a driver pod exists,
+    such a change is held back unless O(allow_driver_rollout) is set. All other changes are applied.
+  - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a change to a toleration, is not held back. The
+    operator restarts the driver pods on cordoned nodes without evicting any GPU pod.
 notes:
-  - "The operator is ready when all of the following conditions are met. Its condition Ready has the reason Reconciled (or NoGPUNodes while NFD has found no GPU
-    node). It has labelled every GPU node that NFD has labelled. The device plugin's DaemonSet mounts the ConfigMap. Every DaemonSet of the policy has the
-    policy's tolerations in its template, and its status is for its current generation. The numbers of its desired, updated and available pods equal the number
-    of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone is not sufficient: it is C(ready) before the
-    operator has processed a change, and while DaemonSets have no desired count yet."
+  - The module considers the operator ready when all of the following conditions are met. (1) The condition Ready of the operator has the reason Reconciled,
+    or NoGPUNodes while NFD has found no GPU node. (2) The operator has labelled every GPU node that NFD has labelled. (3) The DaemonSet of the device plugin
+    mounts the ConfigMap. (4) The template of every DaemonSet of the policy contains the policy's tolerations, and the status of the DaemonSet refers to the
+    current generation. (5) For every DaemonSet, the numbers of desired, updated and available pods equal the number of nodes that, according to this module,
+    match the selector, affinity and tolerations of the DaemonSet.
+  - C(status.state) alone is not sufficient, because it is C(ready) before the operator has processed a change, and also while DaemonSets do not have a
+    desired count yet.
   - If an NVIDIA pod keeps failing on a node, the module does not wait for this node as long as other GPU nodes work. Such nodes are returned in
-    C(unusual_nodes). A pod counts as failing after at least three restarts, or if its image still cannot be pulled after a minute.
-  - If the node belongs to a pool and gpu-feature-discovery has labelled it, the module continues without the node only if the number of ready pods has not
-    changed for a minute, and if the container is in back-off (waiting for its next start). Such a node is also returned in
-    C(broken_nodes). Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
-  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all of them are on nodes in C(unusual_nodes),
-    the remaining pods with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated. Nodes in C(broken_nodes) count
-    only if a pod of another DaemonSet fails there.
-  - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
-  - In check mode on a cluster without a ClusterPolicy (if its kind is listed in O(expected)), C(before) is empty and C(after) contains all derived fields. The
-    real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields; C(after) and C(changed) are the same.
+    C(unusual_nodes). A pod counts as failing if it has restarted at least three times, or if its image still cannot be pulled after a minute.
+  - If such a node belongs to a pool and gpu-feature-discovery has labelled it, the module continues without the node only if the number of ready pods has not
+    changed for a minute and the failing container is in back-off, that is, waiting for its next start. The node is then also returned in C(broken_nodes).
+    Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
+  - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all such pods are on nodes in C(unusual_nodes), the
+    module deletes the remaining pods with an older template, one pod of each DaemonSet at a time, so that they are recreated. A node in C(broken_nodes)
+    counts for this purpose only if a pod of a different DaemonSet fails on it.
+  - If nothing differs, the module only lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses, once each.
+  - In check mode, if the cluster has no ClusterPolicy and the kind is listed in O(expected), C(before) in the diff is empty and C(after) contains all derived
+    fields. A real run changes the object that the chart has created, so C(before) then contains the chart's values of these fields. C(after) and C(changed)
+    are the same in both cases.
 options:
   allow_driver_rollout:
     description: Whether a change may restart the driver on nodes that have a driver pod.
@@ -58,9 +64,9 @@ options:
     default: false
   sharing_follows:
     description:
-      - Used by the role P(accel.gpu.gpu_operator#role) of this collection; not a stable interface.
-      - Whether M(accel.gpu.gpu_sharing) runs next with the result of this module. This module then does not fail because of C(broken_nodes), because
-        M(accel.gpu.gpu_sharing) does so after all other nodes are done.
+      - Used by this collection's role P(accel.gpu.gpu_operator#role). It is not a stable interface.
+      - Whether M(accel.gpu.gpu_sharing) runs next with the result of this module. In this case, nodes in C(broken_nodes) do not cause this module to fail.
+        Instead, M(accel.gpu.gpu_sharing) fails after all other nodes are done.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -85,7 +91,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     wait_timeout: 1800
 
-- name: Also apply a pool's new taint to the driver, in a maintenance window
+- name: Apply a pool's new taint also to the driver, during a maintenance window
   accel.gpu.cluster_policy:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -109,17 +115,17 @@ cluster_policy:
       returned: always
       sample: true
     state:
-      description: The operator's own C(status.state).
+      description: The C(status.state) that the operator reports.
       type: str
       returned: always
       sample: ready
     reason:
-      description: The reason for the operator's condition.
+      description: The reason in the operator's condition Ready or Error.
       type: str
       returned: always
       sample: Reconciled
     waiting:
-      description: The conditions that are not met; empty when ready.
+      description: The conditions that are not met. Empty if the operator is ready.
       type: list
       elements: str
       returned: always
@@ -136,7 +142,7 @@ cluster_policy:
       sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}
       contains:
         NAME:
-          description: 'One DaemonSet, by its name.'
+          description: 'The entry for one DaemonSet, with its name as the key.'
           type: dict
           returned: always
           sample: {desired: 20, ready: 20}
@@ -144,14 +150,14 @@ cluster_policy:
             desired: {description: Number of nodes that need a pod., type: int, returned: always, sample: 20}
             ready: {description: Number of nodes with a ready pod., type: int, returned: always, sample: 20}
     untolerated_nodes:
-      description: GPU nodes (up to 100) with a taint that no operand tolerates. Add the taint to a pool.
+      description: Up to 100 GPU nodes that have a taint that no operand tolerates. To resolve this, add the taint to a pool.
       type: list
       elements: str
       returned: always
       sample: [gpu-9]
     unusual_nodes:
       description:
-        - GPU nodes (up to 100) for which the module did not wait because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
+        - Up to 100 GPU nodes for which the module did not wait because an NVIDIA pod fails on them.
         - If such a node belongs to a pool, this module or M(accel.gpu.gpu_sharing) fails after all other nodes are done.
       type: list
       elements: dict
@@ -174,18 +180,17 @@ cluster_policy:
       sample: 0
     driver_upgrade:
       description:
-        - Progress of the operator's driver upgrade - the number of nodes in each of its C(states) (label
-          C(nvidia.com/gpu-driver-upgrade-state)) except the last one, and up to 100 nodes that C(failed) or are C(skipped).
+        - Progress of the operator's driver upgrade.
       type: dict
       returned: always
       sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
       contains:
-        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except
-          the last one.', type: dict, returned: always, sample: {upgrade-required: 1}}
+        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except the final state.', type: dict,
+          returned: always, sample: {upgrade-required: 1}}
         failed: {description: Up to 100 nodes on which the upgrade failed., type: list, elements: str, returned: always, sample: []}
         skipped: {description: Up to 100 nodes that the upgrade skips., type: list, elements: str, returned: always, sample: []}
     runtime_classes:
-      description: The RuntimeClasses that the operands use, with their handlers in the container runtime; empty until the operands run.
+      description: The RuntimeClasses that the operands use, with their handlers in the container runtime. Empty until the operands run.
       type: dict
       returned: always
       sample: {nvidia: nvidia}
@@ -197,17 +202,16 @@ cluster_policy:
       sample: [spec.daemonsets.tolerations]
     nvidia_drivers:
       description:
-        - The NVIDIADriver objects that change, or would change, each with its C(pool) (empty for the default object), whether it is C(created), and the
-          number of C(nodes) on which the change restarts the driver.
+        - The NVIDIADriver objects that the module changes or, in check mode, would change.
       type: list
       elements: dict
       returned: always
       sample: [{name: accel-gpu-train, pool: train, nodes: 2, created: false}]
       contains:
         name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
-        pool: {description: Pool of the object; empty for the default object., type: str, returned: always, sample: train}
+        pool: {description: Pool of the object. Empty for the default object., type: str, returned: always, sample: train}
         nodes: {description: Number of nodes on which the change restarts the driver., type: int, returned: always, sample: 2}
-        created: {description: Whether it is created., type: bool, returned: always, sample: false}
+        created: {description: Whether the change creates the object., type: bool, returned: always, sample: false}
     tolerations:
       description: The tolerations that all of the operator's DaemonSets have after the change.
       type: list
@@ -220,7 +224,7 @@ cluster_policy:
         value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
         effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     configmaps:
-      description: The missing ConfigMaps that the module created, or would create.
+      description: The missing ConfigMaps that the module created or, in check mode, would create.
       type: list
       elements: dict
       returned: always
@@ -234,9 +238,9 @@ code:
   description:
     - The reason for the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
       V(partial) - the operator is ready, except on C(broken_nodes).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
-      lost it. Otherwise, the HTTP status of the API server's error.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable
+      connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost the
+      Lease. For all other errors of the API server, the code is the HTTP status.
   returned: failure
   type: raw
   sample: timeout
@@ -291,7 +295,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 class _PolicyDiff(t.NamedTuple):
-    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver rollout that they cause, and the parts that are held back."""
+    """Holds a policy as it was read, the changes to the policy and the NVIDIADriver objects, the resulting driver rollout, and the changes held back."""
 
     live: Object | None
     change: PolicyChange
@@ -328,7 +332,7 @@ def work(module: PlanModule) -> Object:
     if diff.changed and diff.live is not None:
         with module.lease() as lease:
             if initial is None and diff.change.changed:
-                # Another run that held the lease may have created and filled them.
+                # Another run that held the Lease may have created and filled the ConfigMaps.
                 configmaps = cluster.missing_configmaps(plan, diff.live)
             if configmaps and not module.check_mode:
                 cluster.create(configmaps)
@@ -406,7 +410,7 @@ def _apply(
     diff: _PolicyDiff,
     check_lease: t.Callable[[], None],
 ) -> tuple[bool, str | None, _PolicyDiff]:
-    """Send the change; after a conflict, compare with the new state and try again."""
+    """Send the changes. After a conflict, compare with the new state and try again."""
 
     def send(diff: _PolicyDiff) -> tuple[bool, str | None, _PolicyDiff]:
         if diff.live is None or not diff.changed:
@@ -424,8 +428,8 @@ def _apply(
 def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
     for toleration in module.plan.policy.kept_tolerations:
         module.warn(
-            f"The ClusterPolicy keeps the toleration for the taint {format_toleration(toleration)}: no pool has this taint, but GPU nodes still "
-            "have it, and would lose their GPUs. It is removed by the first run after no GPU node has the taint."
+            f"The ClusterPolicy keeps the toleration for the taint {format_toleration(toleration)}: no pool declares this taint, but GPU nodes "
+            "still have it and would lose their GPUs. The toleration is removed by the first run that finds no GPU node with the taint."
         )
     for note in diff.objects.notes:
         module.warn(note)

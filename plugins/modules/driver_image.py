@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_image
-short_description: Build vGPU driver images, and push them under every tag that the GPU operator requests
+short_description: Build vGPU driver images and push them with every tag that the GPU operator requests
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - For each pool with C(driver.type=vgpu), provides the driver image that C(driver.repository), C(driver.image) and C(driver.version) declare.
-  - The GPU operator appends the operating system of a node to the version. The format depends on the operator release (C(rhel9.6) before v26.7, C(rhel9) in
-    v26.7 and later). The image gets the tags for the operating systems of the pool's nodes, in the format of both the declared and the installed release of the
-    operator. The image is therefore still available after an operator upgrade.
+  - To form the tag of an image, the GPU operator appends the operating system of the node to the driver version. The format depends on the operator release
+    (C(rhel9.6) before v26.7, C(rhel9) in v26.7 and later). The module tags the image for the operating systems of all the pool's nodes, in the formats of
+    both the declared and the installed operator release. The image is therefore still available after an operator upgrade.
   - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
-  - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Each additional tag costs one
-    request.
-  - Installers of other drivers, such as the vGPU manager for KVM, are rejected. With O(manager_version), a guest driver that the vGPU manager of the
-    hypervisor does not support is also rejected.
+  - The labels of a built image contain its version and the digest of all its inputs. The image is rebuilt only if an input has changed. Each additional tag
+    requires only one request.
+  - Installers of other drivers, such as the vGPU manager for KVM, are rejected. If O(manager_version) is set, a guest driver that the hypervisor's vGPU
+    manager does not support is also rejected.
   - Images of the vGPU driver must not be published, so public registries are rejected.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -34,13 +34,13 @@ extends_documentation_fragment:
 options:
   installers:
     description:
-      - A directory with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
-        version of each pool is used.
+      - Path to a directory with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or to a single installer. For each pool,
+        the module uses the installer for the declared driver version.
       - Required unless O(source) is set.
     type: path
   build_context:
     description:
-      - A checkout of C(https://github.com/NVIDIA/gpu-driver-container). It is not changed.
+      - Path to a checkout of C(https://github.com/NVIDIA/gpu-driver-container). The checkout is not changed.
       - Required unless O(source) is set.
     type: path
   source:
@@ -50,47 +50,48 @@ options:
     type: str
   operating_systems:
     description:
-      - Operating systems for which images are needed, as ID and VERSION_ID of C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
-      - By default, the operating systems of the pool's nodes, from NFD's labels. If the pool has no nodes yet, the operating systems of all nodes.
+      - Operating systems for which images are needed, each as ID and VERSION_ID from C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
+      - By default, the operating systems of the pool's nodes are used, according to NFD's labels. If the pool has no nodes yet, the operating systems of all
+        nodes are used.
     type: list
     elements: str
     default: []
   operator_versions:
     description:
       - Releases of the GPU operator that will request the images, such as V(v25.10.1).
-      - By default, C(gpu_cluster.operator.version), and also the installed release. If O(operating_systems) is set, the module does not read the cluster, so
-        the installed release is not included.
+      - By default, C(gpu_cluster.operator.version) and the installed release are used. If O(operating_systems) is set, the module does not read the cluster,
+        so the installed release is not included.
     type: list
     elements: str
     default: []
   manager_version:
-    description: Version of the vGPU manager on the hypervisors, such as V(550.163.02). If it is not set, the compatibility is not checked.
+    description: Version of the vGPU manager on the hypervisors, such as V(550.163.02). If this option is not set, the compatibility is not checked.
     type: str
   catalog_file:
     description:
-      - Path to NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
+      - Path to NVIDIA's C(vgpuDriverCatalog.yaml). The file is copied into the image and overrides the collection's own table of releases.
     type: path
   version_check:
-    description: Whether the driver container checks, when it starts, that the vGPU manager supports the driver version. This requires O(catalog_file).
+    description: Whether the driver container checks at startup that the vGPU manager supports the driver version. Requires O(catalog_file).
     type: bool
     default: false
   build_args:
     description:
-      - Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
-      - Everyone who can pull the image can read the arguments, and so can the users of this machine during the build. An argument is rejected if its name
-        indicates a secret, such as a password or a token.
+      - Build arguments of the Dockerfile. They override the arguments that the module sets and the arguments in C(versions.mk) of O(build_context).
+      - Everyone who can pull the image can read the arguments. During the build, all users of the build machine can also read them. An argument is rejected
+        if its name indicates a secret, such as a password or a token.
     type: dict
     default: {}
   isolation:
-    description: Isolation that buildah uses for the commands of the build. V(oci) requires a container runtime, and V(rootless) requires user namespaces.
+    description: Isolation mode that buildah uses for the build commands. V(oci) requires a container runtime, and V(rootless) requires user namespaces.
     type: str
     choices: [chroot, oci, rootless]
     default: chroot
   storage_root:
-    description: Directory for buildah's storage. By default, the storage of the user.
+    description: Directory for buildah's storage. By default, the user's storage is used.
     type: path
   storage_driver:
-    description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, the driver of the user's storage.
+    description: Storage driver that buildah uses, such as V(overlay) or V(vfs). By default, the driver of the user's storage is used.
     type: str
   allow_public_registry:
     description:
@@ -99,8 +100,8 @@ options:
     default: false
   force:
     description:
-      - Whether images that this collection did not build are replaced if they have the same tags. With O(source), any image with a different digest is kept
-        unless this option is set, because a copied image does not show who built it.
+      - Whether images that this collection did not build are replaced if they have the same tags. With O(source), any existing image with a different digest
+        is kept unless this option is set, because a copied image contains no information about who built it.
     type: bool
     default: false
 requirements:
@@ -123,7 +124,7 @@ EXAMPLES = r"""
     registries:
       - {registry: registry.example.com, username: gpu, password: "{{ registry_password }}"}
 
-- name: Copy the images from NVIDIA's registry, with the API key in the environment variable NGC_API_KEY
+- name: Copy the images from NVIDIA's registry, using the API key in the environment variable NGC_API_KEY
   accel.gpu.driver_image:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -132,17 +133,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 driver_images:
-  description: The images, or, in check mode, the images after the predicted changes.
+  description: The images after the run or, in check mode, after the predicted changes.
   returned: success
   type: list
   elements: dict
   contains:
     image: {description: Registry and repository., type: str, returned: always, sample: registry.example.com/nvidia/driver}
     version: {description: Version of the driver., type: str, returned: always, sample: 580.95.05}
-    pools: {description: The pools that use it., type: list, elements: str, returned: always, sample: [vdi]}
-    tags: {description: Its tags., type: list, elements: str, returned: always, sample: [580.95.05-rhel9, 580.95.05-rhel9.6]}
+    pools: {description: The pools that use the image., type: list, elements: str, returned: always, sample: [vdi]}
+    tags: {description: Tags of the image., type: list, elements: str, returned: always, sample: [580.95.05-rhel9, 580.95.05-rhel9.6]}
     digests:
-      description: The digest of each tag. Empty in check mode for an image that would be built.
+      description: The digest of each tag. In check mode, the digest is empty for an image that would be built.
       type: dict
       returned: always
       sample: {580.95.05-rhel9: 'sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2'}
@@ -161,8 +162,8 @@ driver_images:
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.
-      V(wrong_cluster) - the connection points to a different cluster. V(tool) - buildah or skopeo failed. V(unreachable) - the cluster or a
-      registry does not respond. Otherwise, the HTTP status of the error.
+      V(wrong_cluster) - the connection points to a different cluster. V(tool) - buildah or skopeo failed. V(unreachable) - the cluster or a registry does not
+      respond. For all other errors, the code is the HTTP status.
   returned: failure
   type: raw
   sample: invalid
@@ -213,7 +214,7 @@ _SPEC: ArgumentSpec = {
 
 
 class DriverImageModule(RegistryAccessMixin, PlanModule):
-    """A module with the options for the cluster, the pools and the registries."""
+    """Combines the options for the cluster, the pools and the registries in one module."""
 
 
 def work(module: DriverImageModule) -> dict[str, t.Any]:
@@ -242,7 +243,7 @@ def _images(module: DriverImageModule) -> list[DriverImage]:
 
 
 def _operator_versions(module: DriverImageModule) -> set[str]:
-    """The declared and the installed release; the cluster is not read if operating systems are set."""
+    """Return the declared and the installed release. The cluster is not read if operating systems are set."""
     versions = {module.plan.operator.version}
     if not module.params["operating_systems"]:
         installation = find_operator(module.client, module.plan).installation

@@ -1,21 +1,21 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Returns the GPUs of a cluster from one list of its nodes."""
+"""Returns information about the GPUs of a cluster, which it reads from one list of the nodes."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Return the GPUs of a cluster, how they are shared, and whether the pools are as declared
+short_description: Return the GPUs of a cluster, how they are shared, and whether the pools match their declarations
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the model, driver, sharing mode, replicas and allocatable resources of each GPU node, from one paged list.
-  - With O(gpu_pools), it also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and whether the pool has
-    been validated by workloads since its last change. This reads two additional small objects.
-  - With O(include_workloads), it also returns the pods that request GPUs, from one paged list of the pods that have not terminated.
+  - Returns the model, driver, sharing mode, replicas and allocatable resources of each GPU node. The module reads them from one paged list of the nodes.
+  - With O(gpu_pools), the module also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and whether the
+    pool has been validated by workloads since its last change. For this purpose, the module reads two additional small objects.
+  - With O(include_workloads), the module also returns the pods that request GPUs. It reads them from one paged list of the pods that have not terminated.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -33,15 +33,15 @@ options:
     default: false
   include_impact:
     description:
-      - Whether to return the impact of the changes, which requires O(gpu_pools).
-      - This reads the ClusterPolicy and, if there are changes, all pods that have not terminated.
-      - If a run would upgrade the Helm release of the GPU operator, its chart is fetched and rendered on the controller, and the upgrade is checked
-        as M(accel.gpu.helm_release) does.
+      - Whether to return the impact of the changes. Requires O(gpu_pools).
+      - For this purpose, the module reads the ClusterPolicy and, if there are changes, all pods that have not terminated.
+      - If a run would upgrade the Helm release of the GPU operator, the chart is fetched and rendered on the controller. The upgrade is then checked in the
+        same way as in M(accel.gpu.helm_release).
     type: bool
     default: false
   allow_driver_rollout:
     description:
-      - Whether a run may restart the driver; see the same option of M(accel.gpu.helm_release).
+      - Whether a run may restart the driver. See the same option of M(accel.gpu.helm_release).
       - With O(include_impact), RV(gpu_info.impact) shows which changes would be rejected or held back.
     type: bool
     default: false
@@ -55,7 +55,7 @@ options:
     default: []
   allow_unreachable:
     description:
-      - Whether to succeed if the cluster cannot be reached.
+      - Whether the module succeeds even if the cluster cannot be reached.
       - In that case, RV(gpu_info.reachable) is V(false), and the pools contain only values that are derived from the variables.
     type: bool
     default: false
@@ -68,7 +68,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Compare the cluster with its pools, and return the pods that request GPUs
+- name: Compare the cluster with its pools and return the pods that request GPUs
   accel.gpu.gpu_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -107,7 +107,7 @@ gpu_info:
         uid: {description: UID of the namespace kube-system; null if this user is not allowed to read it., type: str, returned: always,
           sample: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11}
         recorded_name: {description: The name that a run has recorded in the cluster; null if there is none., type: str, returned: always, sample: lab}
-        name_to_record: {description: The name that a run would record; null if it is recorded already., type: str, returned: always, sample: null}
+        name_to_record: {description: The name that a run would record; null if a name is already recorded., type: str, returned: always, sample: null}
         server: {description: URL of the API server., type: str, returned: always, sample: 'https://10.0.0.10:6443'}
         origin: {description: Source of the connection settings., type: str, returned: always, sample: 'kubeconfig ~/.kube/config, context lab'}
     totals:
@@ -127,7 +127,7 @@ gpu_info:
       sample: {Tesla-T4: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}}
       contains:
         NAME:
-          description: 'One model, by its name.'
+          description: 'The entry for one model, with its name as the key.'
           type: dict
           returned: always
           sample: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}
@@ -139,7 +139,7 @@ gpu_info:
       description:
         - Up to O(limit) GPU nodes.
         - C(mig) is null if the GPU does not support MIG. Otherwise, it contains the desired C(config), the MIG manager's C(state) and the MIG C(devices) by
-          profile. C(driver_upgrade) is the state of the driver upgrade or null.
+          profile. C(driver_upgrade) is the state of the driver upgrade, or null if there is none.
         - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
         - With O(include_workloads), C(workloads) lists the pods that request GPUs.
       type: list
@@ -166,12 +166,13 @@ gpu_info:
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: t4-1}
         pool: {description: Pool of the node; null if there is none., type: str, returned: always, sample: notebooks}
-        model: {description: Model of its GPUs; null if it is not known., type: str, returned: always, sample: Tesla-T4}
+        model: {description: Model of the node's GPUs; null if the model is not known., type: str, returned: always, sample: Tesla-T4}
         gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
-        memory_mib: {description: Memory of one GPU in MiB; 0 if it is not known., type: int, returned: always, sample: 15360}
-        driver: {description: Version of the driver; null if it is not known., type: str, returned: always, sample: 580.95.05}
+        memory_mib: {description: Memory of one GPU in MiB; 0 if the size is not known., type: int, returned: always, sample: 15360}
+        driver: {description: Version of the driver; null if the version is not known., type: str, returned: always, sample: 580.95.05}
         driver_upgrade: {description: State of the driver upgrade; null if there is none., type: str, returned: always, sample: upgrade-done}
-        mode: {description: 'V(mig) if the node has MIG devices, otherwise the sharing strategy that gpu-feature-discovery reports; null if it is not known.',
+        mode: {description: 'V(mig) if the node has MIG devices, otherwise the sharing strategy that gpu-feature-discovery reports; null if the mode is not
+          known.',
           type: str, returned: always, sample: time-slicing}
         replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
         config: {description: The device plugin's configuration; null if no label sets it., type: str, returned: always,
@@ -185,7 +186,7 @@ gpu_info:
           sample: {config: all-3g.40gb, state: success, devices: {3g.40gb: 2}}
           contains:
             config: {description: The desired configuration; null if there is none., type: str, returned: always, sample: all-3g.40gb}
-            state: {description: State of the MIG manager; null if there is none., type: str, returned: always, sample: success}
+            state: {description: State that the MIG manager reports; null if there is none., type: str, returned: always, sample: success}
             devices: {description: Number of MIG devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
         schedulable: {description: Whether the node is not cordoned., type: bool, returned: always, sample: true}
@@ -193,13 +194,13 @@ gpu_info:
           description: The MIG layout of this node.
           type: list
           elements: dict
-          returned: if a C(sharing.demand) determines it
+          returned: if a C(sharing.demand) determines the layout
           sample: [{devices: [0], profiles: {3g.40gb: 2}}]
           contains:
             devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: [0]}
             profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
-        drift: {description: The differences from the declaration of its pool., type: list, elements: str, returned: with
-          O(gpu_pools), sample: ['label nvidia.com/gpu.replicas is 1, 4 is expected']}
+        drift: {description: The differences from the declaration of the node's pool., type: list, elements: str, returned: with O(gpu_pools), sample: ['label
+          nvidia.com/gpu.replicas is 1, 4 is expected']}
         workloads:
           description: The pods that request GPUs.
           type: list
@@ -218,21 +219,22 @@ gpu_info:
       returned: when the cluster is reachable
       sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
       contains:
-        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except
-          the last one.', type: dict, returned: always, sample: {upgrade-required: 1}}
+        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except the final state.', type: dict,
+          returned: always, sample: {upgrade-required: 1}}
         failed: {description: Up to 100 nodes on which the upgrade failed., type: list, elements: str, returned: always, sample: []}
         skipped: {description: Up to 100 nodes that the upgrade skips., type: list, elements: str, returned: always, sample: []}
-    nodes_not_shown: {description: The number of GPU nodes that exceed O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
+    nodes_not_shown: {description: The number of GPU nodes that are omitted because of O(limit)., type: int, returned: when the cluster is reachable, sample:
+      0}
     pools:
       description:
-        - The declaration of each pool, by name, including its C(nodegroup) (or null).
-        - C(gpu_layouts) are the MIG layouts of its GPUs with the placement of the devices on the memory slices. In these layouts, C(gpus) is null while no node
-          is known.
-        - If the cluster was read, each pool also contains its actual state (C(nodes), C(models), C(gpus)), and the C(expected) and C(allocatable) amounts in
-          total and for each of its C(resources). The C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared) and the C(changes) that a run
-          would make show how the pool differs from its declaration.
-        - C(validation) is the last validation by workloads with its C(status) (V(verified), or V(failed) with C(problems) and C(time)). It is C(current) if
-          the pool has not changed since.
+        - The declaration of each pool, with the name of the pool as the key. C(nodegroup) is null if the pool has no node group.
+        - C(gpu_layouts) lists the MIG layouts of the pool's GPUs, with the placement of the devices on the memory slices. While no node is known, C(gpus) in
+          these layouts is null.
+        - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)) and the C(expected) and C(allocatable)
+          amounts in total and for each of its C(resources). The C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared) and the
+          C(changes) that a run would make show how the pool differs from its declaration.
+        - C(validation) describes the last validation by workloads. Its C(status) is V(verified) or V(failed). If the validation failed, C(problems) and
+          C(time) are also returned. C(current) is true if the pool has not changed since the validation.
         - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
       type: dict
       returned: when O(gpu_pools) is set
@@ -247,7 +249,7 @@ gpu_info:
            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
       contains:
         NAME:
-          description: 'One pool, by its name.'
+          description: 'The entry for one pool, with its name as the key.'
           type: dict
           returned: always
           sample: {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {},
@@ -266,8 +268,8 @@ gpu_info:
               sample: {name: train, flavor: g4.p4.40g, size: '2'}
               contains:
                 name: {description: Name of the group., type: str, returned: always, sample: train}
-                flavor: {description: Flavor of its nodes., type: str, returned: always, sample: g4.p4.40g}
-                size: {description: Its number of nodes or its range., type: str, returned: always, sample: '2'}
+                flavor: {description: Flavor of the nodes., type: str, returned: always, sample: g4.p4.40g}
+                size: {description: The number of nodes in the group or its range., type: str, returned: always, sample: '2'}
             match_labels: {description: The labels that select the nodes of the pool., type: dict, returned: always, sample: {}}
             mode: {description: The sharing mode., type: str, returned: always, sample: time-slicing}
             replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
@@ -280,9 +282,9 @@ gpu_info:
               contains:
                 devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: []}
                 profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
-            demand: {description: 'The declared C(sharing.demand), the number of devices by profile.', type: dict, returned: always, sample: {}}
+            demand: {description: 'The declared C(sharing.demand), which is the number of devices by profile.', type: dict, returned: always, sample: {}}
             gpu_layouts:
-              description: The MIG layouts of its GPUs.
+              description: The MIG layouts of the pool's GPUs.
               type: list
               elements: dict
               returned: always
@@ -310,18 +312,19 @@ gpu_info:
                   contains:
                     compute: {description: Compute slices., type: int, returned: always, sample: 0}
                     memory: {description: Memory slices., type: int, returned: always, sample: 0}
-                    media: {description: Whether no device has the media engines that exist only once on a GPU., type: bool,
+                    media: {description: Whether no device uses the media engines that exist only once on a GPU., type: bool,
                       returned: always, sample: false}
-            gpus_per_node: {description: Number of GPUs of a node; null if the pool declares none., type: int, returned: always, sample: 1}
+            gpus_per_node: {description: Number of GPUs on each node; null if the pool declares none., type: int, returned: always, sample: 1}
             driver: {description: The declared driver; null if there is none., type: dict, returned: always, sample: null}
-            shares_per_gpu: {description: Number of devices that each GPU advertises; null if the number differs., type: int, returned: always, sample: 4}
-            memory_mib_per_share: {description: Memory of one device in MiB; null if it is not known., type: int, returned: always, sample: 3840}
-            models: {description: Models of its nodes., type: list, elements: str, returned: if the cluster was read, sample: [Tesla-T4]}
-            nodes: {description: Number of its nodes., type: int, returned: if the cluster was read, sample: 2}
-            gpus: {description: Number of its GPUs., type: int, returned: if the cluster was read, sample: 2}
-            resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
+            shares_per_gpu: {description: Number of devices that are advertised for each GPU; null if the number differs between GPUs., type: int, returned:
+              always, sample: 4}
+            memory_mib_per_share: {description: Memory of one device in MiB; null if the size is not known., type: int, returned: always, sample: 3840}
+            models: {description: Models of the pool's GPUs., type: list, elements: str, returned: if the cluster was read, sample: [Tesla-T4]}
+            nodes: {description: Number of nodes in the pool., type: int, returned: if the cluster was read, sample: 2}
+            gpus: {description: Number of GPUs in the pool., type: int, returned: if the cluster was read, sample: 2}
+            resource: {description: The main resource that the pool provides., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-            allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
             resources:
               description: The same counts for each resource.
               type: dict
@@ -329,13 +332,13 @@ gpu_info:
               sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
-                  description: 'One resource, by its name.'
+                  description: 'The entry for one resource, with its name as the key.'
                   type: dict
                   returned: always
                   sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-                    allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
             changes:
               description: The changes that a run would make; empty if there are none.
               type: dict
@@ -345,11 +348,11 @@ gpu_info:
               contains:
                 nodes: {description: Number of nodes that change., type: int, returned: always, sample: 1}
                 joining: {description: Number of nodes that join the pool., type: int, returned: always, sample: 0}
-                switched_from: {description: Number of nodes by their current mode., type: dict, returned: always, sample: {none: 1}}
+                switched_from: {description: 'Number of nodes whose sharing changes, by current mode.', type: dict, returned: always, sample: {none: 1}}
                 labels: {description: Labels to set., type: list, elements: str, returned: always, sample: []}
                 removed_labels: {description: Labels to remove., type: list, elements: str, returned: always, sample: []}
                 annotations:
-                  description: Annotations to set, except those of this collection.
+                  description: Annotations to set, except this collection's own annotations.
                   type: list
                   elements: str
                   returned: always
@@ -359,8 +362,8 @@ gpu_info:
                 removed_taints: {description: Taints to remove., type: list, elements: str, returned: always, sample: []}
             drift: {description: Up to 5 differences from the declaration., type: list, elements: str, returned: if the
               cluster was read, sample: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected']}
-            drifted_nodes: {description: Number of nodes that differ., type: int, returned: if the cluster was read, sample: 1}
-            as_declared: {description: Whether all nodes are as declared., type: bool, returned: if the cluster was read, sample: false}
+            drifted_nodes: {description: Number of nodes that differ from the declaration., type: int, returned: if the cluster was read, sample: 1}
+            as_declared: {description: Whether all nodes match the declaration., type: bool, returned: if the cluster was read, sample: false}
             validation:
               description: The last validation by workloads.
               type: dict
@@ -368,24 +371,25 @@ gpu_info:
               sample: {status: verified, node: t4-1, devices: {}, current: true}
               contains:
                 status: {description: V(verified) or V(failed)., type: str, returned: always, sample: verified}
-                node: {description: The node on which pods have run., type: str, returned: always, sample: t4-1}
+                node: {description: The node on which the validation pods ran., type: str, returned: always, sample: t4-1}
                 devices: {description: Number of pods by device UUID., type: dict, returned: always, sample: {}}
-                problems: {description: The problems., type: list, elements: str, returned: if it failed, sample: [the kernel failed]}
-                time: {description: The time of the validation., type: str, returned: if it failed, sample: '2026-08-01T09:00:00Z'}
-                current: {description: Whether the pool has not changed since., type: bool, returned: always, sample: true}
-                image: {description: Image of the validation pods., type: str, returned: if pods have run,
+                problems: {description: The problems that the validation found., type: list, elements: str, returned: if the validation failed, sample: [the
+                  kernel failed]}
+                time: {description: The time of the validation., type: str, returned: if the validation failed, sample: '2026-08-01T09:00:00Z'}
+                current: {description: Whether the pool is unchanged since the validation., type: bool, returned: always, sample: true}
+                image: {description: Image of the validation pods., type: str, returned: if validation pods have run,
                   sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
-                kernel: {description: V(passed) or V(failed)., type: str, returned: if it has run, sample: passed}
-                one_more: {description: V(waited) is the expected result if there is one more pod than shares., type: str,
-                  returned: if it was tested, sample: waited}
-                two_shares: {description: V(refused) is the expected result for a request for two shares., type: str, returned: if
-                  it was tested, sample: refused}
-                load: {description: The result of the load., type: dict, returned: if it has run, sample: {seconds: 30,
+                kernel: {description: The result of the CUDA kernel. V(passed) or V(failed)., type: str, returned: if the kernel has run, sample: passed}
+                one_more: {description: The result of a test with one more pod than shares. V(waited) is expected., type: str, returned: if this was tested,
+                  sample: waited}
+                two_shares: {description: The result of a request for two shares. V(refused) is expected., type: str, returned: if this was tested, sample:
+                  refused}
+                load: {description: The result of the load test., type: dict, returned: if the load test has run, sample: {seconds: 30,
                   min_gflops: 7900, max_gflops: 8010}}
-                all_reduce: {description: The result of NCCL on one node., type: dict, returned: if it was requested, sample: {
+                all_reduce: {description: The result of the NCCL test on one node., type: dict, returned: if the test was requested, sample: {
                   nodes: [a100-1], gpus: 8, bus_bandwidth: 360.5}}
-                network_all_reduce: {description: The result of NCCL on several nodes., type: dict, returned: if it was
-                  requested, sample: {nodes: [a100-1, a100-2], gpus: 16, bus_bandwidth: 180.2}}
+                network_all_reduce: {description: The result of the NCCL test on several nodes., type: dict, returned: if the test was requested, sample:
+                  {nodes: [a100-1, a100-2], gpus: 16, bus_bandwidth: 180.2}}
             impact:
               description: The effects of a run on the pool.
               type: dict
@@ -401,14 +405,15 @@ gpu_info:
     impact:
       description:
         - The sum of C(impact) for all nodes, including nodes without a pool.
-        - C(reasons) are the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
+        - C(reasons) lists the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
           their pods are deleted).
         - C(at_once) is true if the operator deletes all driver pods at the same time.
-        - C(release) contains the operator's installed and desired versions, or is null. C(held_back) is true if only the driver restarts are held back until
-          O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set. C(allowed) is the value of O(allow_driver_rollout).
+        - C(release) contains the operator's installed and desired versions, or is null if there is no upgrade. C(held_back) is true if only the driver
+          restarts are held back until O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set. C(allowed) is the value of O(allow_driver_rollout).
         - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
-        - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) are the failures of that run with the C(code) and
-          C(message) of M(accel.gpu.helm_release), and C(problem) is the reason why the refusals are unknown, such as a chart that cannot be fetched.
+        - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) lists the errors that would cause the upgrade to
+          fail, each with the C(code) and C(message) that M(accel.gpu.helm_release) would return. C(problem) is the reason why the refusals are unknown, for
+          example because the chart cannot be fetched.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
@@ -438,32 +443,32 @@ gpu_info:
           type: bool, returned: always, sample: false}
         allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
         upgrade:
-          description: Refusals of the upgrade; null if a run does not change the operator's Helm release.
+          description: The errors that would cause the upgrade to fail; null if a run does not change the operator's Helm release.
           type: dict
           returned: always
           sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: ''}
           contains:
             refusals:
-              description: The failures of that run.
+              description: The errors that would cause the upgrade to fail.
               type: list
               elements: dict
               returned: always
               sample: [{code: schema, message: The chart rejects the values.}]
               contains:
-                code: {description: The C(code) of M(accel.gpu.helm_release)., type: str, returned: always, sample: schema}
-                message: {description: The message., type: str, returned: always, sample: The chart rejects the values.}
+                code: {description: The C(code) that M(accel.gpu.helm_release) would return., type: str, returned: always, sample: schema}
+                message: {description: The error message., type: str, returned: always, sample: The chart rejects the values.}
             problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
     autoscaling:
       description:
-        - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the version of OpenShift, and
+        - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the OpenShift version, and
           C(not_read) lists the objects that could not be read.
-        - C(scales) is null if it is not known. C(scales_after_run) is the predicted value after a run of the playbook C(site). C(exists) indicates whether the
-          MachineSet exists, and C(declared) whether the pool has C(autoscale). The other values are those that the autoscaler reads.
+        - C(scales) is null if the answer is not known. C(scales_after_run) is the predicted value after a run of the playbook C(site). C(exists) indicates
+          whether the MachineSet exists, and C(declared) whether the pool has C(autoscale). The other keys contain the values that the autoscaler reads.
         - Each of the C(findings) has a C(code), a C(message), a C(remedy) and an C(effect). The effect is V(no_pod) (no node is added for any pod),
           V(some_pods) (no node is added for pods that select nodes by this C(label) or request this resource) or V(note). C(now) and C(after_run) indicate
           whether the finding applies now and after a run of the playbook C(site).
       type: dict
-      returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates its nodes
+      returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates the nodes
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
         min: 0, max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16}, findings: [{code: maximum,
         effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
@@ -482,15 +487,16 @@ gpu_info:
           contains:
             pool: {description: Pool of the MachineSet., type: str, returned: always, sample: t4}
             machine_set: {description: Name of the MachineSet., type: str, returned: always, sample: t4}
-            exists: {description: Whether it exists., type: bool, returned: always, sample: true}
+            exists: {description: Whether the MachineSet exists., type: bool, returned: always, sample: true}
             declared: {description: Whether the pool has C(autoscale)., type: bool, returned: always, sample: true}
-            scales: {description: Whether a pending pod causes a node to be added; null if it is not known., type: bool, returned: always, sample: false}
-            scales_after_run: {description: The predicted value after a run of the playbook site., type: bool, returned: always, sample: true}
-            min: {description: Minimum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 0}
-            max: {description: Maximum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 4}
-            resources: {description: Resources of the node that the autoscaler expects., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
-            taints: {description: Taints of that node., type: list, elements: str, returned: always, sample: []}
-            accelerator: {description: Its label C(cluster-api/accelerator)., type: str, returned: always, sample: Tesla-T4-SHARED}
+            scales: {description: Whether a pending pod causes a node to be added; null if the answer is not known., type: bool, returned: always, sample:
+              false}
+            scales_after_run: {description: The predicted value of C(scales) after a run of the playbook C(site)., type: bool, returned: always, sample: true}
+            min: {description: Minimum number of nodes; null if the autoscaler does not scale the MachineSet., type: int, returned: always, sample: 0}
+            max: {description: Maximum number of nodes; null if the autoscaler does not scale the MachineSet., type: int, returned: always, sample: 4}
+            resources: {description: Resources that the autoscaler expects a new node to have., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
+            taints: {description: Taints that the autoscaler expects a new node to have., type: list, elements: str, returned: always, sample: []}
+            accelerator: {description: The label C(cluster-api/accelerator) of such a node., type: str, returned: always, sample: Tesla-T4-SHARED}
             gpu_limit:
               description: The limit of the ClusterAutoscaler for this GPU type; null if there is none.
               type: dict
@@ -498,25 +504,25 @@ gpu_info:
               sample: {used: 0, max: 16}
               contains:
                 used: {description: Number of GPUs in use., type: int, returned: always, sample: 0}
-                max: {description: The maximum., type: int, returned: always, sample: 16}
+                max: {description: Maximum number of GPUs., type: int, returned: always, sample: 16}
             findings:
-              description: The causes.
+              description: The findings about the MachineSet.
               type: list
               elements: dict
               returned: always
               sample: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it,
                 label: '', now: true, after_run: false}]
               contains:
-                code: {description: Kind of cause., type: str, returned: always, sample: maximum}
+                code: {description: Kind of finding., type: str, returned: always, sample: maximum}
                 effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
-                message: {description: 'The cause, in one sentence.', type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
-                remedy: {description: The action that resolves it., type: str, returned: always, sample: raise it}
+                message: {description: 'The finding, in one sentence.', type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
+                remedy: {description: The action that resolves the finding., type: str, returned: always, sample: raise it}
                 label: {description: The label that the affected pods select or the resource that they request., type: str, returned: always, sample: ''}
-                now: {description: Whether it applies now., type: bool, returned: always, sample: true}
-                after_run: {description: Whether it applies after a run of the playbook site., type: bool, returned: always, sample: false}
+                now: {description: Whether the finding applies now., type: bool, returned: always, sample: true}
+                after_run: {description: Whether the finding applies after a run of the playbook C(site)., type: bool, returned: always, sample: false}
     warnings:
       description:
-        - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.
+        - Warnings of one sentence each about nodes, pools, their drivers, unknown models and releases, and known issues.
       type: list
       elements: str
       returned: when O(gpu_pools) is set
@@ -532,10 +538,10 @@ gpu_info:
         message: {description: The difference., type: str, returned: always, sample: 1 node(s) have labels or taints that differ from the declaration}
     releases:
       description:
-        - C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(installer), C(namespace) and C(release). With OLM, they also contain the
-          Subscription.
-        - The operator also contains the declared or detected C(distribution), and C(toolkit_env), the environment variables of the container toolkit for this
-          distribution.
+        - C(nfd) and C(operator) describe the two components as O(gpu_cluster) declares them, each with C(version), C(installer), C(namespace) and C(release).
+          With OLM, both also contain the settings of the Subscription.
+        - C(operator) also contains the declared or detected C(distribution) and, in C(toolkit_env), the environment variables of the container toolkit for
+          this distribution.
       type: dict
       returned: when O(gpu_pools) is set
       sample:
@@ -548,29 +554,29 @@ gpu_info:
           returned: always
           sample: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
           contains:
-            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always,
+            version: {description: The declared version; empty if the channel determines the version., type: str, returned: always,
               sample: v25.10.1}
             installer: {description: V(helm) or V(olm)., type: str, returned: always, sample: helm}
             release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
             namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
             package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
             channel: {description: The declared channel; empty if there is none., type: str, returned: with OLM, sample: v25.10}
-            source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
+            source: {description: Names of the CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
         operator:
           description: The GPU operator.
           type: dict
           returned: always
           sample: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
           contains:
-            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always,
+            version: {description: The declared version; empty if the channel determines the version., type: str, returned: always,
               sample: v25.10.1}
             installer: {description: V(helm) or V(olm)., type: str, returned: always, sample: helm}
             release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
             namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
             package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
             channel: {description: The declared channel; empty if there is none., type: str, returned: with OLM, sample: v25.10}
-            source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
-            distribution: {description: The declared or detected distribution; empty if it is not known., type: str,
+            source: {description: Names of the CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
+            distribution: {description: The declared or detected distribution; empty if the distribution is not known., type: str,
               returned: always, sample: kubeadm}
             toolkit_env:
               description: Environment variables of the container toolkit for this distribution.
@@ -580,52 +586,53 @@ gpu_info:
               sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
               contains:
                 name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
-                value: {description: Its value., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
+                value: {description: Value of the variable., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
     tolerations:
-      description: The tolerations that a run C(adds) to or C(removes) from an C(object), and the pods that this change C(restarts).
+      description: The changes that a run would make to tolerations, with one entry for each changed object.
       type: list
       elements: dict
       returned: when the cluster is reachable
       sample: [{object: ClusterPolicy x, adds: ['a:NoSchedule'], removes: [], restarts: NFD}]
       contains:
-        object: {description: The changed object., type: str, returned: always, sample: ClusterPolicy x}
+        object: {description: The object that changes., type: str, returned: always, sample: ClusterPolicy x}
         adds: {description: Tolerations that a run adds., type: list, elements: str, returned: always, sample: ['a:NoSchedule']}
         removes: {description: Tolerations that a run removes., type: list, elements: str, returned: always, sample: []}
         restarts: {description: The pods that this change restarts., type: str, returned: always, sample: NFD}
     installed:
-      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info), and the C(changes) to OLM objects.
+      description: C(nfd) and C(operator) have the same content as in RV(accel.gpu.operator_info#module:operator_info). C(changes) contains the changes to OLM
+        objects.
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
     nvidia_drivers:
-      description: The NVIDIADriver objects, if they describe the driver, each with its number of nodes. Objects that belong to pools are C(managed).
+      description: The NVIDIADriver objects, each with its number of nodes. C(managed) is true for objects that belong to pools.
       type: list
       elements: dict
       returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
       sample: [{name: accel-gpu-train, managed: true, pool: train, default: false, version: 570.148.08, nodes: 2, state: ready, message: ""}]
       contains:
         name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
-        managed: {description: Whether it belongs to a pool., type: bool, returned: always, sample: true}
-        pool: {description: Name of that pool., type: str, returned: always, sample: train}
-        default: {description: Whether it is the default object., type: bool, returned: always, sample: false}
+        managed: {description: Whether the object belongs to a pool., type: bool, returned: always, sample: true}
+        pool: {description: Name of the pool to which the object belongs., type: str, returned: always, sample: train}
+        default: {description: Whether this is the default object., type: bool, returned: always, sample: false}
         version: {description: Version of the driver., type: str, returned: always, sample: 570.148.08}
-        nodes: {description: Number of its nodes., type: int, returned: always, sample: 2}
-        state: {description: State that the operator reports., type: str, returned: always, sample: ready}
-        message: {description: Message of the operator., type: str, returned: always, sample: ''}
+        nodes: {description: Number of nodes that use the object., type: int, returned: always, sample: 2}
+        state: {description: The state that the operator reports., type: str, returned: always, sample: ready}
+        message: {description: The message that the operator reports., type: str, returned: always, sample: ''}
     steps:
-      description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
+      description: The changes to up to 100 nodes, in the same form as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}}
       contains:
         NAME:
-          description: 'One node, by its name.'
+          description: 'The entry for one node, with its name as the key.'
           type: dict
           returned: always
           sample: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}
           contains:
             pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
-            change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
+            change: {description: 'Kind of change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
               returned: always, sample: plugin}
             evicts: {description: The pods that the change evicts., type: list, elements: str, returned: always, sample: []}
             reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
@@ -637,7 +644,7 @@ gpu_info:
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
     unusual_nodes:
-      description: GPU nodes for which a run does not wait, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
+      description: GPU nodes for which a run does not wait, in the same form as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: list
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
@@ -647,7 +654,7 @@ gpu_info:
         reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
           sample: 'pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff'}
     undiscovered:
-      description: Up to 100 GPU nodes without labels from gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
+      description: Up to 100 GPU nodes without labels from gpu-feature-discovery. With O(gpu_pools), nodes in C(unusual_nodes) are not included.
       type: list
       elements: str
       returned: when the cluster is reachable
@@ -658,28 +665,30 @@ gpu_info:
       returned: when O(gpu_pools) is set and the cluster is reachable, sample: [t4-6]}
     release:
       description:
-        - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
-          O(include_impact)).
-        - C(unshared) is the number of nodes of each pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable
-          sets C(sharing.mode).
-        - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set; empty if it would not fail.
+        - C(pools) contains the number of nodes that are released from each pool, and C(nodes) contains the previous pools of up to 100 of these nodes. With
+          O(include_impact), C(pods) lists the pods that are evicted.
+        - C(unshared) contains, for each pool, the number of nodes that would stop sharing or lose a foreign device plugin configuration, even though no
+          variable sets C(sharing.mode).
+        - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set. It is empty if the run would not
+          fail.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
       contains:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
-        pods: {description: Pods that are evicted (with O(include_impact))., type: list, elements: str, returned: always, sample: []}
+        pods: {description: Pods that are evicted. Empty without O(include_impact)., type: list, elements: str, returned: always, sample: []}
         unshared: {description: 'Number of nodes by pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable sets
             C(sharing.mode).', type: dict, returned: always, sample: {}}
-        refusal: {description: The reason why a run would fail; empty if it would not., type: str, returned: always, sample: ''}
+        refusal: {description: The reason why a run would fail; empty if the run would not fail., type: str, returned: always, sample: ''}
     unclaimed:
-      {description: Up to 100 nodes in no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable, sample: [a10-1]}
+      {description: Up to 100 GPU nodes that belong to no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable,
+        sample: [a10-1]}
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+    - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection
+      settings. V(unreachable) - the API server does not respond. For all other errors of the API server, the code is the HTTP status.
   returned: failure
   type: raw
   sample: connection
@@ -723,18 +732,18 @@ from ..module_utils.sharing.overview import Overview, Pods, PoolReader, add_node
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
 
-# The facts of pools that are read from other objects than nodes, by their keys in `pools` of the result.
+# Functions that read facts about pools from objects other than nodes. The keys are those of the facts in `pools` of the result.
 _POOL_READERS: dict[str, PoolReader] = {"validation": evidence.validated_pools}
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """List the nodes, and compare them with the pools."""
+    """List the nodes and compare them with the pools."""
     info: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
     if module.params["gpu_pools"] is not None:
-        # Invalid variables fail before the cluster is contacted.
+        # Invalid variables cause a failure before the cluster is contacted.
         info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
         info["releases"] = report_data.declared_releases(module.plan)
-        # An adopted operator may have a different release than the default.
+        # The release of an adopted operator may differ from the default.
         version_known = not is_blank(get_nested(module.params["gpu_cluster"], "operator", "version"))
         info["warnings"] = plan_warnings(module.plan, version_known=version_known)
     try:
@@ -766,7 +775,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 def _compare(
     module: PlanModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]
 ) -> tuple[Overview, dict[str, NodeDrift]]:
-    """Add the comparison with the pools and, if requested, the impact of changes to the result; return the overview and the differences by node."""
+    """Add the comparison with the pools and, if requested, the impact of changes to the result. Return the overview and the differences by node."""
     client, detection = module.client, detect(module.client, module.plan)
     operator, settings = adapt_finding(client, module.plan, detection.findings["operator"], detection.policy, nodes)
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]
