@@ -24,20 +24,20 @@ _COMMANDS = (
     ("The whole table", "make bench"),
     ("Another run of site", "ansible-playbook -i inventories/lab accel.gpu.site"),
     ("Another run of site on OpenShift", "ansible-playbook -i CLUSTERS accel.gpu.site"),
-    ("Compared with a ping", "ansible-playbook -i inventories/lab tests/performance/bench/ping.yml"),
+    ("For comparison, a ping", "ansible-playbook -i inventories/lab tests/performance/bench/ping.yml"),
     (
         "A change of shares, and a run with nothing to change",
         "ansible-playbook -i inventories/lab tests/performance/bench/sharing.yml",
     ),
     (
-        "Compared with kubectl",
+        "For comparison, kubectl",
         "kubectl label nodes -l bench=yes bench-step=k1 --overwrite; kubectl get nodes -l bench=yes --output name",
     ),
-    ("Compared with kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
+    ("For comparison, kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
     ("Node groups", "ansible-playbook -i CLUSTERS [--forks N] tests/performance/bench/groups.yml"),
-    ("Compared with openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
+    ("For comparison, openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
     ("Images", "ansible-playbook -i inventories/lab tests/performance/bench/images.yml"),
-    ("Compared with skopeo", "skopeo copy --all --preserve-digests docker://SOURCE docker://DESTINATION"),
+    ("For comparison, skopeo", "skopeo copy --all --preserve-digests docker://SOURCE docker://DESTINATION"),
 )
 
 
@@ -49,17 +49,19 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     notes = [
         f"Each time is the duration of a whole process. It is the median of at least {rounds} rounds; the fastest and the slowest round are in "
         "parentheses. A command and the command that it is compared with run alternately, so that a change in the machine's speed "
-        "affects both. The limits for durations apply to the ratio of these two durations. *In modules* is the total time in the "
+        "affects both. The limits for durations apply to the ratio between the durations of the two commands. *In modules* is the total time in the "
         "collection's modules, in seconds, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
-        "the command, and *MiB* is the memory of its largest process. *Servers' CPU seconds* is the CPU time of all of the lab's "
-        "servers during the command. Requests are counted in the API server's audit log, and requests for node groups in the cloud's log."
+        "the command, and *MiB* is the memory of the largest of these processes. *Servers' CPU seconds* is the CPU time of all of the lab's "
+        "servers during the command. Requests are counted in the API server's audit log; for node groups, they are counted in the cloud's log."
     ]
     if node_bytes is not None:
         notes.append(
             f"Each node in the [lab](lab.md) is an object of {node_bytes / 1000:.0f} KB that contains the labels of NFD and GFD and a list of "
             "30 images. Only etcd and the API server of the lab's control plane are running, on the same CPUs as the commands."
         )
-    return BenchEnvironment(_now(), f"{_machine()}, load {load:.1f} before", _versions(lab), _COMMANDS, tuple(notes))
+    return BenchEnvironment(
+        _now(), f"{_machine()}, load average {load:.1f} before the benchmark", _versions(lab), _COMMANDS, tuple(notes)
+    )
 
 
 def _now() -> str:

@@ -201,11 +201,11 @@ def fleet_row(
     return Row(title, clusters * groups, own_runs, "a single cluster", other_runs, limits, _FLEET, found, _ITEMS)
 
 
-_NOTHING = f"""The rows about *node groups* measure `magnum_nodegroup` on clusters in the lab's own Magnum, which have no Kubernetes API server. A call needs
-{CONSTANT_REQUESTS} requests (for a token, the cluster, and the list of its node groups) and one additional request for each group, because the limits in
-Magnum's list are wrong."""
+_NOTHING = f"""The rows about *node groups* measure `magnum_nodegroup` on clusters in the lab's own Magnum, which have no Kubernetes API server. A module call
+sends {CONSTANT_REQUESTS} requests (for a token, the cluster, and the list of its node groups) and one additional request for each group, because the
+limits in Magnum's list are wrong."""
 
-_CREATED = f"""In *parallel creation*, Magnum needs {DELAY} seconds for each group, from the request until the status is CREATE_COMPLETE."""
+_CREATED = f"""In *parallel creation*, Magnum needs {DELAY} seconds to create each group, from the request until the status is CREATE_COMPLETE."""
 
 _FLEET = """With several clusters, each cluster is a host in the inventory, and Ansible works on as many clusters at a time as there are
 forks. These runs are compared with a run for a single cluster. The ratio is the duration of the run for all clusters, divided by

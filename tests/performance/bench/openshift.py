@@ -106,9 +106,11 @@ def rerun(lab: Lab, path: Path, rounds: int, times: int, say: Callable[[str], No
     limits = (
         Limit("ratio", max(per_round), RATIO),
         Limit(
-            "requests without further pages", max(one.requests - one.further_pages for one in runs), CONSTANT_REQUESTS
+            "requests without additional pages",
+            max(one.requests - one.further_pages for one in runs),
+            CONSTANT_REQUESTS,
         ),
-        Limit("further pages", max(one.further_pages for one in runs), _further_pages(api, found, len(runs))),
+        Limit("additional pages", max(one.further_pages for one in runs), _further_pages(api, found, len(runs))),
         Limit("writes", max(one.writes for one in runs), 0),
     )
     title = f"site, nothing to change, OpenShift with {sets} MachineSets"
@@ -124,7 +126,7 @@ def _further_pages(api: Api, found: Sequence[audit.AuditedRequest], runs: int) -
     )
 
 
-_NOTE = f"""*OpenShift with {SETS} MachineSets* is the playbook `site` on a cluster whose operators are installed through OLM, and whose nodes belong to
+_NOTE = f"""*OpenShift with {SETS} MachineSets* runs the playbook `site` on a cluster whose operators are installed through OLM, and whose nodes belong to
 {SETS} MachineSets with five instance types. `site` compares the MachineSets, OLM's objects, the custom resources of NFD and
-of the GPU operator, and all nodes with their declared state. *Requests without further pages* do not include the pages of a list after the first, so their number does not depend on the number of nodes. A page
-contains up to {PAGE} objects."""
+of the GPU operator, and all nodes with their declared state. The limit for *requests without additional pages* counts only the first
+page of each list, so it does not depend on the number of nodes. A page contains up to {PAGE} objects."""

@@ -12,8 +12,8 @@ from .results import Measurement, Row, all_runs, format_number, seconds
 
 _HEAD = """# Performance
 
-Use this page to estimate how long a run takes and how many requests it sends. `make bench` generates this page, and fails if a limit is exceeded. Do not
-edit the page.
+Use this page to estimate how long a run takes and how many requests it sends. `make bench` generates this page and fails if a limit is exceeded. Do not
+edit this page manually.
 """
 
 

@@ -109,15 +109,15 @@ class SharingBenchmark:
         return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)
 
 
-_BASELINE = """*ansible.builtin.ping* is Ansible with a module that does nothing. It is a lower bound for all rows that run
+_BASELINE = """*ansible.builtin.ping* measures Ansible with a module that does nothing. The result is a lower bound for all rows that run
 a playbook."""
 
 _NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 shares, or from 2 to 4, while no pod uses a GPU. The nodes have no agents
 that apply the change. The run therefore does not wait for the result (`wait: false`), and neither does `kubectl label`. The run includes all other steps
-of a change: acquiring the Lease, adding the entry to the device plugin's ConfigMap, and deleting the unused entry."""
+of the change: acquiring the Lease, adding the entry to the device plugin's ConfigMap, and deleting the unused entry."""
 
 
-_NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources that their pool declares. It is compared with
+_NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources that their pool declares. The run is compared with
 `kubectl get nodes --output name`, which reads the same nodes."""
 
 

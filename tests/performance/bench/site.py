@@ -40,5 +40,5 @@ def rerun(lab: Lab, rounds: int, times: int, say: Callable[[str], None]) -> Row:
     return Row("site, nothing to change", nodes, own_runs, "ansible.builtin.ping", other_runs, limits, _NOTE, per_round)
 
 
-_NOTE = """*site, nothing to change* is the whole playbook `site`, including the report, on a cluster where all pools are as declared. It is compared with
-a run of `ansible-playbook` that has only the task `ansible.builtin.ping`."""
+_NOTE = """*site, nothing to change* runs the whole playbook `site`, including the report, on a cluster where all pools are as declared. This run is compared
+with a run of `ansible-playbook` whose only task is `ansible.builtin.ping`."""
