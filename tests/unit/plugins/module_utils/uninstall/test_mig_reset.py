@@ -136,7 +136,7 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
     assert "may hold one, since they are privileged: kube-system/cni-a" in message
     assert "the MIG manager's log ends: one | two" in message
     assert "elsewhere" not in message
-    assert "Delete these pods, or drain the nodes, and run again" in message
+    assert "Delete these pods, or drain the nodes, and run the playbook again" in message
     assert "reset_mig: false" in message
 
 
