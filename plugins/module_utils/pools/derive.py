@@ -166,7 +166,7 @@ def _program_images(program: Program, validation: Document, registry: str | None
 
 
 def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
-    """The plan after MIG allocation; `layouts` has the layout and the number of GPUs by pool and node, for pools with a demand."""
+    """The plan after MIG allocation; `layouts` contains the layout and the number of GPUs by pool and node, for pools with a demand."""
     pools = tuple(
         replace(pool, by_node=_by_node(pool, layouts[pool.name])) if pool.name in layouts else pool
         for pool in plan.pools
@@ -237,7 +237,7 @@ def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus:
 
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
-    """The toleration for the GPU taint, then those for these taints, sorted, without duplicates and without those that the first one covers."""
+    """The toleration for the GPU taint, then the sorted tolerations for these taints, without duplicates and without tolerations that the first one covers."""
     by_key = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
@@ -270,7 +270,7 @@ def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
 
 
 def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Document:
-    """The fields of the ClusterPolicy that refer to the ConfigMaps. A ConfigMap without entries is left out, because a plugin would wait for it forever.
+    """The fields of the ClusterPolicy that refer to the ConfigMaps. They omit a ConfigMap without entries, for which a plugin would wait forever.
 
     If a pool declares its driver, NVIDIADriver objects replace the ClusterPolicy's own driver.
 

@@ -11,7 +11,7 @@ from ..schema.rollout import ROLLOUT
 
 
 def _longest(periods: t.Sequence[int | None]) -> int | None:
-    """The longest period; None (each pod's own grace period) if any is None, because only this value cannot be too short."""
+    """The longest period. If any is None (each pod's own grace period), the result is None, because only each pod's own period cannot be too short."""
     known = [period for period in periods if period is not None]
     return max(known) if len(known) == len(periods) else None
 
@@ -38,7 +38,7 @@ class DrainSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DrainOptions(DrainSettings):
-    """The options of a drain. evict: if False, a drain waits until the pods end (`drain: none` in `rollout`)."""
+    """The options of a drain. evict: if False, a drain waits until the pods terminate (`drain: none` in `rollout`)."""
 
     evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
 

@@ -49,9 +49,9 @@ class Membership:
 
     by_pool: dict[str, list[str]]
     overlaps: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes that several pools match, with these pools; such a node is in none of them."""
+    """Nodes that several pools match, with the names of these pools; the nodes belong to none of them."""
     undiscovered: list[str] = dataclasses.field(default_factory=list)
-    """GPU nodes whose model is not known yet; pinned nodes are also in their pool."""
+    """GPU nodes whose model is not known yet; those that are pinned also belong to their pool."""
     undeclared_pins: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes pinned to an undeclared pool, by the name of the pool."""
     mismatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -85,7 +85,7 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether the node's label contains the name of the pool's node group, or of a replacement of it."""
+    """Whether the node's label contains the name of the pool's node group, or of a group that replaces it."""
     group = pool.nodegroup
     return (
         group is not None

@@ -25,7 +25,7 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
 
 
 def nfd_values(nfd: Document, operator: Document, tolerations: t.Iterable[Toleration]) -> Document:
-    """The settings of NFD for gpu_cluster.nfd and gpu_cluster.operator, both with defaults and installer; `tolerations`: those for the pools' taints."""
+    """The settings of NFD for gpu_cluster.nfd and gpu_cluster.operator, both with defaults and installer; `tolerations` are added for the pools' taints."""
     if nfd["installer"] == OLM:
         return _discovery_spec(nfd["values"])
     return _chart_values(operator, nfd["values"], tolerations)
@@ -53,7 +53,7 @@ def _chart_values(operator: Document, user_values: Document, tolerations: t.Iter
 def _discovery_spec(user_spec: Document) -> Document:
     """The fields of a new NodeFeatureDiscovery's spec, without tolerations, which are added to the object.
 
-    workerConfig.configData is text; the user's own text replaces the derived one.
+    workerConfig.configData is a string; the user's own string replaces the derived one.
     """
     spec: Document = {"workerConfig": {"configData": yaml_text.render(WORKER_CONFIG)}}
     return t.cast("Document", merge(spec, copy.deepcopy(user_spec)))

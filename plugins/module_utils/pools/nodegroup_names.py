@@ -3,7 +3,8 @@
 """Names of node groups: the options of each provider's node groups, and the name of a group that replaces another group (pure).
 
 To change an immutable field, a new group is created next to the old one, so both groups exist for a while and the new group needs a different name.
-This name consists of the declared name and four hexadecimal digits derived from the immutable fields, so the next run finds the group even if one was killed.
+This name consists of the declared name and four hexadecimal digits derived from the immutable fields, so the next run finds the group even if
+this run is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def replacement_name(name: str, immutable: t.Mapping[str, t.Any], max_length: in
 
 
 def is_group_or_replacement(group: str, name: str, max_length: int = 255) -> bool:
-    """Whether `group` is the name of group `name` or of a replacement of it."""
+    """Whether `group` is the name of group `name` or of a group that replaces it."""
     stem = _stem(name, max_length)
     return group == name or (group.startswith(stem) and bool(_SUFFIX.fullmatch(group[len(stem) :])))
 

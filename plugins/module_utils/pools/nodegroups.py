@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
 # The changed numbers of nodes, by pool.
 _COUNTS = MapOf(item=Integer())
-# A label of an earlier sharing mode is removed by null, the startup taint by `state: absent`.
+# null removes a label of an earlier sharing mode, and `state: absent` removes the startup taint.
 _OWN_LABELS = (names.MIG_CONFIG_LABEL,)
 
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm values, and the image of the validation pods, derived from gpu_cluster.operator (pure).
+"""Derives the Helm values, and the image of the validation pods, from gpu_cluster.operator (pure).
 
-None of them depends on the pools, so Helm owns them, and changing them requires a Helm upgrade.
+No Helm value depends on the pools. Therefore, Helm owns these values, and changing them requires a Helm upgrade.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def operator_values(settings: Document, distribution: str | None = None) -> Docu
     own = merge(own, {key: sidecar for key in ("gds", "gdrcopy") if (sidecar := _sidecar(settings[key]))})
     values: Document = merge(own, settings["values"])
     users = get_nested(settings, "values", "driver", "env")
-    # This also applies to an empty list, which does not remove the proxy.
+    # An empty list is also merged, so it does not remove the proxy.
     if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     return with_values(values, declared_distribution_values(settings, distribution))
@@ -61,7 +61,7 @@ def toolkit_values(env: t.Sequence[Document]) -> Document:
 def _toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:
     """The environment variables of the container toolkit for a distribution, without those that `values` already contains.
 
-    If `values` contains one of the variables for containerd's configuration, none of these is added, because they depend on each other. The list is empty if
+    If `values` contains one of the variables for containerd's configuration, none of them is added, because they depend on each other. The list is empty if
     the operator installs no toolkit, or if its NRI plugin makes the configuration of containerd unnecessary.
     """
     if get_nested(values, "toolkit", "enabled") is False or get_nested(values, "cdi", "nriPluginEnabled") is True:
@@ -73,7 +73,7 @@ def _toolkit_env(distribution: Distribution, operator_version: str, values: t.Ma
 
 
 def with_values(values: t.Mapping[str, t.Any], added: t.Mapping[str, t.Any]) -> Document:
-    """The values with those of a distribution, whose list entries come first, as with combine(list_merge='prepend') in the role."""
+    """The values merged with those of a distribution, whose list entries come first, as with combine(list_merge='prepend') in the role."""
     result = dict(values)
     for key, value in added.items():
         if isinstance(value, dict):
@@ -153,12 +153,12 @@ def _driver(settings: Document) -> Document:
 
 
 def _sidecar(settings: Document) -> Document:
-    """The values of GPUDirect Storage or GDRCopy; none if it is not enabled, since the chart then ignores its version."""
+    """The values of GPUDirect Storage or GDRCopy; empty if the feature is not enabled, because the chart then ignores its version."""
     return {**settings} if settings["enabled"] else {}
 
 
 def _fabric_manager(mode: str | None) -> list[Document]:
-    """The variables for Fabric Manager; the driver container writes those with this prefix to fabricmanager.cfg (gpu-operator-kubevirt-dra.rst)."""
+    """The variables for Fabric Manager; the driver container writes variables with this prefix to fabricmanager.cfg (gpu-operator-kubevirt-dra.rst)."""
     if mode is None:
         return []
     options = {"FABRIC_MODE": FABRIC_MODES[mode], "FM_CMD_UNIX_SOCKET_PATH": FABRIC_SOCKET}

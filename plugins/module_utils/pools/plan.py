@@ -23,7 +23,7 @@ Taint = dict[str, str]
 class CloudPlan:
     """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` contains the connection options of its modules.
 
-    The cluster is created from `template` (None: it already exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
+    The cluster is created from `template`, which is None if it already exists. `nodegroup_label` is the node label with the name of the node group, or empty.
     `module` is the module for its node groups. `issues_kubeconfig`: whether another of its modules fetches the cluster's kubeconfig.
     `lists_undeclared_groups`: whether a deletion includes groups that a pool no longer declares.
     """
@@ -42,7 +42,7 @@ class CloudPlan:
 class ClusterPlan:
     """The cluster; `cloud` is None if no nodes are created.
 
-    `distribution` is the declared distribution, or None if it is detected; `distribution_values` contains the values of the operator that are derived from it.
+    `distribution` is the declared distribution, or None if it is detected; `distribution_values` contains the operator's values that are derived from it.
     `known_issues` contains the issues that the user declares.
     """
 
@@ -63,8 +63,8 @@ class ComponentPlan:
     resource in the examples of the operator (empty if the package is unknown).
 
     `named`: whether the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
-    With the installer olm, `values` contains fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
-    `image_pull_secrets` contains the names of the Secrets in the namespace with which pods of the component, and driver pods of pools, pull their images.
+    With the installer olm, `values` contains fields of the custom resource's spec, and an empty `version` selects the one that the channel offers.
+    `image_pull_secrets` contains the names of Secrets in the namespace, with which the component's pods and the pools' driver pods pull images.
     """
 
     name: str
@@ -86,8 +86,8 @@ class ComponentPlan:
 class PolicyPlan:
     """The settings of the pools in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: whether mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` are needed by no pool,
-    but by a taint that a GPU node still has.
+    `mig_by_node`: whether mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` contains tolerations
+    that no pool needs, for taints that a GPU node still has.
     """
 
     spec: dict[str, t.Any]
@@ -124,8 +124,8 @@ class MigPlan:
 class ValidationPlan:
     """The keys of gpu_cluster.validation, the Secrets with which the images are pulled, and the ConfigMap with the results of the validation pods.
 
-    To add a key, add a field with a default; programs find it in their options. `images`: by their key in gpu_cluster.validation and by CUDA version; the
-    newest version that a node's driver supports is used.
+    To add a key, add a field with a default; programs find it in their options. `images`: the images by their key in gpu_cluster.validation and by CUDA
+    version; the newest version that a node's driver supports is used.
     """
 
     images: t.Mapping[str, t.Mapping[str, str]]
@@ -177,8 +177,8 @@ class NodeGroupMember:
 class NodeGroupPlan:
     """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
-    `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or the setting that replaces it.
-    `settings` contains the provider's other fields. A pool in several `zones` has one node group in each (see `members`).
+    `group_label` is the node label with the name of the node group, or empty. `flavor` is the flavor, or the setting that replaces it.
+    `settings` are the provider's other fields. A pool in several `zones` has one node group in each (see `members`).
     `flavor_gpus` is the number of GPUs of a node, or None if the flavor's name does not show it. `priority` is for the autoscaler's expander Priority.
     """
 
@@ -274,8 +274,8 @@ class PoolPlan:
 
     A new key of gpu_pools that is used unchanged needs only a field with the metadata `_KEY` or `_REPORTED_KEY`.
 
-    `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
-    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` contains keys of a ResourceQuota.
+    `resource` is the main resource that the pool offers, and `resources` contains all of them; `shares_per_gpu` is None if the GPUs of one node have
+    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are keys of a ResourceQuota.
     `accelerator` is the kind of GPU for the cluster autoscaler, None if the model is not declared. `registration` is for the node group or
     MachineSet that creates nodes of the pool; `nodegroup` is the node group if a run creates it. `model` is a catalog key, None if no model is
     declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).
@@ -304,7 +304,7 @@ class PoolPlan:
     rollout: RolloutPlan
     # The declared driver, with the keys of `driver`; None if the pool declares no driver.
     driver: dict[str, t.Any] | None = dataclasses.field(default=None, metadata=_REPORTED_KEY)
-    # Whether the pool or gpu_defaults set sharing.mode; otherwise, sharing is not removed from nodes.
+    # Whether the pool or gpu_defaults sets sharing.mode; otherwise, sharing is not removed from nodes.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
 

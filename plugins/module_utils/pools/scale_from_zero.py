@@ -32,7 +32,7 @@ _MIB = 1024 * 1024
 class FutureNode:
     """A node of a pool once its GPUs are configured.
 
-    resources: the amount of each extended resource that it offers; None if it is not known before there is a node (no number of GPUs, or a demand).
+    resources: the amount of each extended resource that it offers; None if it is unknown until a node exists (no number of GPUs, or a demand).
     labels: the labels that NFD and gpu-feature-discovery will set, as far as they are known. accelerator: the value of the label
     cluster-api/accelerator; empty if the node must not have the label, because it never offers nvidia.com/gpu.
     """
@@ -61,9 +61,9 @@ def capacity_annotations(
     rules: AutoscalerRules,
     existing: t.Mapping[str, str],
 ) -> dict[str, str]:
-    """The annotations of a MachineSet that this collection determines, for the autoscaler with these rules.
+    """The annotations that this collection sets on a MachineSet, for an autoscaler with these rules.
 
-    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` contains the annotations of the MachineSet:
+    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` contains the MachineSet's annotations:
     cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation for labels are kept.
     """
     found: dict[str, str] = {}

@@ -33,7 +33,7 @@ _NODE_GROUP_FIELDS = ("nodes", "autoscale", "model")
 
 
 class InvalidVariables(ModuleFailure):
-    """The variables are invalid; `problems` has one line for each problem, beginning with its path."""
+    """Raised if the variables are invalid; `problems` has one line for each problem, beginning with its path."""
 
     code = "invalid"
 

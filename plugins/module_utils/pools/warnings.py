@@ -34,7 +34,7 @@ def plan_warnings(
 
     `conditions` contains the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster meets all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
-    `autoscaler` contains the rules of the cluster's release of OpenShift, if it is known; `openshift_version` is its version, or empty if it is unknown.
+    `autoscaler` contains the rules of the cluster's OpenShift release, if it is known. `openshift_version` is the version of OpenShift, or empty.
     """
     if not plan.pools:
         return []
@@ -121,7 +121,7 @@ def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:
 
 
 def _fabric_manager(plan: Plan) -> t.Iterator[str]:
-    """A warning about Fabric Manager, which is part of NVIDIA's driver images, but which the user must install with a preinstalled driver."""
+    """A warning about Fabric Manager: NVIDIA's driver images contain it, but if the driver is preinstalled, the user must install it."""
     if get_nested(plan.operator.values, "driver", "enabled") is not False:
         return
     switched = [

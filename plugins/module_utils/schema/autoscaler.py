@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of gpu_cluster.autoscaler, which are fields of OpenShift's ClusterAutoscaler, and their checks."""
+"""Defines and checks the keys of gpu_cluster.autoscaler, which are fields of OpenShift's ClusterAutoscaler."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _duration(value: str) -> str | None:
 
 
 _DURATION = Text((_duration,))
-# The CRD accepts fractions below one, written as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
+# The CRD accepts only fractions below one, written as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
 _THRESHOLD = Text(
     (validators.matches(r"0\.[0-9]+", 'is not a fraction of a node; use a number below one in quotes, such as "0.4"'),)
 )
@@ -94,7 +94,7 @@ _OTHER_PATHS: dict[Path, Path] = {("max_nodes_total",): ("resourceLimits", "maxN
 
 
 def _keys(section: Section, prefix: Path = ()) -> t.Iterator[Path]:
-    """The path of each key that has no keys below it; `values` is left out."""
+    """The path of each key that has no keys below it; `values` is omitted."""
     for name, field in section.fields.items():
         if isinstance(field, Section):
             yield from _keys(field, (*prefix, name))
@@ -116,7 +116,7 @@ PRIORITY: Field = integer_between(
     0,
     MAX_PRIORITY,
     "the autoscaler ignores node groups with a negative priority; set 0 or more",
-    "the autoscaler cannot read such a large number; set a smaller one",
+    "the autoscaler cannot read a number of this size; set a smaller one",
 )
 
 
@@ -133,7 +133,7 @@ def autoscaler_platform_problems(cluster: Document) -> Problems:
 
 
 def autoscaler_value_problems(cluster: Document) -> Problems:
-    """autoscaler.values must contain maps where the ClusterAutoscaler has maps, and no field that is derived or has its own key."""
+    """autoscaler.values must contain a map wherever the ClusterAutoscaler has one, and must not contain a field that is derived or has its own key."""
     values = get_nested(cluster, "autoscaler", _VALUES)
     if not isinstance(values, dict):
         return

@@ -27,7 +27,7 @@ from .providers import PROVIDERS
 from .secret_values import cluster_secret_problems
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
-# Integers have 64 bits in YAML. Helm also converts them to floating-point numbers, which represent only integers of 53 bits exactly.
+# Helm reads integers of up to 64 bits. It also converts them to floating-point numbers, which represent only integers of up to 53 bits exactly.
 _MAX_INTEGER = 2**63
 _MAX_HELM_INTEGER = 2**53
 
@@ -37,7 +37,7 @@ class HelmValues(Anything):
     """Values for a chart: any map that Helm can read."""
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """The problems of values that cannot be represented in Helm's JSON."""
+        """The problems in values that Helm's JSON cannot represent."""
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             at = field_path(path, key)
             reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
@@ -97,7 +97,7 @@ def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
 
 
 def _component(component: str, namespace: str, version: str, **more: Field) -> Section:
-    # Text in place of these maps is probably the content of a file, which may include secrets.
+    # Text in place of one of these maps is probably the content of a file, which may include secrets.
     return Section(
         quotes_text=False,
         fields={
@@ -137,7 +137,7 @@ CLUSTER = Section(
         "kube_name": Text(),
         "uid": Text((validators.uid,)),
         "renamed_from": Text(),
-        # If these were empty, the cluster in the environment would be used.
+        # If one of these could be empty, a run would use the cluster that the environment selects.
         "kubeconfig": Text((validators.kubeconfig_path,), blank_is_unset=False),
         "context": Text(blank_is_unset=False),
         "impersonate_user": Text(),
@@ -169,7 +169,7 @@ def renamed_from_problems(cluster: Document) -> Problems:
 
 
 def helm_conversion_problems(cluster: Document) -> Problems:
-    """No value may change its type or number in Helm. OLM does not use Helm."""
+    """Helm must not change the type of a value, or round a number. Components that OLM installs are not checked, because OLM does not use Helm."""
     for component in _COMPONENTS:
         values = get_nested(cluster, component, "values")
         if values is not INVALID and installer_of(cluster, component) != OLM:
@@ -243,7 +243,7 @@ def values_owner_problems(cluster: Document) -> Problems:
 
 
 _PATH = "gpu_cluster.operator"
-# The environment variables of a container. Text in place of an entry may contain the variable's value, so messages do not quote it.
+# The environment variables of a container. Text in place of an entry may contain the variable's value, so messages do not quote the text.
 _VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
 _VARIABLE_NAME = Text((validators.variable_name,), quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
@@ -273,7 +273,7 @@ def ineffective_driver_field_problems(cluster: Document) -> Problems:
 
 
 def driver_version_problems(cluster: Document) -> Problems:
-    """driver.version must be a branch for a precompiled driver, and a full version for any other driver, because the image names contain these."""
+    """driver.version must be a branch for a precompiled driver, and a full version for any other driver, because the name of the driver's image contains it."""
     driver = get_nested(cluster, "operator", "driver")
     reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
     if reason:
@@ -288,7 +288,7 @@ def proxy_problems(cluster: Document) -> Problems:
 
 
 def release_problems(cluster: Document) -> Problems:
-    """registry needs a version if the chart is a file or an address: the image paths depend on the release, which such a chart does not show."""
+    """registry needs a version if the chart is a file or an address, because the image paths depend on the release, which neither shows."""
     operator = get_nested(cluster, "operator")
     chart = get_nested(operator, "chart")
     if (
@@ -322,7 +322,7 @@ def values_map_problems(cluster: Document) -> Problems:
 
 
 def cluster_policy_problems(cluster: Document) -> Problems:
-    """Entries of driver.env and toolkit.env need unique names, because they are merged by name, and text values, as the ClusterPolicy requires."""
+    """Entries of driver.env and toolkit.env need unique names, because they are merged by name. The ClusterPolicy requires strings as values."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
         path = f"{_PATH}.values.{part}.env"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts unambiguous text to values of other types, because surveys and extra variables only provide text (pure).
+"""Converts unambiguous text to values of other types, because surveys and extra variables provide only text (pure).
 
 integer(), boolean() and from_json() return None for text that does not clearly represent a value of their type.
 """
@@ -55,7 +55,7 @@ def elements(text: str) -> list[t.Any]:
 def names(value: t.Any) -> list[str]:
     """The names in an option or variable, which is None, text as for elements(), or a list of strings; raises ValueError for other values.
 
-    Ansible splits the text of a list option at every comma, even inside brackets; this is undone first.
+    Ansible splits the text of a list option at every comma, even inside brackets; this function first joins the parts again.
     """
     given = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, (dict, list, tuple, bool, float)) for item in given):

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of a pool's `driver`, which an NVIDIADriver object installs on its nodes, and checks that combine several of its fields.
+"""The schema of a pool's `driver`, which an NVIDIADriver object installs on the pool's nodes, and checks that combine several fields of `driver`.
 
-Sources: gpu-operator api/nvidia/v1alpha1/nvidiadriver_types.go of the tags v24.9.2 to v26.7.0, and internal/state/driver.go.
+Sources: gpu-operator api/nvidia/v1alpha1/nvidiadriver_types.go (tags v24.9.2 to v26.7.0), and internal/state/driver.go.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def effective_driver(inherited: Document, declared: t.Any) -> Document:
 
 
 def module_type_problem(driver: Document, model: models.Model | None) -> str:
-    """Why this driver's kernel modules do not support a GPU model, as the end of a sentence; empty if they do, or if this is not known."""
+    """Why this driver's kernel modules do not support a GPU model, as the end of a sentence; empty if they do, or if it is unknown whether they do."""
     kind = driver.get("kernel_module_type")
     needed = model.kernel_modules if model else ""
     if kind not in ("open", "proprietary") or needed in ("", kind) or model is None:
@@ -112,7 +112,7 @@ def pool_model(pool: PoolVariables) -> models.Model | None:
 
 
 def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
-    """Why a version is invalid: a precompiled driver needs a branch, any other driver a full version. None if it is valid."""
+    """Why a version is invalid: a precompiled driver needs a branch, and any other driver needs a full version. None if it is valid."""
     if not isinstance(version, str) or precompiled not in (None, True, False):
         return None
     branch = re.fullmatch(r"[0-9]+", version)

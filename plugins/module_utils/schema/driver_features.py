@@ -22,7 +22,7 @@ from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Se
 _PATH = "gpu_cluster.operator"
 # The numbers of a driver version, a driver branch, or an nvidia-fs release.
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:-.*)?", re.ASCII)
-# nvidia-fs 2.17.5 and later releases need the open kernel modules; the operator has shipped such a release since v23.9.1 (gpu-operator-rdma.rst).
+# nvidia-fs 2.17.5 and later releases need the open kernel modules; the operator has shipped one of them since v23.9.1 (gpu-operator-rdma.rst).
 _OPEN_SINCE = (2, 17, 5)
 # The first driver branch that automatically chooses the open kernel modules if kernel_module_type is auto (platform-support.rst).
 _CHOOSES_OPEN_SINCE = 570
@@ -46,7 +46,7 @@ DRIVER_FEATURES: dict[str, Field] = {
     "fabric_manager": Section(fields={"mode": Choice(known=("full-passthrough", "shared-nvswitch"))}),
 }
 _SIDECARS = {"gds": "GPUDirect Storage", "gdrcopy": "GDRCopy"}
-# FABRIC_MODE of fabricmanager.cfg (Fabric Manager user guide).
+# The values of FABRIC_MODE in fabricmanager.cfg (Fabric Manager user guide).
 FABRIC_MODES = {"full-passthrough": "0", "shared-nvswitch": "1"}
 # The socket at which the DRA driver activates partitions (gpu-operator-kubevirt-dra.rst).
 FABRIC_SOCKET = "/run/nvidia-fabricmanager/socket"

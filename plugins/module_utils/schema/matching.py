@@ -28,8 +28,8 @@ class Match:
 def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
     """The conditions of a valid `match`; `model` is None if the catalog does not contain it.
 
-    A model that is not in the catalog is matched by GFD's product label. Sharing changes this label, so it is matched without suffixes, like
-    a model.
+    A model that is not in the catalog is matched by GFD's product label. Sharing adds suffixes to this label; they are ignored, as for a
+    model of the catalog.
     """
     labels = dict(match.get("labels") or {})
     name = match.get("model") or labels.pop(names.PRODUCT_LABEL, None)
@@ -41,7 +41,7 @@ def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
 
 
 class MatchTerms(t.NamedTuple):
-    """The conditions of a match, for comparison with another match."""
+    """The conditions of a match, in a form that can be compared with another match."""
 
     products: frozenset[str]
     labels: frozenset[tuple[str, str]]

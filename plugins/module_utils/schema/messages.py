@@ -36,12 +36,12 @@ def type_name(value: t.Any) -> str:
 
 
 def is_whole(value: t.Any) -> bool:
-    """Whether a value is a whole number in YAML; in Python, true and false are integers, too."""
+    """Whether a value is a whole number in YAML; in Python, true and false are also integers."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def quote(value: t.Any) -> str:
-    """The value as written, shortened; for maps and lists, only their type. Text that may contain a secret is only described."""
+    """A shortened form of the value as the user wrote it; for a map or list, only its type. Text that may contain a secret is only described."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= _HUGE:
@@ -75,14 +75,14 @@ def join_words(words: t.Iterable[str], last: str = "and") -> str:
 
 
 def abbreviate(names: t.Sequence[str], limit: int = MAX_NAMED, separator: str = ", ") -> str:
-    """The first names, and how many more there are: `a, b and 2 more`, or with a different separator, `a; b; and 2 more`."""
+    """The first names and the number of remaining names: `a, b and 2 more`, or with a different separator, `a; b; and 2 more`."""
     shown = separator.join(names[:limit])
     more = f"{' ' if separator == ', ' else separator}and {len(names) - limit} more" if len(names) > limit else ""
     return shown + more
 
 
 def abbreviate_nodes(names: t.Iterable[str]) -> str:
-    """Names of nodes, sorted and shortened: `node a`, `5 nodes, a, b, c and 2 more`."""
+    """A sorted and shortened list of node names: `node a`, `5 nodes, a, b, c and 2 more`."""
     ordered = sorted(names)
     word = "node" if len(ordered) == 1 else f"{len(ordered)} nodes,"
     return f"{word} {abbreviate(ordered)}"

@@ -58,7 +58,7 @@ def provider_problems(cluster: Document) -> Problems:
 
 
 def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
-    """The problems in a pool's node group, and those of node group settings in a pool that has no node group."""
+    """The problems in a pool's node group, or in the node group settings of a pool that has no node group."""
     if get_nested(pool.merged, "nodes") is None:
         if get_nested(pool.declared, "autoscale") is not None:
             yield f"{pool.path}.autoscale: has no effect without nodes; declare both, or remove it"
@@ -200,8 +200,8 @@ def entry_limit_problems(provider: ProviderDefinition, pool: PoolVariables) -> P
         entries = get_nested(pool.merged, field)
         if isinstance(entries, (dict, list)) and len(entries) > provider.max_entries - own:
             yield (
-                f"{pool.path}.{field}: has {len(entries)} entries; a {provider.title} node group has at most {provider.max_entries}, of which "
-                f"this collection writes up to {own}, so remove some"
+                f"{pool.path}.{field}: has {len(entries)} entries; a {provider.title} node group has at most {provider.max_entries}, and "
+                f"this collection writes up to {own} of them, so remove some"
             )
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of gpu_cluster.operator and gpu_cluster.nfd that determine how they are installed, with Helm or through OLM, and their checks."""
+"""Defines and checks the keys of gpu_cluster.operator and gpu_cluster.nfd that determine how these are installed: with Helm or through OLM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def olm_fields(component: str) -> dict[str, Field]:
     name = Text((validators.object_name,))
     return {
         "package": Text((validators.object_name,), default=package.package),
-        # Without a default: the module keeps the channel in use, or finds one that has the version.
+        # No default: the module keeps the channel in use, or finds one that has the version.
         "channel": Text((validators.object_name,)),
         "source": ListOf(item=name, default=[package.source]),
         "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
@@ -44,9 +44,9 @@ def olm_fields(component: str) -> dict[str, Field]:
         "catalog_image": Text((validators.image,)),
         "additional_csvs": ListOf(item=name, default=None),
         "operator_group": Text((validators.object_name,)),
-        # Without a default: an empty list means all namespaces.
+        # No default: an empty list means all namespaces.
         "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
-        # Without a default: the module does not change spec.config.
+        # No default: the module does not change spec.config.
         "subscription_config": SubscriptionConfig(),
     }
 
@@ -77,7 +77,7 @@ def installer_key_problems(cluster: Document) -> Problems:
 
 
 def catalog_source_problems(cluster: Document) -> Problems:
-    """catalog_image needs a name in `source` other than that of the default catalog: a CatalogSource with the first such name is created."""
+    """With catalog_image, `source` must begin with a name other than the default catalog's, because a run creates a CatalogSource with this name."""
     for component in PACKAGES:
         olm = get_nested(cluster, component, "olm")
         image, source = get_nested(olm, "catalog_image"), get_nested(olm, "source")

@@ -28,7 +28,7 @@ _SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-pl
 
 
 def is_for_users(key: str) -> bool:
-    """Whether users may set this label of NVIDIA."""
+    """Whether users may set this NVIDIA label."""
     return key in (WORKLOAD_LABEL, VGPU_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
 
 

@@ -85,12 +85,12 @@ _TAINT = Section(
 )
 
 
-# The class of the field, by the type of its value.
+# The class of a field, by the type of its values.
 _PLUGIN_SETTING_FIELDS: dict[type, type[Field]] = {bool: Boolean, int: Integer, str: Text, list: ListOf, dict: MapOf}
 
 
 def plugin_setting_field(setting: PluginSetting) -> Field:
-    """The values that a setting of the device plugin can have."""
+    """The field that accepts the values of a device plugin setting."""
     if setting.choices:
         return Choice(setting.rules, known=setting.choices, default=setting.default, blank_is_unset=False)
     return _PLUGIN_SETTING_FIELDS[setting.kind](setting.rules, default=setting.default, blank_is_unset=False)

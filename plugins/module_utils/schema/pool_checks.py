@@ -146,7 +146,7 @@ def fixed_option_problems(pools: t.Sequence[PoolVariables]) -> Problems:
 
 
 def overlapping_match_problems(pools: t.Sequence[PoolVariables]) -> Problems:
-    """A pool must not match every node of another pool. (Whether pools overlap partly depends on the nodes.)"""
+    """A pool must not match every node of another pool. Partial overlaps are not checked here, because they depend on the nodes."""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
     # Only pools that share a label or product can contain each other, so not every pair is compared.
     by_term: dict[t.Any, list[tuple[PoolVariables, MatchTerms]]] = collections.defaultdict(list)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks provider_spec, which sets additional fields of a MachineSet's providerSpec: names of fields, fields with their own key, secrets (pure)."""
+"""Checks provider_spec, which sets additional fields of a MachineSet's providerSpec, for invalid names, fields with their own key, and secrets (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .messages import quote
 from .secret_values import secret_problems
 from .types import Problems
 
-# The paths of fields that have their own key. If provider_spec also set such a field, every run would overwrite one value with the other.
+# The paths of fields that have their own key. If provider_spec also set one of these fields, every run would overwrite one value with the other.
 _OWN_KEYS = {setting.path: key for platform in PLATFORMS for key, setting in platform.settings.items()}
 
 

@@ -32,7 +32,7 @@ _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.I
 
 @dataclass(frozen=True)
 class ProviderDefinition:
-    """One provider.
+    """Defines one provider.
 
     A new provider needs, in this order (KEY is its `key`):
 
@@ -47,10 +47,10 @@ class ProviderDefinition:
        which also writes the action group and the action plugins of the modules.
 
     key: the provider's name in gpu_cluster.cloud and in the inventory plugin, and the name of its package; title: the provider's name in messages.
-    module: the module of its node groups; the module MODULE_info lists them. By default KEY_nodegroup.
-    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: the fields among these that are options of all its modules.
+    module: the module that manages its node groups; the module MODULE_info lists them. By default KEY_nodegroup.
+    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: those of the cloud_fields that are options of all its modules.
     nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of its module, except `zones`.
-    inventory: the settings of a cloud in the inventory plugin; None if there is no cloud whose clusters can be listed.
+    inventory: the settings of a cloud in the inventory plugin; None if the provider has no cloud whose clusters the plugin can list.
     issues_kubeconfig: whether a module of the provider fetches the cluster's kubeconfig.
     kubelet_labels: whether the kubelet, which is not allowed to set all labels, sets the labels of the nodes.
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
@@ -60,7 +60,7 @@ class ProviderDefinition:
     scaled_by_openshift: whether OpenShift's autoscaler scales its node groups, whose nodes are described in the option `capacity` of its module.
     lists_undeclared_groups: whether a deletion includes groups that a pool no longer declares; tasks/KEY_undeclared.yml finds them.
     distribution: the only distribution whose clusters have its API; empty if there are several.
-    flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
+    flavor_gpus: returns the GPUs of a flavor with this name; None if the name does not show them.
     """
 
     key: str
@@ -213,7 +213,7 @@ def _machineset_name(value: str) -> str | None:
     return validators.dns_label(value)
 
 
-# The Machine API of the cluster itself creates the nodes, so there is no other address, account or kubeconfig.
+# The cluster's own Machine API creates the nodes, so there is no other address, account or kubeconfig.
 MACHINESET = ProviderDefinition(
     key="machineset",
     title="OpenShift's Machine API",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of `rollout`: how a change of sharing is rolled out to the nodes of a pool."""
+"""The schema of `rollout`: how a change to sharing is rolled out to the nodes of a pool."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class SecretValue:
 def find_secrets(value: t.Any, path: str = "", name: str = "") -> t.Iterator[SecretValue]:
     """Every secret in a value; `path` is the path of the value, and the beginning of each secret's path.
 
-    `name` is the name that describes a text: its key, the key of the list around it, or the `name` of a variable.
+    `name` is the name that describes a string: its key, the key of the list around it, or the `name` of a variable.
     """
     if isinstance(value, dict):
         yield from _in_map(value, path, name)
@@ -103,7 +103,7 @@ def _describe(text: str, name: str) -> str | None:
 
 
 def _setting(text: str) -> str | None:
-    """A secret in a line of a file, or in an argument, within this text."""
+    """Describe the first secret in this text, which is one argument or the lines of a file; None if there is none."""
     lines = text.splitlines()
     if len(lines) == 1 and not re.match(r"--?\w|[A-Z_]+=", text):
         return None
@@ -115,7 +115,7 @@ def _setting(text: str) -> str | None:
 
 
 def _is_plural(name: str) -> bool:
-    """Whether every text in a map with this name is a secret."""
+    """Whether every string in a map with this name is a secret."""
     words = secrets.words_of(name)
     return words[-2:] == ("string", "data") or bool({"passwords", "tokens"} & set(words[-1:]))
 
@@ -135,7 +135,7 @@ def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
         return [
             _without(item, item_path, left_out)
             for item, item_path in zip(value, paths, strict=True)
-            # A variable whose value is left out is itself left out.
+            # A variable whose value is removed is removed as a whole.
             if item_path not in left_out
             and not (isinstance(item, dict) and "name" in item and f"{item_path}.value" in left_out)
         ]

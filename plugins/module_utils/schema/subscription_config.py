@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The spec.config of a Subscription, which OLM applies to the operator's own pods, and the checks of its keys.
 
-Without these checks, a wrong type would only be noticed as a rejected request, or as an environment variable with a different text. The schema and the
+Without these checks, a wrong type would be noticed only as a rejected request, or as an environment variable with a different value. The schema and the
 module olm_subscription share the checks. Source: SubscriptionConfig of operators.coreos.com/v1alpha1.
 """
 

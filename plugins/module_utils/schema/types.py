@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Types of fields; each type has rules and a default, and finds all problems in a value.
+"""Defines the types of fields; each type has rules and a default, and finds all problems in a value.
 
 Ansible's argument specs stop at the first error in a nested list and do not report the element's index.
-null counts as left out everywhere. coerce() first converts text that clearly represents a value of another type.
+null counts as omitted everywhere. coerce() first converts text that clearly represents a value of another type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
 class Invalid:
-    """Replaces an invalid value, so that later checks neither fail on it nor treat it as left out."""
+    """Replaces an invalid value, so that later checks neither fail on it nor treat it as omitted."""
 
 
 INVALID: t.Final = Invalid()
@@ -42,8 +42,8 @@ INVALID: t.Final = Invalid()
 class Field:
     """The values that one field of the variables can have.
 
-    `blank_is_unset`: empty text counts as left out. Fields that determine the nodes of a pool, or the effects on their pods, do not
-    allow this, because an unanswered survey question would change them. `quotes_text`: whether messages may show a text value.
+    `blank_is_unset`: empty text counts as omitted. Fields that determine the nodes of a pool, or the effects on their pods, do not
+    allow this, because an unanswered survey question would change their values. `quotes_text`: whether messages may show a text value.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -236,7 +236,7 @@ class MapOf(Anything):
 class ListOf(Field):
     """A list of elements of one type; `splits`: whether text is split at commas and line breaks, if the elements are text.
 
-    A list that is left out becomes an empty list; with `default=None`, it remains left out.
+    An omitted list becomes an empty list; with `default=None`, it remains omitted.
     """
 
     default: t.Any = dataclasses.field(default_factory=list)
@@ -274,9 +274,9 @@ class ListOf(Field):
 class Section(Anything):
     """A map with known keys; `hints` suggest what to write instead of other keys.
 
-    A map that is left out gets the defaults of its keys; with `default=None`, it remains left out.
+    An omitted map gets the defaults of its keys; with `default=None`, it remains omitted.
 
-    keys_declare: whether a map counts as left out if all of its keys are empty, which is how an unanswered survey arrives; `{}` does not count as left out.
+    keys_declare: whether a map counts as omitted if all of its keys are empty, which is how an unanswered survey arrives; `{}` does not count as omitted.
     """
 
     default: t.Any = dataclasses.field(default_factory=dict)
@@ -285,7 +285,7 @@ class Section(Anything):
     hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Convert each value with its field; empty text that counts as left out becomes None."""
+        """Convert each value with its field; empty text that counts as omitted becomes None."""
         if not isinstance(value, dict):
             return value
         found = {key: self._coerced(key, item) for key, item in value.items()}

@@ -47,7 +47,7 @@ _KUBELET_LABELS = frozenset(
     }
 )
 # IsEnvVarName of k8s.io/apimachinery pkg/util/validation.
-# Plain texts that Helm reads as numbers, after it has removed underscores (go-yaml resolve.go: yamlStyleFloat, and strconv.ParseInt with base 0), and those
+# Plain strings that Helm reads as numbers, after it has removed underscores (go-yaml resolve.go: yamlStyleFloat, and strconv.ParseInt with base 0), and those
 # that PyYAML quotes because it reads them as numbers (PyYAML resolver.py).
 _HELM_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _HELM_INTEGER = re.compile(r"[-+]?0([oO][0-7]+|[xX][0-9a-fA-F]+|[bB][01]+)")
@@ -168,7 +168,7 @@ def unowned_taint(value: str) -> str | None:
 
 
 def stays_text_in_helm(value: str) -> str | None:
-    """Text that remains text in Helm's values. Ansible writes them with PyYAML, which does not quote some strings that Helm reads as other types."""
+    """A string that Helm's values keep as a string. Ansible writes the values with PyYAML, which does not quote some strings that Helm reads as other types."""
     if value in ("y", "Y", "n", "N"):
         return "becomes a boolean in Helm's values; choose a different one, such as yes"
     digits = value.replace("_", "") if value[:1] != "_" else ""
@@ -268,7 +268,7 @@ def kubeconfig_path(value: str) -> str | None:
     if "://" in value:
         return "is an address; set the path to a kubeconfig file (or use the modules' option host)"
     if value and not value.startswith(("/", "~")):
-        # Modules and Helm do not always start in the same folder, so each could find another file.
+        # Modules and Helm do not always start in the same folder, so each could find a different file.
         return 'is a relative path; use an absolute path, ~/... or "{{ inventory_dir }}/..."'
     return None
 

@@ -28,8 +28,9 @@ if t.TYPE_CHECKING:
 class ChangePlan:
     """All changes that make the cluster match the pools; if there are none, no request is sent.
 
-    node_changes: the changes of this run. limited: nodes left for another run (rollout.limit). not_ready: nodes that must be ready first.
-    needs_pods: the changes may depend on the pods on the nodes, which have not been listed.
+    node_changes: the changes of this run. limited: the nodes left for another run (rollout.limit). not_ready: the nodes whose change
+    must wait until they are ready.
+    needs_pods: whether the changes may depend on the pods on the nodes, which have not been listed.
     held_back: the taints (in the format of format_taint()) that are not added to additional nodes.
     """
 
@@ -55,7 +56,7 @@ class ChangePlan:
 
     @property
     def evictions(self) -> dict[str, tuple[PodOnNode, ...]]:
-        """By node, the pods that the run evicts; nodes with blocking pods are left out, because they are not drained."""
+        """The pods that the run evicts, by node. Nodes with blocking pods are omitted, because they are not drained."""
         return {
             change.node: change.pods_to_evict
             for change in self.rolling_changes
@@ -69,7 +70,7 @@ class ChangePlan:
 
     @property
     def changed(self) -> bool:
-        """Whether the run sends any change."""
+        """Whether the run changes anything."""
         return bool(self.node_changes) or self.device_plugin.changed or self.mig.changed
 
     @property
@@ -79,7 +80,7 @@ class ChangePlan:
 
     @property
     def nodes_to_refresh(self) -> list[str]:
-        """The nodes that get a configuration; their operands must read it, because its entry may be new."""
+        """The nodes that get a configuration. Their operands must read the ConfigMap again, because the configuration's entry may be new."""
         return [edit.name for edit in self.edits if edit.labels.get(CONFIG_LABEL) or edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
@@ -127,7 +128,7 @@ def _node_diff(change: NodeChange) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
 def held_back_taints(
     plan: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
 ) -> dict[str, list[str]]:
-    """By pool, the held-back taints that are missing on at least one of its nodes."""
+    """The held-back taints that at least one node of a pool lacks, by pool."""
     found: dict[str, list[str]] = {}
     for pool in pools:
         held_back = [text for text in map(format_taint, pool.taints) if text in plan.held_back]
@@ -150,10 +151,10 @@ def plan_sharing_changes(
     scope: Scope = EVERYTHING,
     pods: PodsByNode | None = None,
 ) -> ChangePlan:
-    """Compare every node with its pool; a node without a pool is only changed if the collection has written to it.
+    """Compare every node with its pool. A node without a pool is changed only if the collection has written to it.
 
-    Nodes that several pools claim, and nodes outside the scope, are not changed.
-    `pods` contains the pods on the nodes; None if they have not been listed.
+    Nodes that several pools claim and nodes outside the scope are not changed.
+    `pods` contains the pods on the nodes, or is None if they have not been listed.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
@@ -203,7 +204,7 @@ def plan_sharing_changes(
 
 
 def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:
-    """Every managed node that no declared pool claims, with the name of its pool; nodes outside the run's scope are included."""
+    """Return every managed node that no declared pool claims, inside or outside the run's scope, with the pool in its label."""
     return {
         node.name: node.pin
         for node in nodes
@@ -215,7 +216,7 @@ def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous:
 
 
 def _entries_named_by(label: str, nodes: t.Iterable[Node], changes: t.Iterable[NodeChange]) -> set[str]:
-    """The names of the entries that the nodes' labels contain after these changes."""
+    """The names of the entries that the nodes' labels select after these changes."""
     changed = {change.node: change.edit.labels for change in changes if change.edit}
     names = (changed.get(node.name, {}).get(label, node.labels.get(label)) for node in nodes)
     return {name for name in names if name}

@@ -51,9 +51,9 @@ WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """The ConfigMaps of the device plugin and of the MIG manager; None if one does not exist or was not read.
+    """The ConfigMaps of the device plugin and of the MIG manager. A ConfigMap that does not exist or was not read is None.
 
-    generated: the entries that the MIG manager has generated for the nodes. capacity: the MIG profiles of their GPUs.
+    generated: the entries that the MIG manager has generated for the nodes. capacity: the MIG profiles of the nodes' GPUs.
     """
 
     device_plugin: ConfigMap | None = None
@@ -64,10 +64,10 @@ class ConfigMaps:
 
 @dataclass(frozen=True)
 class ConfigMapEntries:
-    """The changes of one ConfigMap: entries that are `added` before any label selects them, and entries that are `removed` once none does.
+    """The changes to one ConfigMap. The entries in `added` are written before any label selects them.
 
-    `applied` is the content that is written before the labels change: for the device plugin's ConfigMap only the keys of this field
-    manager, for the MIG manager's file all entries.
+    The entries in `removed` are removed once no label selects them. `applied` is the content that is written before the labels change. For the
+    device plugin's ConfigMap, it contains only the keys of this field manager; for the MIG manager's file, it contains all entries.
     """
 
     actual: t.Mapping[str, t.Any]
@@ -89,7 +89,7 @@ class ConfigMapEntries:
 def device_plugin_entries(
     desired: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
 ) -> ConfigMapEntries:
-    """Compare the device plugin's ConfigMap with the desired entries, and with the entries (`named`) that node labels select after the run.
+    """Compare the device plugin's ConfigMap with the desired entries and with the entries (`named`) that node labels select after the run.
 
     Entries of other field managers, and entries that a node label still selects, are kept. An existing ConfigMap never becomes empty.
     """
@@ -112,10 +112,10 @@ def mig_entries(
     configmap: ConfigMap | None,
     generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
 ) -> ConfigMapEntries:
-    """Compare the MIG manager's file with the desired entries, and with the entries (`named`) that node labels select after the run.
+    """Compare the MIG manager's file with the desired entries and with the entries (`named`) that node labels select after the run.
 
-    The collection's entries have names from mig_parted.entry_name(). Entries of NVIDIA's file, and entries that the MIG manager has generated
-    on the nodes, are added if they are missing. Existing entries with other names are never changed.
+    The collection's entries have names from mig_parted.entry_name(). Entries of NVIDIA's file and entries that the MIG manager has generated
+    on the nodes are added if they are missing. Existing entries with other names are never changed.
     """
     actual = mig_parted.parse_configmap(configmap)
     # A released node gets the entry that disables MIG, even if no pool uses MIG any longer.
@@ -148,11 +148,11 @@ def _owned_keys(configmap: ConfigMap | None) -> set[str]:
 class SharingConfigMaps:
     """The device plugin's ConfigMap with one key per entry, and the MIG manager's ConfigMap with one file for all entries.
 
-    If the first belongs to another manager, only this collection's entries are changed.
+    If another manager owns the device plugin's ConfigMap, only this collection's entries in it are changed.
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
-        """Store the arguments; no request is sent yet. The `expected` ConfigMaps (whole objects) count as present if they do not exist yet."""
+        """Store the arguments; no request is sent yet. The `expected` ConfigMaps (whole objects) count as present even if they do not exist yet."""
         self._client = client
         self._plan = plan
         self._device_plugin = object_path("v1", "ConfigMap", plan.config.name, plan.config.namespace)
@@ -165,10 +165,10 @@ class SharingConfigMaps:
         }
 
     def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
-        """Read both ConfigMaps; the MIG manager's ConfigMap is only read if a pool or a node needs it.
+        """Read both ConfigMaps; the MIG manager's ConfigMap is read only if a pool or a node needs it.
 
-        The data that the MIG manager has published about the nodes is read only once. If the permission to list it is missing, reading continues with
-        a warning unless `to_write` is set.
+        The data that the MIG manager has published about the nodes is read only once. If the user is not allowed to list this data, a warning is
+        added to the result, unless `to_write` is set; in that case, the server's error is raised.
         """
         uses_mig = self._plan.mig.needed or any(mig_parted.is_managed(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._device_plugin), self._get(self._mig) if uses_mig else None)
@@ -205,7 +205,7 @@ class SharingConfigMaps:
         return actual
 
     def add_entries(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
-        """Write the entries that node labels will select, and return their names; a dry run skips ConfigMaps that do not exist."""
+        """Write the entries that node labels will select and return their names; a dry run skips ConfigMaps that do not exist."""
         written: list[str] = []
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
@@ -214,9 +214,9 @@ class SharingConfigMaps:
         return written
 
     def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
-        """Remove the entries that no node label selects any longer, after reading the nodes again; returns their names.
+        """Read the nodes again, remove the entries that no node label selects any longer, and return their names.
 
-        Reading again is necessary because an agent crashes if its entry is missing, and nodes may have been labelled, or have failed, in the meantime.
+        An agent crashes if its entry is missing. The nodes are read again because, in the meantime, some may have been labelled and changes may have failed.
         """
         device_plugin, mig = changes.device_plugin.removed, changes.mig.removed
         if not device_plugin and not mig:
@@ -232,7 +232,7 @@ class SharingConfigMaps:
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries that no node label selects; the request lists only nodes whose label selects one of them, usually none."""
+        """The entries that no node label selects. The request lists only nodes whose label selects one of the entries; usually, there are none."""
         if not entries:
             return ()
         nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)

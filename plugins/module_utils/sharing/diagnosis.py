@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
-    """The message about these nodes and about GPU nodes that are not discovered; only the first few nodes are described in detail."""
+    """The message about these nodes and about undiscovered GPU nodes; it describes only the first few nodes in detail."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR))
     failures = operand_pods.container_failures(pods)
@@ -36,7 +36,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
         if operand_pods.pod_of(pods, operands.PLUGIN, name) is None:
             parts.append(
-                f"no {operands.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
+                f"no {operands.PLUGIN} pod runs there: check the node's label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
         blamed = operand_pods.pod_of(pods, finding.operand, name)
         if blamed:
@@ -68,7 +68,7 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
     try:
         named = plugin_configmap(active_policy(context.client.list(CLUSTER_POLICIES)))
     except ApiError:
-        # If the permission to read the ClusterPolicy is missing, the rest of the advice is still useful.
+        # Even without permission to read the ClusterPolicy, the rest of the advice is useful.
         named = configmap
     if named != configmap:
         return (
@@ -76,8 +76,11 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
             "run the role gpu_operator (module cluster_policy) first."
         )
     if pods_fail:
-        return f"Check these pods with kubectl -n {namespace} describe pod and kubectl -n {namespace} logs --previous, then run the playbook again."
+        return (
+            f"Check these pods with kubectl -n {namespace} describe pod and kubectl -n {namespace} logs --previous, "
+            "then run the playbook again."
+        )
     return (
         f"Check the pods of {operands.PLUGIN} and {operands.DISCOVERY} in namespace {namespace}; "
-        "raise wait_timeout if they are only slow. The next run continues from here."
+        "increase wait_timeout if they are only slow. The next run continues from here."
     )

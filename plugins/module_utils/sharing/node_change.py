@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the change of one node: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
+"""Plans the change to one node: its patch, the pods to evict, and whether the node is part of the rolling update (pure)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """The change of one node.
+    """The change to one node.
 
     rolling: whether the node is part of the rolling update; all other nodes are patched immediately and in parallel.
     displaced: the pods that cannot keep their GPUs. pods_to_evict: the pods that the drain evicts.
-    is_new: no pod of the pool can run on the node yet, so the pool loses no capacity during the change.
-    stuck: a problem that is repaired without changing labels. marks: the annotations of a run that did not finish.
-    possible_holders: pods of the cluster itself that may hold a GPU, if this would make the change fail.
-    released_from: the pool that the node is released from (empty: the node's pool label is gone), None if it is not released.
-    recorded_rollout: the rollout settings of this pool.
+    is_new: whether no pod of the pool can run on the node yet, so that the pool loses no capacity during the change.
+    stuck: the problem that is repaired without changing labels, if any. marks: the annotations of a run that did not finish.
+    possible_holders: the cluster's own pods that may hold a GPU; listed only if this would make the change fail.
+    released_from: the pool that the node is released from, empty if the node's pool label is missing, None if the node is not released.
+    recorded_rollout: the rollout settings for a node without a pool, as recorded on the node.
     """
 
     node: str
@@ -53,7 +53,7 @@ class NodeChange:
 
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
-        """The DaemonSet pods that are stopped during the change by means of the label nvidia.com/gpu.deploy.client."""
+        """The DaemonSet pods that the label nvidia.com/gpu.deploy.client stops during the change."""
         return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.repartitions else ()
 
     @property
@@ -63,7 +63,7 @@ class NodeChange:
 
     @property
     def queue(self) -> str:
-        """The name of the rolling update that the change belongs to; there is one for each pool, and one for the nodes released from each pool."""
+        """The name of the queue that contains the change. Each pool has one queue, and the nodes released from each pool have one."""
         return self.pool.name if self.pool else f"released from {self.released_from or 'no pool'}"
 
     @property
@@ -72,7 +72,7 @@ class NodeChange:
         return blocking_gpu_pods(self.displaced, self.rollout, device_files=self.transition.repartitions)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The change as the module returns it."""
+        """The change in the format of the module's result."""
         optional = {
             "blocked_by": [str(pod) for pod in self.blocking_pods],
             "stops": [pod.full_name for pod in self.pods_to_pause],
@@ -93,7 +93,7 @@ class NodeChange:
 def declared_edit(
     node: Node, pool: PoolPlan | None, held_back: t.Collection[str] = (), *, repair: bool = False
 ) -> NodeEdit | None:
-    """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned."""
+    """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned (see is_abandoned())."""
     if repair and not (pool is None and is_abandoned(node)):
         return None
     return membership_edit(node, pool, held_back)
@@ -107,7 +107,7 @@ def node_change(
     *,
     repair: bool = False,
 ) -> NodeChange | None:
-    """The change of a node; None if there is nothing to do. A node with marks of an unfinished run always has a change."""
+    """The change to a node; None if nothing must change. A node with marks of an unfinished run always has a change."""
     edit, marked = declared_edit(node, pool, held_back, repair=repair), is_marked(node)
     stuck = repair_reason(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
@@ -141,7 +141,7 @@ def node_change(
 
 
 def depends_on_pods(change: NodeChange, node: Node) -> bool:
-    """Whether the change may depend on the pods on the node, so that they must be listed."""
+    """Whether the change may depend on the pods on the node, in which case they must be listed."""
     if change.rolling:
         return True
     offers = change.transition.offers
@@ -151,13 +151,13 @@ def depends_on_pods(change: NodeChange, node: Node) -> bool:
 
 
 def is_marked(node: Node) -> bool:
-    """Whether a run has begun but not finished a change of the node, or the node has the startup taint."""
+    """Whether a run has started but not finished changing the node, or the node has the startup taint."""
     annotated = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
     return annotated or node.has_taint(FAILED_KEY) or node.has_taint(STARTUP_TAINT_KEY)
 
 
 def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
-    """Sort the changes of one pool: unfinished changes first, the others by name, idle nodes before others if `rollout.order` says so."""
+    """Sort the changes of one pool by node name: unfinished changes come first, then, if `rollout.order` requires it, idle nodes."""
 
     def position(change: NodeChange) -> tuple[bool, int, str]:
         idle_first = change.rollout.order == rollout_fields.IDLE_FIRST
@@ -167,7 +167,7 @@ def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
 
 
 def limit_changes(changes: t.Sequence[NodeChange], pool_size: int) -> tuple[list[NodeChange], list[str]]:
-    """Split the changes of one pool into the changes of this run and the nodes that `rollout.limit` leaves for another run."""
+    """Split the changes of one pool into those that this run makes and the nodes that `rollout.limit` leaves for another run."""
     rolling = in_rollout_order(change for change in changes if change.rolling)
     limit = rolling[0].rollout.max_nodes(pool_size) if rolling else 0
     immediate = [change for change in changes if not change.rolling]

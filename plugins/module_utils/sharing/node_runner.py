@@ -49,7 +49,7 @@ from .watched_nodes import WatchedNode
 
 
 class NodeRunner:
-    """The change of one node."""
+    """Makes the change to one node."""
 
     def __init__(self, context: RolloutContext, change: NodeChange) -> None:
         """Store the arguments; no request is sent yet."""
@@ -63,7 +63,7 @@ class NodeRunner:
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
-        """Make the change. If the result has an `error`, all other changes also stop (missing permissions, no connection, a lost lease)."""
+        """Make the change. An `error` in the result (a missing permission, no connection, a lost lease) also stops all other changes."""
         return self._guard(self._run)
 
     def fail_immediate(self, message: str) -> NodeResult:
@@ -81,7 +81,7 @@ class NodeRunner:
                 self.result.outcome = UNCORDONED
             else:
                 self.result.error = error
-                self.result.failure = f"the run was stopped during its change: {error}"
+                self.result.failure = f"the run was stopped while the node was being changed: {error}"
             node = self._node.latest
             if node is not None and CORDONED_ANNOTATION in node.annotations:
                 self.result.outcome = INTERRUPTED
@@ -140,7 +140,7 @@ class NodeRunner:
         return f"GPU sharing is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
 
     def _fresh_change(self, node: Node) -> NodeChange | None:
-        """The change of the node with its current state and pods."""
+        """The change to the node, planned again from its current state and pods."""
         pods = self._context.reader.list_pods(self._name)
         return node_change(node, self._pool, pods, self._context.held_back, repair=self._context.scope.repairs)
 
@@ -201,9 +201,10 @@ class NodeRunner:
         self.result.outcome = self._roll_back_or_quarantine(failure)
 
     def _roll_back_or_quarantine(self, failure: NodeFailure) -> str:
-        """Handle the failure according to `rollout.on_failure`, and record it in an annotation; returns the outcome.
+        """Handle the failure according to `rollout.on_failure`; return the outcome.
 
-        A node whose labels were not changed is only uncordoned.
+        A rollback or a quarantine is recorded in an annotation with the failure. Unless `on_failure` is `leave`, a node whose labels were not
+        changed is only uncordoned.
         """
         node = self._node.read()
         if node is None:
@@ -236,7 +237,7 @@ class NodeRunner:
 
 
 def _works(node: Node | None, good: LastGood) -> bool | None:
-    """Whether a node offers the resources of its last good configuration again; None if it does not do so yet."""
+    """Whether a node offers the resources of its last good configuration again; None if it does not offer them yet."""
     if node is None or node.mig_state == FAILED:
         return False
     same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())
@@ -244,7 +245,7 @@ def _works(node: Node | None, good: LastGood) -> bool | None:
 
 
 def cordon_patch(node: Node, reason: str) -> Patch | None:
-    """The patch that cordons the node and records the cordon; None if nothing changes, for example if the node is already cordoned.
+    """The patch that cordons the node and records the cordon, or None if nothing changes, for example if the node is already cordoned.
 
     The patch also removes the taint of an earlier failure, because NVIDIA's pods do not tolerate it and must run during the change.
     """
@@ -255,9 +256,9 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
 
 
 def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
-    """The patch that removes the collection's cordon, taints and pauses; `failure` is recorded as the reason for a rollback. None if nothing changes.
+    """The patch that removes the collection's cordon, taints and pauses, or None if nothing changes.
 
-    The startup taint is only removed from a verified node without a failure.
+    `failure` is recorded as the reason for a rollback. The startup taint is removed only from a verified node without a failure.
     """
     spec, annotations = uncordon_edit(node)
     note = failure[:MAX_REASON] if failure else None
@@ -270,7 +271,7 @@ def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = T
 
 
 def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
-    """The patch that adds a taint with the reason (a valid label value) and an annotation with the message."""
+    """The patch that adds a taint with the reason (a valid label value) and an annotation with the message, or None if nothing changes."""
     taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
     taints = [*_taints_without(node, FAILED_KEY), taint]
     spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
@@ -281,7 +282,8 @@ def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
 def rollback_patch(node: Node, good: LastGood) -> Patch | None:
     """The patch that restores the labels of the last good configuration, and removes the MIG state of the failed one.
 
-    If the last good configuration has no MIG configuration, the label is set to the one for whole GPUs, because the MIG manager only acts on a label.
+    If the last good configuration has no MIG configuration, the label selects the one for whole GPUs, because the MIG manager does nothing
+    without the label.
     """
     desired = dict(good.labels)
     if node.mig_config:

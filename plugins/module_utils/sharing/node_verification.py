@@ -29,7 +29,7 @@ _LABELS_LATE = "its labels are late"
 
 
 class NodeVerifier:
-    """Verifies one node; the repairs are added to `result`."""
+    """Verifies one node, and records repairs in `result`."""
 
     def __init__(self, context: RolloutContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
         """Store the arguments; nothing is read yet."""
@@ -41,15 +41,15 @@ class NodeVerifier:
         self._operands_checked = 0.0
 
     def verify(self, change: NodeChange | None) -> None:
-        """Wait until the node matches its pool's declaration, or, without a pool, has no MIG devices; raises NodeFailure if this fails.
+        """Wait until the node matches its pool's declaration; raises NodeFailure if it does not. A node without a pool must have no MIG devices.
 
-        The MIG manager is restarted once if it is stuck, a repair also resets the layout once, and the node is rebooted once if
-        `rollout.reboot` is set.
+        If `rollout.reboot` is set, a node whose MIG change has failed is rebooted once. A stuck MIG manager is restarted once, and a repair also
+        resets the layout once.
         """
         pool = self._pool
         awaited = "for NVIDIA's operands" if pool else "until its MIG devices are removed"
         self._context.report(self._node.name, f"waiting {awaited}")
-        # This delays the first check, so no pods are listed for a node that is discovered in the usual time.
+        # This delays the first check, so that no pods are listed for a node that is discovered in the usual time.
         self._operands_checked = time.monotonic()
         reboot = pool.rollout.reboot if pool and change and change.transition.repartitions else None
         may_restart, may_reset = True, pool is not None and self._context.scope.repairs
@@ -73,8 +73,7 @@ class NodeVerifier:
             else:
                 finding = self._check(node)
                 if pool and finding and finding.final and not stuck:
-                    # Neither waiting nor a rollback would change this; it is reported with the verification of the
-                    # whole pool.
+                    # Neither waiting nor a rollback would change this, so it is reported when the whole pool is verified.
                     return
                 message = diagnose(self._context, {node.name: finding}) if finding else f"{node.name} {NOT_READY}"
                 advice = _advice(change, node) if pool and change else ""
@@ -93,7 +92,10 @@ class NodeVerifier:
         return check_node(node, self._pool) if self._pool else check_whole_gpus(node)
 
     def _verdict(self, node: Node | None) -> str | None:
-        """Empty if the node matches its declaration or is gone; the reason (once, _LABELS_LATE) if waiting does not help; None if the wait should continue."""
+        """The reason why waiting does not help, which is _LABELS_LATE at most once; None if the wait must continue.
+
+        The result is empty if the node matches its declaration or is gone.
+        """
         if node is None:
             return ""
         finding = self._check(node)
@@ -131,11 +133,11 @@ class NodeVerifier:
         self._result.repaired = self._result.repaired or operand_restart.DISCOVERY_RESTARTED
 
     def _reboot(self, reboot: RebootPlan) -> None:
-        """Run the user's reboot command, and wait until the node is ready and has another boot ID."""
+        """Run the user's reboot command, and wait until the node is ready and has a new boot ID."""
         name, program = self._node.name, reboot.command[0]
         self._context.report(name, "rebooting")
-        # The response contains the current boot ID. The version read last may be from before a reboot that the MIG manager
-        # has started.
+        # The response contains the current boot ID. The latest known version may be older than a reboot that the MIG manager has
+        # started.
         node = self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         before = node.boot_id if node else ""
         self._run_reboot_command([word.replace("{node}", name) for word in reboot.command], reboot.timeout)
@@ -152,11 +154,11 @@ class NodeVerifier:
         self._result.repaired = "rebooted"
 
     def _run_reboot_command(self, command: list[str], timeout: float) -> None:
-        """Run the command; only one runs at a time. Raises NodeFailure if it fails or does not finish in time."""
+        """Run the command. Only one reboot command runs at a time. Raises NodeFailure if it fails or does not finish in time."""
         call = f"{command[0]} (rollout.reboot.command)"
         try:
             with self._context.reboot_lock:
-                # Without these two options, run_command would expand $ and ~ in words, and only end this thread if the program cannot be started.
+                # Without these two options, run_command would expand $ and ~ in words. If the program could not be started, it would only end this thread.
                 status, dummy, stderr = run_within(
                     self._context.run_command, command, timeout, expand_user_and_vars=False, handle_exceptions=False
                 )
@@ -183,7 +185,7 @@ class NodeVerifier:
         self._set_mig_config(mig_parted.DISABLED)
         self._node.wait(_layout_removed)
         self._set_mig_config(layout)
-        self._result.repaired = f"its MIG layout was removed and {layout} applied again"
+        self._result.repaired = f"its MIG layout was removed, and {layout} was applied again"
 
     def _set_mig_config(self, name: str) -> None:
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_CONFIG_LABEL: name, MIG_STATE_LABEL: None}}})

@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
 
-# How long a node may differ only in its labels, in seconds; the kubelet's update of a ConfigMap, GFD and NFD take less time.
+# The seconds for which only the labels of a node may differ. The kubelet's update of a ConfigMap, GFD and NFD take less time.
 LABELS_LATE = 90.0
 DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
 _TIMEOUT, _INTERVAL = 120.0, 0.5
@@ -32,10 +32,10 @@ _CHANGE_ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 
 
 def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, str], lease: Lease) -> int:
-    """Annotate the operand pods on the nodes in `values` with the value of their node; returns the number of pods.
+    """Annotate the operand pods on the nodes in `values` with the value for their node; returns the number of pods.
 
-    The kubelet updates a mounted ConfigMap with a delay of a minute or more, but immediately if an annotation of the pod changes. This must happen
-    before a label selects a new entry.
+    The kubelet updates a mounted ConfigMap with a delay of a minute or more, but immediately if an annotation of the pod changes. The pods must be
+    annotated before a label selects a new entry.
     """
     values_by_pod = {
         pod["metadata"]["name"]: values[operand_pods.node_of(pod)]
@@ -47,7 +47,7 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
         patch = {"metadata": {"annotations": {REFRESH_ANNOTATION: values_by_pod[name]}}}
         client.strategic_merge(object_path("v1", "Pod", name, namespace), patch)
 
-    # Pods that are gone need no annotation, because their successors mount the current ConfigMap.
+    # Pods that no longer exist need no annotation, because the pods that replace them mount the current ConfigMap.
     return _for_each(values_by_pod, annotate, lease)
 
 
@@ -55,7 +55,7 @@ def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], 
     """Delete the pods of gpu-feature-discovery on these nodes; their DaemonSet creates new ones.
 
     NFD's master writes GFD's labels on a node when they change. If the master cannot read the node at that moment (because the API server
-    restarts), it drops the update and only tries again after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
+    restarts), it drops the update and tries again only after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
     other than "not found" leads to no update). A new GFD pod counts as a change.
     """
     pods = client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=f"app={operands.DISCOVERY}")
@@ -74,7 +74,7 @@ def restart_mig_manager(
     """
     path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operands.MIG_MANAGER}"
     names = {node.name for node in nodes}
-    # For a single node, this avoids a list with the pods of thousands of other nodes.
+    # For a single node, this avoids listing the pods on thousands of other nodes.
     fields = f"spec.nodeName={next(iter(names))}" if len(names) == 1 else None
 
     def list_pods() -> list[t.Mapping[str, t.Any]]:
@@ -102,7 +102,7 @@ def restart_mig_manager(
         timeout=_TIMEOUT,
         interval=_INTERVAL,
         describe=lambda names: (
-            f"The MIG manager is not ready after its restart on {abbreviate(names)}: "
+            f"The MIG manager is not ready after its restart on {abbreviate(names)}: check its pods with "
             f"kubectl -n {namespace} get pods -l {selector} -o wide."
         ),
         progress=progress,
@@ -143,7 +143,7 @@ def _delete_pods(client: Client, namespace: str, pods: t.Iterable[t.Mapping[str,
 
 
 def _for_each(names: t.Iterable[str], send: t.Callable[[str], None], lease: Lease) -> int:
-    """Send one request for each name while the lease is held; returns the number of successful requests. Objects that are gone are ignored."""
+    """Send one request for each name while the lease is held; returns the number of successful requests. Objects that no longer exist are ignored."""
 
     def call(name: str) -> None:
         lease.check()

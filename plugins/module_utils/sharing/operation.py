@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Implements the module gpu_sharing: a preview in check mode, otherwise a run that applies changes until the cluster matches the declaration."""
+"""Implements the module gpu_sharing: previews the changes in check mode; otherwise applies changes until the cluster matches the declaration."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if t.TYPE_CHECKING:
     from ..kube.plan_module import PlanModule
     from .scope import Scope
 
-# The maximum number of times that the run applies changes, in case another tool keeps undoing them.
+# The maximum number of times that a run applies changes, in case another tool keeps undoing them.
 _MAX_ROUNDS = 5
 
 
 class SharingOperation:
-    """One call of the module."""
+    """Executes one call of the module."""
 
     def __init__(self, module: PlanModule, scope: Scope) -> None:
         """Store the arguments; no request is sent yet."""
@@ -61,15 +61,15 @@ class SharingOperation:
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
-        # The broken nodes in the result of cluster_policy, and those among them that this run reports as failed, with the reason.
+        # The broken nodes in the result of cluster_policy, and the subset that this run reports as failed, with the reasons.
         self._broken = set(map(str, module.params["expected_policy"].get("broken_nodes") or ()))
         self._reported: dict[str, str] = {}
-        # For the result after a failure: the newest state of the cluster, and the result of the last wait if nothing has changed since.
+        # The result of a failed run contains the newest state of the cluster, and the result of the last wait if nothing has changed since then.
         self._latest: ClusterState | None = None
         self._observed: ObservedNodes | None = None
 
     def execute(self) -> dict[str, t.Any]:
-        """Preview in check mode, otherwise apply and verify; returns the module's result."""
+        """Preview the changes in check mode, otherwise apply and verify them; returns the module's result."""
         lease = self._module.lease()
         lease.observe()
         state = self._context.reader.read()
@@ -95,7 +95,7 @@ class SharingOperation:
         return self._run(state, lease)
 
     def _mig_config_problem(self) -> str | None:
-        """The error message if the MIG manager does not read the ConfigMap with the pools' layouts; None if it does or there is no policy."""
+        """The error message if the MIG manager does not read the ConfigMap with the pools' layouts; None if it does, or if there is no ClusterPolicy."""
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
         if policy is None:
             return None
@@ -134,10 +134,10 @@ class SharingOperation:
         return preview
 
     def _exclude_broken(self, state: ClusterState) -> bool:
-        """Exclude broken nodes from all changes if an operand that this run does not restart, for example the driver, fails on them; returns whether any exist.
+        """Exclude from all changes the broken nodes on which an operand fails that this run does not restart, for example the driver.
 
-        Such a node can appear to match its pool, because the labels of gpu-feature-discovery remain. Running containers are ignored, because they may
-        only be slow.
+        Returns whether any node was excluded. A broken node can appear to match its pool, because the labels of
+        gpu-feature-discovery remain. Running containers are ignored, because they may only be slow.
         """
         failures = self._failures_of_broken(state, without=STOPPED_FOR_MIG)
         broken = {name: failure for name, failure in failures.items() if failure.in_back_off}
@@ -146,7 +146,7 @@ class SharingOperation:
         return bool(broken)
 
     def _failures_of_broken(self, state: ClusterState, without: t.Collection[str] = ()) -> dict[str, ContainerFailure]:
-        """By node, the lasting failure of an operand that is not in `without`; includes nodes that this run would not change."""
+        """The lasting failure of an operand that is not in `without`, by broken node, including nodes that this run would not change."""
         names = (self._broken - self._reported.keys()) & state.changes.pool_of.keys()
         pods = operand_pods(self._context.client, self._context.namespace, names)
         return operand_failures((pod for pod in pods if app_of(pod) not in without), time.time())
@@ -184,7 +184,7 @@ class SharingOperation:
         }
 
     def _reconcile(self, state: ClusterState, run_lease: Lease) -> ObservedNodes:
-        """Make the changes, including those of nodes that join or are discovered during the run; acquire the lease before the first change.
+        """Make the changes, including changes to nodes that join or are discovered during the run; acquire the lease before the first change.
 
         Raises PartialFailure or WaitTimeout if nodes do not match their declaration.
         """
@@ -217,7 +217,7 @@ class SharingOperation:
                     rounds += 1
                     changed_at = time.monotonic()
                     if state.changes.rolling_changes:
-                        # A rolling update takes long, so nodes may have joined, and other tools may have changed nodes.
+                        # A rolling update takes a long time, so nodes may have joined, and other tools may have changed nodes.
                         state = self._latest = self._context.reader.read()
                         if state.changes.node_changes:
                             continue
@@ -245,7 +245,7 @@ class SharingOperation:
         try:
             self._rollout.apply(state, lease)
         finally:
-            # This state includes the nodes that the rolling update has changed and verified, even if it failed later.
+            # This state includes the nodes that the rolling update has changed and verified, even if the update failed later.
             self._latest = replace(state, nodes=dict(self._rollout.nodes))
         done, changes = self._rollout.done, state.changes
         self._context.scope.excluded.update(done.failed, done.not_started, changes.limited, changes.not_ready)
@@ -276,7 +276,7 @@ class SharingOperation:
         return "\n".join([f"{len(done.failed)} node(s) failed:", *lines])
 
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
-        """The result; the complete result without limits is written to `report_path`."""
+        """The module's result. The complete result, without limits on its lists, is written to `report_path`."""
         done, unusual = self._rollout.done, self._unusual(observed.state)
         findings = {**self._watch.findings_of_reported(observed.state), **observed.findings}
         result = build_result(observed.state, findings, done, unusual)
@@ -287,7 +287,7 @@ class SharingOperation:
                 private_file.write(path, json.dumps(unlimited, indent=1), keep_mode=True)
                 result["report_path"] = path
             except ConnectionProblem as error:
-                # The changes of the cluster are reported even if the file cannot be written.
+                # The changes to the cluster are reported even if the file cannot be written.
                 self._module.warn(f"The report {error}")
         return result
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the pools with the cluster for modules that do not change nodes, but report the changes or refuse a release."""
+"""Compares the pools with the cluster, for modules that do not change nodes but report the required changes or refuse a release."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Overview:
 
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
-    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is only called if the choice of GPUs depends on them."""
+    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is called only if the choice of GPUs depends on them."""
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     allocation = plan_demand(plan, nodes, membership, configmaps)
@@ -74,7 +74,7 @@ def impact_preview(
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
     """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
 
-    `pods` contains all pods that have not terminated; empty if they do not affect the result.
+    `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)
@@ -111,7 +111,7 @@ def add_pool_facts(
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
     """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
-    Pods are listed only on nodes that are not discovered, or that offer no GPU.
+    Pods are listed only on nodes that are not discovered or that offer no GPU.
     """
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
@@ -129,8 +129,8 @@ def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
     """Raise ReleaseRefused if gpu_sharing would raise it.
 
-    This lists the nodes that have the label of an undeclared pool (usually none), and sends another list request if pools do not set
-    sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.
+    This function lists the nodes with the label of an undeclared pool (usually none), and sends another list request if some pools do not set
+    sharing.mode. Only gpu_sharing finds nodes that leave a declared pool because the pool's match has changed.
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return
@@ -140,7 +140,7 @@ def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> N
 
 
 def _selectors(plan: Plan) -> t.Iterator[str]:
-    """Label selectors of the nodes that may be released or lose their sharing."""
+    """The label selectors for the nodes that may be released or lose their sharing."""
     names = ",".join(sorted(pool.name for pool in plan.pools))
     yield f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
     silent = [pool for pool in plan.pools if not pool.declares_sharing]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the cluster and compares it with the pools; finds the changes, and layouts, demands and taints that cannot be applied."""
+"""Reads the cluster and compares it with the pools: finds the required changes, and the layouts, demands and taints that cannot be applied."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if t.TYPE_CHECKING:
 class ClusterState:
     """The state of the cluster at one point in time, and its differences from the pools.
 
-    plan: the plan with each demand allocated to these nodes. missing: by pool, the devices of a demand that do not fit.
-    problems: messages that prevent a run. warnings: messages that do not.
+    plan: the plan with each demand allocated to these nodes. missing: the devices of a demand that do not fit, by pool.
+    problems: messages about problems that prevent a run. warnings: messages about findings that do not prevent it.
     """
 
     nodes: dict[str, Node]
@@ -69,7 +69,7 @@ class StateReader:
     ) -> None:
         """Store the arguments; no request is sent yet.
 
-        `expected`: objects that count as present although they do not exist yet, in the format of the option expected_policy.
+        `expected`: objects that count as present even if they do not exist yet, in the format of the option expected_policy.
         """
         self._client = client
         self._plan = plan
@@ -92,7 +92,7 @@ class StateReader:
         return self.read()
 
     def compare(self, nodes: dict[str, Node], resource_version: str) -> ClusterState:
-        """Compare these nodes with the pools; pods are only listed if the result may depend on them."""
+        """Compare these nodes with the pools; pods are listed only if the result may depend on them."""
         node_list = list(nodes.values())
         membership = assign_pools(self._plan.pools, node_list)
         configmaps = self.configmaps.read(node_list)
@@ -145,8 +145,8 @@ def plan_demand(
 ) -> MigAllocation:
     """Allocate each demand to the nodes of its pool.
 
-    `pods` contains the pods on the nodes; None if they have not been listed. Nodes outside the scope keep their layout; `settled` contains layouts
-    that the same run has already chosen.
+    `pods` contains the pods on the nodes, or is None if they have not been listed. Nodes outside the scope keep their layout. `settled` contains
+    the layouts that the same run has already chosen.
     """
 
     def may_change(node: Node, pool: PoolPlan) -> bool:
@@ -188,7 +188,8 @@ def demand_problems(
 ) -> list[str]:
     """A message for each demand that does not fit the nodes of its pool.
 
-    Pools with nodes that are not discovered or not ready are left out, because these nodes may add capacity. Empty if the run does not include whole pools.
+    Pools with nodes that are not discovered or not ready are skipped, because these nodes may add capacity. The result is empty if the run's
+    scope does not include whole pools.
     """
     if scope.state != PRESENT or scope.requirements:
         return []
@@ -210,7 +211,7 @@ def taints_to_hold_back(
 ) -> set[str]:
     """The new taints (in the format of format_taint()) that NVIDIA's pods would not tolerate after a restart.
 
-    The pods have the tolerations of the active ClusterPolicy, and those that it is `expected` to get; without a policy, there are no such pods.
+    The pods have the tolerations of the active ClusterPolicy and those that the policy is `expected` to get. Without a policy, there are no pods.
     If NVIDIADriver objects describe the driver, the tolerations of a pool's object must cover the pool's taints as well.
     """
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]

@@ -43,7 +43,7 @@ class ReadinessWatch:
     def __init__(self, context: RunContext) -> None:
         """Store the context; nothing is read yet."""
         self._context = context
-        # Restarts gpu-feature-discovery on some nodes, once for each node; only set if the run may change the cluster.
+        # Restarts gpu-feature-discovery on some nodes, once for each node; set only if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
         self._restarted: set[str] = set()
         # Undiscovered nodes on which NVIDIA's pods fail, with the reason; the run does not wait for them.
@@ -112,14 +112,14 @@ class ReadinessWatch:
         return ObservedNodes(end, findings, sorted(undiscovered), limit)
 
     def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
-        """By node, the differences from the declaration; nodes that are not ready are left out, because they are reported elsewhere."""
+        """The differences from the declaration, by node. Nodes that are not ready are omitted, because they are reported elsewhere."""
         found: dict[str, NodeDrift] = {}
         for node in state.nodes.values():
             self._update(node, state, found)
         return found
 
     def findings_of_reported(self, state: ClusterState) -> dict[str, NodeDrift]:
-        """By node, the differences of the nodes that are excluded from verification and waits because they have already been reported."""
+        """The differences of nodes that verification and waits exclude because these nodes have already been reported, by node."""
         found: dict[str, NodeDrift] = {}
         for name in self._context.scope.excluded:
             node, pool = state.nodes.get(name), state.pool_of(name)
@@ -156,7 +156,7 @@ class ReadinessWatch:
     def _waiting_for_discovery(
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]
     ) -> set[str]:
-        """The undiscovered nodes that the run waits for, including nodes of pools."""
+        """The undiscovered nodes that the run waits for, including nodes that belong to pools."""
         members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
         return members | set(undiscovered)
 

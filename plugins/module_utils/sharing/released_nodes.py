@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards against unintended releases of nodes from their pools, and against a change of sharing that no variable requests (pure).
+"""Guards against unintended releases of nodes from their pools, and against changes to sharing that no variable requests (pure).
 
 Both are usually caused by a mistake in the variables, such as a file that was not read or a misspelled name.
 """
@@ -34,7 +34,7 @@ class ReleasedNodes:
 
     changes: the releases, including releases that are left for another run. unclaimed: every node that no declared pool claims, with its pool,
     inside or outside the run's scope. pools_without_nodes: declared pools that lose all their nodes or have none.
-    unshared: by pool, the number of nodes that would lose their sharing or a foreign device plugin configuration although no variable sets
+    unshared: the number of nodes, by pool, that would lose their sharing or a foreign device plugin configuration even though no variable sets
     sharing.mode. managed: the number of nodes that remain in a pool.
     """
 
@@ -63,7 +63,7 @@ class ReleasedNodes:
         return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
-        """The pools whose nodes must not be released because a required permission is missing; empty if the run may continue.
+        """The pools whose release requires a permission that `allowed` does not contain; empty if the run may continue.
 
         Removing one of several pools from the variables requires no permission. Releasing all managed nodes, nodes of more than one pool, or
         all nodes of a pool that is still declared requires a permission.
@@ -73,7 +73,7 @@ class ReleasedNodes:
         return [] if ALL in allowed else [name for name in required if name not in allowed]
 
     def refusal(self, allowed: t.Collection[str], *, begun: bool = False) -> str:
-        """The reason why the run must fail, with the remedy; empty if it may continue. `begun`: the run has already made other changes."""
+        """The reason why the run must fail, with the remedy; empty if it may continue. `begun`: whether the run has already made other changes."""
         nothing = f"Nothing {'more ' if begun else ''}was changed."
         reasons = [self._release_refusal(allowed, nothing), self._sharing_refusal(nothing)]
         return " ".join(filter(None, reasons))
@@ -105,7 +105,7 @@ class ReleasedNodes:
     def summary(self) -> str:
         """The number of released nodes by pool, and the evicted pods, as a part of a sentence."""
         of_pools = ", ".join(f"{name}: {count}" for name, count in self.counts.items())
-        everything = "" if self.managed else ", all that this collection manages,"
+        everything = "" if self.managed else ", which are all nodes that this collection manages,"
         pods = f"{len(self.pods)} pod(s): {abbreviate(self.pods)}" if self.pods else "no pods"
         return f"{len(self.nodes)} node(s) ({of_pools}){everything} and evict {pods}"
 
@@ -115,7 +115,7 @@ class ReleasedNodes:
         return f"gpu_allow_release={ALL if UNKNOWN in self.counts else ','.join(names)}"
 
     def as_dict(self, allowed: t.Collection[str], limit: int) -> dict[str, t.Any]:
-        """The releases as gpu_info returns them, with up to `limit` names in each list."""
+        """The releases in the format of gpu_info's result, with up to `limit` names in each list."""
         return {
             "pools": self.counts,
             "nodes": dict(list(self.nodes.items())[:limit]),
@@ -126,7 +126,7 @@ class ReleasedNodes:
 
 
 def changes_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) -> bool:
-    """Whether an edit ends the node's sharing, or replaces a foreign device plugin configuration, although no variable sets how the pool's GPUs are shared.
+    """Whether an edit ends the node's sharing, or replaces a foreign device plugin configuration, even though no variable sets sharing.mode.
 
     Sharing is detected from gpu-feature-discovery's labels, regardless of the tool that configured it, and from a configuration that a pool has set.
     """

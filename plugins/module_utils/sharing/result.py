@@ -37,7 +37,7 @@ class RolloutResult:
     """The changes that were made so far, or the predicted changes; `steps` contains the started changes with the evicted pods.
 
     written: the nodes that were patched or whose pods were evicted, including nodes that failed, were rolled back, or are gone.
-    not_started: the nodes whose change was not started, with the option that holds back their pool.
+    not_started: the nodes whose change was not started, each with the option that held it back.
     """
 
     written: set[str] = field(default_factory=set)
@@ -146,7 +146,7 @@ def _released(done: RolloutResult) -> list[tuple[str, str]]:
 
 
 def _repaired(done: RolloutResult) -> dict[str, str]:
-    """By node, the problem that was repaired."""
+    """The problem that was repaired, by node."""
     repaired = {name: node.repaired for name, node in done.results.items() if node.repaired and not node.failure}
     return {**dict.fromkeys(done.discovery_restarted, DISCOVERY_RESTARTED), **repaired}
 
@@ -156,7 +156,7 @@ def _not_ready(state: ClusterState) -> list[str]:
 
 
 def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """The nodes and pools whose changes are unknown before discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
+    """The nodes and pools whose changes are unknown before discovery: nodes without a model, except `failing` nodes, and pools without nodes."""
     awaited = awaited_nodes(state.plan.pools, state.nodes.values(), state.membership)
     nodes = [name for name in awaited if name not in failing]
     unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
@@ -166,9 +166,9 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 
 
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
-    """The warnings of a run or its prediction: warnings about the nodes, and about the changes of the run."""
+    """The warnings of a run or its prediction: warnings about the nodes and about the run's changes."""
     nodes = state.nodes.values()
-    # In this case, a preview lists the empty pools in after_discovery().
+    # A preview before discovery lists the empty pools in after_discovery().
     before_discovery = done.predicted and is_undiscovered(nodes)
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):
@@ -189,7 +189,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         texts.append(
             f"Taint {', '.join(taints)} of pool {pool} was held back: the ClusterPolicy, or the NVIDIADriver of its nodes, does not tolerate "
             "it, so NVIDIA's pods could not restart on these nodes. Allow the driver rollout with gpu_operator_allow_driver_rollout, then run "
-            "again."
+            "the playbook again."
         )
     blocked = [
         f"{change.node} by {', '.join(map(str, change.blocking_pods))}"
@@ -198,12 +198,12 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
     ]
     if blocked:
         fails = (
-            "; the run will fail, and without rollout.pause_on_failure first change the other nodes"
+            "; the run will fail, but unless rollout.pause_on_failure is set, it first changes the other nodes"
             if done.predicted
             else ""
         )
         texts.append(
-            f"{len(blocked)} node(s) cannot be changed, because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
+            f"{len(blocked)} node(s) cannot be changed because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
         )
     texts += state.warnings
     texts += [

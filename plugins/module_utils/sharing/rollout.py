@@ -37,7 +37,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
     from .reader import ClusterState
-# These threads mostly wait; more threads would only wait for each other.
+# The threads mostly wait; with more of them, they would only wait for each other.
 _MAX_THREADS = 64
 
 
@@ -64,7 +64,7 @@ class Rollout:
             self._evictable |= namespaces
 
     def apply(self, state: ClusterState, lease: Lease) -> None:
-        """Send the changes in the order that NVIDIA's operands require; a node that fails does not stop the others."""
+        """Send the changes in the order that NVIDIA's operands require; a failure on one node does not stop the changes to others."""
         self.nodes = state.nodes
         self.require_permission_to_evict(state)
         changes, context = state.changes, self._context
@@ -213,7 +213,7 @@ class Rollout:
             nonlocal drain_first
             node = parse_node(raw)
             fresh = membership_edit(node, pool, held_back)
-            # A node that must be drained first is handled after the next list of the nodes.
+            # A node that must be drained first is handled after the nodes are listed again.
             drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh
 
@@ -232,7 +232,7 @@ def _can_roll_back(state: ClusterState, change: NodeChange, finding: NodeDrift) 
     if node is None or change.pool is None:
         return False
     if finding.final and not repair_reason(node, change.pool):
-        # No configuration changes this, for example if operands are disabled on the node: it is only reported, as in
+        # No configuration corrects this, for example if operands are disabled on the node. The node is only reported, as in
         # the rolling update.
         return False
     return change.pool.rollout.on_failure == rollout.LEAVE or last_good(node) is not None
@@ -240,7 +240,7 @@ def _can_roll_back(state: ClusterState, change: NodeChange, finding: NodeDrift) 
 
 @dataclass
 class PoolQueue:
-    """The queue of changes of one pool; it limits parallel changes and may pause after a failure."""
+    """The queue of one pool's changes, which limits parallel changes and may pause after a failure."""
 
     waiting: deque[NodeChange]
     max_unavailable: int

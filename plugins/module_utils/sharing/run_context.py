@@ -60,7 +60,7 @@ class NodeFailure(Exception):
 class RunContext:
     """The context that all parts of a run share.
 
-    run_command: runs a program and waits until it ends (exit status, stdout, stderr); `reboot_lock` is held while it runs.
+    run_command: runs a program, waits until it exits, and returns its exit status, stdout and stderr. reboot_lock: held while a reboot command runs.
     since: measures how long each node has had its current differences.
     """
 
@@ -83,7 +83,7 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutContext(RunContext):
-    """The context that all changes of a rolling update share; `report` takes a node's name and a line of progress."""
+    """The context that all changes of a rolling update share; `report` takes a node's name and a progress message."""
 
     lease: Lease
     nodes: WatchedNodes

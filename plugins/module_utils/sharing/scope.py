@@ -31,7 +31,7 @@ _LABEL_SELECTORS = option_of_role("gpu_sharing_label_selectors", "label_selector
 class Scope:
     """The nodes of the given pools whose labels meet all requirements; if `pools` is None, all pools and nodes without a pool are included.
 
-    excluded: nodes that the run adds once they are reported, because their change failed or is left for another run.
+    excluded: the nodes that the run skips. The run adds a node once it has reported that the node's change failed or is left for another run.
     """
 
     state: str = PRESENT
@@ -45,7 +45,7 @@ class Scope:
         return self.state == REPAIRED
 
     def warnings(self, nodes: t.Iterable[Node]) -> t.Iterator[str]:
-        """A warning if no GPU node has the labels that the run selects, because a mistake in the selector is likely."""
+        """Yield a warning if the label selectors select no GPU node, because a mistake in them is likely."""
         gpu_nodes = [node for node in nodes if node.has_gpu]
         selected = (all(each.is_met(node.labels) for each in self.requirements) for node in gpu_nodes)
         if self.requirements and gpu_nodes and not any(selected):
@@ -70,7 +70,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(module: PlanModule) -> Scope:
-    """The scope that the options define. With `state: reset`, also replaces the module's plan with one for the same pools with whole GPUs."""
+    """The scope that the options define. `state: reset` also replaces the module's plan with one in which the selected pools have whole GPUs."""
     params = module.params
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
@@ -86,7 +86,7 @@ def scope_of(module: PlanModule) -> Scope:
         except ValueError as error:
             problems.append(f"{_LABEL_SELECTORS}: {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
-        problems.append(f"{_POOL_NAMES}: names no pool; list the pools to reset, or omit it to reset all pools")
+        problems.append(f"{_POOL_NAMES}: names no pool; list the pools to reset, or omit the option to reset all pools")
     if problems:
         raise InvalidOptions(problems)
     if state == RESET:
@@ -96,7 +96,10 @@ def scope_of(module: PlanModule) -> Scope:
 
 
 def _without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
-    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all pools); in other pools, sharing from gpu_defaults is made explicit."""
+    """Return gpu_defaults and gpu_pools with whole GPUs in these pools, or in all pools if `pool_names` is None.
+
+    The other pools get their own copy of the sharing in gpu_defaults.
+    """
     dropped = ("sharing", "startup_taint")
     changed = []
     for pool in pools:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps the nodes up to date with one watch that is shared by many threads, each of which waits for one node."""
+"""Keeps the nodes up to date with one watch, which many threads share while each waits for one node."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WatchedNodes:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop; the thread ends with its current watch."""
+        """Stop the watch; the thread ends when its current request ends."""
         self._stop.set()
 
     def get(self, name: str) -> Node | None:
@@ -74,7 +74,7 @@ class WatchedNodes:
     def wait(
         self, name: str, judge: t.Callable[[Node | None], T | None], timeout: float, check: t.Callable[[], None]
     ) -> T | None:
-        """Wait for the first result of `judge` that is not None, and return it; None after `timeout` seconds.
+        """Wait for the first result of `judge` that is not None, and return it; return None after `timeout` seconds.
 
         `check` is called about once a second and may raise an exception. If an error has ended the watch, that error is raised.
         """
@@ -198,7 +198,7 @@ class WatchedNode:
         *,
         timeout: float | None = None,
     ) -> t.Any:
-        """Wait for the first result of `judge` that is not None, and return it; None after `timeout` seconds, by default the run's `wait_timeout`.
+        """Wait for the first result of `judge` that is not None, and return it; return None after `timeout` seconds (default: the run's `wait_timeout`).
 
         `judge` is called whenever a node changes, and must not send requests. `check` is called about once a second, and may send requests and
         raise exceptions.

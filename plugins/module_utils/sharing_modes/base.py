@@ -23,7 +23,7 @@ Problems = t.Iterator[str]
 
 @dataclass(frozen=True)
 class DeclaredSharing:
-    """The sharing of one pool for a mode's checks. None means not set; values of a wrong type were already rejected."""
+    """The sharing that one pool declares, for a mode's checks. An unset value is None; values of a wrong type have already been rejected."""
 
     path: str
     options: t.Mapping[str, t.Any]
@@ -42,17 +42,17 @@ class PodExpectation:
 
 
 class SharingMode:
-    """One value of sharing.mode."""
+    """Defines one value of sharing.mode."""
 
     name: t.ClassVar[str]
     page_name: t.ClassVar[str] = ""
     """The name on the report page; if empty, the mode's own name is used."""
     own_options: t.ClassVar[tuple[str, ...]] = ()
-    """The options of `sharing`, other than `mode` and the settings of the device plugin, that have an effect in this mode."""
+    """The options of `sharing`, other than `mode` and the settings of the device plugin, that apply to this mode."""
     implied_by: t.ClassVar[tuple[str, ...]] = ()
     """Options that suggest this mode to a user who sets one of them without a mode."""
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {}
-    """Options that may only have one value in this mode, with the reason."""
+    """Options that must have one fixed value in this mode, each with the value and the reason."""
     plugin_key: t.ClassVar[str] = ""
     """The section of the device plugin's configuration that shares a resource; empty if nothing is shared."""
     partitions_gpus: t.ClassVar[bool] = False
@@ -62,7 +62,7 @@ class SharingMode:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of `sharing` other than `mode` that have an effect in this mode."""
+        """The options of `sharing` other than `mode` that apply to this mode."""
         settings = setting_paths(self.name, self.plugin_key)
         return (*self.own_options, *(key for key in settings if key not in self.fixed_options))
 
@@ -71,7 +71,7 @@ class SharingMode:
         return self.fixed_options[key][0] if key in self.fixed_options else SETTINGS[key].plugin_default
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """The problems of a pool that declares this mode."""
+        """The problems in the sharing of a pool that declares this mode."""
         yield from ()
 
     def sharing_arguments(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
@@ -100,7 +100,7 @@ class SharingMode:
         return sum(count // sharing.replicas for count in offered.values())
 
     def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
-        """The labels of gpu-feature-discovery on a node of this bare product name with these MIG devices (k8s-device-plugin internal/lm)."""
+        """The labels that gpu-feature-discovery sets on a node with this bare product name and these MIG devices (k8s-device-plugin internal/lm)."""
         return {
             PRODUCT_LABEL: product + sharing.suffix,
             REPLICAS_LABEL: str(sharing.replicas),
@@ -120,7 +120,7 @@ class SharingMode:
         return ""
 
     def has_measured_times(self, replicas: int) -> bool:
-        """Whether performance() contains times that were measured on one model of GPU."""
+        """Whether performance() contains times that were measured on one GPU model."""
         return bool(self.plugin_key)
 
 

@@ -40,7 +40,7 @@ class Mig(SharingMode):
     partitions_gpus = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """The problems of the layout or the demand, which the GPU model must support; models that are not in the catalog are not checked."""
+        """The problems in the layout or the demand, which the GPU model must support if it is in the catalog."""
         layout, demand = declared.options.get("layout"), declared.options.get("demand")
         if layout is None and demand is None:
             yield (
@@ -53,7 +53,7 @@ class Mig(SharingMode):
             yield from _demand_problems(declared, demand)
 
     def sharing_arguments(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
-        """The arguments with the layout, the demand, and the strategy that they need."""
+        """The arguments, including the layout, the demand, and the strategy that they require."""
         values = super().sharing_arguments(options, product, extras_named)
         layout = layouts.parse_layout(options["layout"]) if options.get("layout") else ()
         demand = dict(sorted(options.get("demand", {}).items()))
@@ -63,11 +63,14 @@ class Mig(SharingMode):
         return {**values, "layout": layout, "demand": demand, "strategy": strategy, "extras_named": extras_named}
 
     def plugin_flags(self, sharing: Sharing) -> dict[str, t.Any]:
-        """The flags with the strategy, which determines the resource names of the devices."""
+        """The flags, including the strategy, which determines the resource names of the devices."""
         return {"migStrategy": sharing.strategy}
 
     def shared_resources(self, sharing: Sharing) -> list[str]:
-        """Under the strategy mixed, the resources of all profiles. gpu-feature-discovery always uses the full name of a device with extras."""
+        """The resources that are shared; with the strategy mixed, those of all profiles.
+
+        The result includes the full name of a profile with extras, because gpu-feature-discovery always uses it.
+        """
         if sharing.strategy != layouts.MIXED:
             return super().shared_resources(sharing)
         return sorted(
@@ -79,7 +82,10 @@ class Mig(SharingMode):
         )
 
     def resources(self, sharing: Sharing) -> tuple[str, ...]:
-        """Under the strategy mixed, the resources of all profiles, and whole GPUs if some GPUs are not partitioned."""
+        """The extended resources that a node may offer.
+
+        With the strategy mixed, these are the resources of all profiles, and whole GPUs if some GPUs are not partitioned.
+        """
         if sharing.strategy != layouts.MIXED:
             return super().resources(sharing)
         names = dict.fromkeys(layouts.resource(_offered_profile(sharing, profile)) for profile in sharing.profiles)
@@ -87,7 +93,7 @@ class Mig(SharingMode):
         return (*map(sharing.offered_name, names), *((GPU_RESOURCE,) if has_whole_gpus else ()))
 
     def offers(self, sharing: Sharing, gpus: int) -> dict[str, int]:
-        """The MIG devices of all GPUs according to the layout; a GPU without devices is offered as a whole and is not shared."""
+        """The amounts that the MIG devices of all GPUs provide; a GPU without devices in the layout is offered as a whole and is not shared."""
         offered = dict.fromkeys(sharing.resources, 0)
         for index in range(gpus):
             devices = layouts.on_gpu(sharing.layout, index)
@@ -105,7 +111,7 @@ class Mig(SharingMode):
         return sum(count if name == whole else count // sharing.replicas for name, count in offered.items())
 
     def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
-        """The labels of the only profile as if it were a GPU (strategy single), or the labels of each profile (mixed)."""
+        """The labels on a node. The strategy single labels the only profile like a GPU; the strategy mixed labels each profile separately."""
         labels = {MIG_STRATEGY_LABEL: sharing.strategy}
         strategy = (TIME_SLICING if sharing.shared else NONE).name
         devices = devices or dict.fromkeys(layouts.profiles(sharing.layout), 0)
@@ -126,7 +132,7 @@ class Mig(SharingMode):
         return labels
 
     def accelerator(self, sharing: Sharing, product: str) -> str:
-        """The kind of GPU, which differs from that of whole GPUs."""
+        """The kind of GPU for the cluster autoscaler, which differs from that of whole GPUs."""
         return f"{product}-MIG"
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
@@ -165,7 +171,7 @@ def _layout_problems(declared: DeclaredSharing, layout: layouts.Layout) -> Probl
     if declared.options.get("strategy") == layouts.SINGLE and layouts.uniform(layout) is None:
         yield (
             f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device '
-            f"plugin), but the layout has {', '.join(layouts.profiles(layout)) or 'none'}; set {layouts.MIXED}, or leave it out"
+            f"plugin), but the layout has {', '.join(layouts.profiles(layout)) or 'none'}; set {layouts.MIXED}, or omit it"
         )
     if declared.model is not None:
         yield from _label_problems(declared, declared.model, layout)
@@ -182,7 +188,7 @@ def _demand_problems(declared: DeclaredSharing, demand: t.Mapping[t.Any, t.Any])
     if declared.options.get("strategy") == layouts.SINGLE:
         yield (
             f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" needs one profile on every GPU of a node (NVIDIA device plugin), but '
-            f"with a demand, GPUs that are not needed stay whole; set {layouts.MIXED}, or leave it out"
+            f"with a demand, GPUs that are not needed stay whole; set {layouts.MIXED}, or omit it"
         )
     if declared.model is not None:
         yield from _fit_problems(
@@ -213,7 +219,7 @@ def _label_problems(declared: DeclaredSharing, model: models.Model, layout: layo
     if len(label) > LABEL_LENGTH:
         yield (
             f'{declared.path}.sharing.strategy: "{layouts.SINGLE}" makes the label {PRODUCT_LABEL} of a {model.key} "{label}", and NFD drops '
-            f"labels that are longer than {LABEL_LENGTH} characters, so the node would lose its product; set {layouts.MIXED}, or leave it out"
+            f"labels that are longer than {LABEL_LENGTH} characters, so the node would lose its product; set {layouts.MIXED}, or omit it"
         )
 
 

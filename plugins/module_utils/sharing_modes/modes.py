@@ -20,9 +20,9 @@ DEFAULT_MODE = NONE
 
 
 def find_mode(plugin_key: str, *, partitioned: bool) -> SharingMode | None:
-    """The mode of a node whose GPUs are shared by this section of the device plugin's configuration (empty: by no section).
+    """The mode of a node whose GPUs this section of the device plugin's configuration shares; the key is empty if no section shares them.
 
-    None if no mode uses this section for GPUs that are (or are not) partitioned.
+    The result is None if no mode whose `partitions_gpus` equals `partitioned` uses the section.
     """
     modes = [mode for mode in MODES.values() if mode.partitions_gpus == partitioned]
     return next((mode for mode in modes if plugin_key == mode.plugin_key or (partitioned and not plugin_key)), None)
@@ -34,10 +34,10 @@ def mode_named(name: t.Any) -> SharingMode | None:
 
 
 def current_mode(strategy: str, replicas: int, *, partitioned: bool) -> str:
-    """The mode of a node for tables; `strategy` is the value of gpu-feature-discovery's label."""
+    """The mode of a node, as shown in tables; `strategy` is the value of gpu-feature-discovery's label."""
     return MIG.name if partitioned else mode_with_replicas(strategy, replicas)
 
 
 def mode_with_replicas(name: str, replicas: int) -> str:
-    """A mode with its number of shares, for tables."""
+    """A mode with its number of shares, as shown in tables."""
     return f"{name} x{replicas}" if replicas > 1 else name

@@ -14,7 +14,7 @@ from .time_slicing import TIME_SLICING
 if t.TYPE_CHECKING:
     from .sharing import Sharing
 
-# The MPS control daemon rejects more clients (k8s-device-plugin cmd/mps-control-daemon/mps/device.go).
+# The maximum number of clients that the MPS control daemon accepts (k8s-device-plugin cmd/mps-control-daemon/mps/device.go).
 _MAX_CLIENTS, _MAX_CLIENTS_BEFORE_TURING = 48, 16
 _TURING = (7, 5)
 _CAPABLE_LABEL = "nvidia.com/mps.capable"
@@ -32,7 +32,7 @@ class Mps(SharingMode):
     evicts_all_pods = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """The problems of the number of shares, which MPS limits depending on the GPU's generation."""
+        """The problems in the number of shares, which MPS limits depending on the GPU's generation."""
         yield from missing_replicas_problems(self, declared)
         replicas, model = declared.options.get("replicas"), declared.model
         if not isinstance(replicas, int):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of `sharing` that are settings of the device plugin's configuration. To add a key, add one field to PluginSettings (pure).
+"""Defines the keys of `sharing` that are settings of the device plugin's configuration. To add a key, add one field to PluginSettings (pure).
 
 The schema (schema/pool.py), the modes (base.py), the configuration (nvidia_config/device_plugin.py) and the export (export/sharing.py) use every
 field. Code that acts on a setting reads it from Sharing, which inherits the fields.
@@ -21,7 +21,7 @@ class PluginSetting:
     """The definition of a setting.
 
     `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
-    A setting with `*` applies only in modes that share a resource; other settings apply in all modes. `modes` restricts a setting to the named modes. If a
+    A setting with `*` applies only to modes that share a resource; other settings apply to all modes. `modes` restricts a setting to the named modes. If a
     mode allows only one value, its `fixed_options` contains the value. `default`: the value if a pool does not set one; a setting that is None is not
     written. `plugin_default`: the value that the plugin uses if the setting is not written; if `default` is None, the export omits this value.
     `choices`: the valid values of a string with fixed choices. `kind`: the type of all other settings (bool, int, str, or a list or dict of strings).
@@ -56,7 +56,7 @@ SETTINGS: dict[str, PluginSetting] = {
 
 
 def setting_paths(mode: str, plugin_key: str) -> dict[str, list[str]]:
-    """The path of each setting that applies in a mode. `plugin_key` is the section that shares a resource, or empty if nothing is shared."""
+    """The path of each setting that applies to a mode. `plugin_key` is the section that shares a resource, or empty if nothing is shared."""
     return {
         key: setting.path.replace(_SECTION, plugin_key).split(".")
         for key, setting in SETTINGS.items()

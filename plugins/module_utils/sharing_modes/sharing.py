@@ -22,7 +22,7 @@ _RENAMED = ".shared"
 class Sharing(PluginSettings):
     """The sharing of GPUs; `replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
 
-    `demand` is the minimum number of MIG devices of each profile on all nodes of the pool together; the layout is then the layout of one node.
+    `demand` is the minimum number of MIG devices of each profile on all nodes of the pool together; if it is set, `layout` is the layout of one node.
     `extras_named`: whether MIG devices with extras (+me, +gfx) are offered under separate names instead of the name of the plain profile.
     """
 

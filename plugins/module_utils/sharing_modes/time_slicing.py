@@ -10,7 +10,7 @@ from .base import DeclaredSharing, PodExpectation, Problems, SharingMode, missin
 
 
 class TimeSlicing(SharingMode):
-    """Time-slicing by the device plugin."""
+    """The time-slicing of the device plugin."""
 
     name = TIME_SLICING_MODE
     own_options = ("replicas",)

@@ -9,7 +9,7 @@ from .base import SharingMode
 
 
 class WholeGpus(SharingMode):
-    """No sharing."""
+    """The mode without sharing."""
 
     name = NONE_MODE
     page_name = "whole GPUs"

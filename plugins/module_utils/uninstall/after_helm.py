@@ -44,9 +44,9 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 
 @dataclass(kw_only=True)
 class AfterHelm(Stage):
-    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, `lease_namespace` the namespace of the Lease of runs.
+    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, and `lease_namespace` is the namespace of the Lease of runs.
 
-    `run_leases` contains the existing Leases that are deleted at the end. `foreign_policies`: foreign ClusterPolicies exist.
+    `run_leases` contains the existing Leases that are deleted at the end. `foreign_policies`: whether foreign ClusterPolicies exist.
     """
 
     components: Components
@@ -130,7 +130,7 @@ class AfterHelm(Stage):
         return with_short_diff(edit) if edit else None
 
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
-        """Descriptions of foreign labels, and of the operator's cordon."""
+        """Descriptions of foreign labels and of the operator's cordon."""
         return kept_parts(node, operator=self._removes_operator)
 
     @property
@@ -224,8 +224,8 @@ class AfterHelm(Stage):
 def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
     """Whether the object is removed with the component: its Helm release contains it, an agent of NVIDIA or NFD wrote it, or the stage before Helm deletes it.
 
-    In check mode, that stage has not deleted its objects yet. Of these, only drivers and policies count, because objects of other kinds with the same
-    annotation may have been created by the user with kube_object.
+    In check mode, that stage has not deleted its objects yet. Of these objects, only drivers and policies count, because the user may have
+    created objects of other kinds with the same annotation by means of kube_object.
     """
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
         kind == "ClusterPolicy" and is_created_by_collection(item)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the removal of this collection's objects for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, ClusterAutoscaler."""
+"""Plans the removal of this collection's objects for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, and the ClusterAutoscaler."""
 
 from __future__ import annotations
 

@@ -258,7 +258,10 @@ class BeforeHelm(Stage):
             raise InvalidOptions([reason])
 
     def _require_ready_nodes(self) -> None:
-        """Raise InvalidOptions if partitioned nodes are not ready: their MIG managers do not run, and without the records, no run could reset the layouts."""
+        """Raise InvalidOptions if partitioned nodes are not ready.
+
+        The MIG managers on these nodes do not run, and once the records are removed, no run could reset the layouts.
+        """
         names = [node.name for node in self._partitioned() if not node.ready]
         if names:
             raise InvalidOptions(
@@ -281,7 +284,7 @@ class BeforeHelm(Stage):
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
     """The warning about the pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
 
-    Pods on nodes without a GPU are left out, and also privileged pods of the cluster itself, because they run on every node.
+    Pods on nodes without a GPU are ignored. The cluster's own privileged pods are also ignored, because they run on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
     found = {

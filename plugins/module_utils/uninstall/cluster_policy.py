@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans how a ClusterPolicy that is kept is restored (pure)."""
+"""Plans the restoration of a ClusterPolicy that is kept (pure)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 
 @dataclass(frozen=True)
 class PolicyRestoration:
-    """One merge patch of the spec (None: nothing to restore); `before` and `after` contain the differences.
+    """One merge patch of the spec, or None if nothing must be restored; `before` and `after` contain the differences.
 
-    `reaches_driver`: entries of daemonsets.tolerations are removed, which restarts the driver.
+    `reaches_driver`: whether entries of daemonsets.tolerations are removed, which restarts the driver.
     """
 
     patch: Object | None

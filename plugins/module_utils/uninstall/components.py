@@ -26,10 +26,10 @@ ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
 
 @dataclass(frozen=True)
 class ComponentRemoval:
-    """The parts of one component that an uninstallation removes. `release` is set even if no Helm release exists, with its expected name and namespace.
+    """The parts of one component that an uninstallation removes. If no Helm release exists, `release` has the expected name and namespace.
 
-    `subscriptions` are removed by the module olm_subscription. `by_olm`: OLM has installed the component, managed or foreign. `own_by_olm`: it has done
-    so for this collection.
+    `subscriptions` are removed by the module olm_subscription. `by_olm`: whether OLM has installed the component, even if the component is foreign.
+    `own_by_olm`: whether OLM has installed it for this collection.
     """
 
     release: ReleaseRemoval
@@ -81,7 +81,7 @@ class ComponentRemoval:
         return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The Helm release as the module returns it; the role uses this to uninstall the release."""
+        """The Helm release in the format of the module's result, from which the role uninstalls it."""
         return {
             "name": self.release.name,
             "namespace": self.release.namespace,
@@ -93,7 +93,7 @@ class ComponentRemoval:
 
 @dataclass(frozen=True)
 class Components:
-    """Both components in the order of their removal. `unreadable`: it is unknown which Subscriptions exist."""
+    """Both components in the order of their removal. `unreadable`: whether it is unknown which Subscriptions exist."""
 
     operator: ComponentRemoval
     nfd: ComponentRemoval
@@ -113,7 +113,7 @@ class Components:
 
 
 def read_components(client: Client, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool) -> Components:
-    """Read the components' Subscriptions. by_olm: whether OLM installs one of the components according to the variables."""
+    """Read the components' Subscriptions. by_olm: whether the variables select OLM for one of the components."""
     subscriptions, unreadable = find_subscriptions(client, by_olm=by_olm)
     # If an earlier run has already deleted the Subscription, the operator's namespace shows that it existed.
     own_by_olm = bool(subscriptions) or (by_olm and _is_own_namespace(client, operator.namespace))

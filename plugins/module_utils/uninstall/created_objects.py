@@ -40,10 +40,10 @@ _RBAC = "rbac.authorization.k8s.io/v1"
 class CreatedKind:
     """The objects of one kind that this collection creates.
 
-    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, it must use only the object's metadata.
+    is_own: whether an object has the mark of this collection; except in OF_OPERATORS, the function must use only the object's metadata.
     names: the names of the objects; empty for all names.
-    listed: arguments of Client.list() that limit the objects. has_foreign_entries: whether an object has entries of other tools, so it is kept.
-    removal: returns the removal of an object; None: the object that was read is deleted.
+    listed: arguments of Client.list() that limit the listed objects. has_foreign_entries: whether an object is kept because it has entries of other tools.
+    removal: returns the removal of an object; if it is None, the object that was read is deleted.
     """
 
     kind: Kind
@@ -91,7 +91,7 @@ NEW_NODES = tuple(
     CreatedKind(known_kind(*kind), names=(NEW_NODES_NAME,))
     for kind in (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 )
-# The ClusterRoleBinding is deleted last, because it refers to the other objects' namespace, which the next run needs to know if this one is killed.
+# The ClusterRoleBinding is deleted last. It names the other objects' namespace, which the next run must know if this run is killed.
 NEW_NODES_PERMISSIONS = tuple(
     CreatedKind(known_kind(_RBAC, kind), names=(NEW_NODES_NAME,))
     for kind in ("RoleBinding", "Role", "ClusterRole", "ClusterRoleBinding")

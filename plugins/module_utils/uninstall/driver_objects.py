@@ -15,7 +15,7 @@ ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_uninstall_allow_driver_rollout", "all
 
 
 def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> str:
-    """The reason why deleting the objects requires permission (a kept operator would install another driver); empty if it does not."""
+    """The reason why deleting the objects requires permission: a kept operator would install another driver. Empty if no permission is required."""
     uids = {item["metadata"]["uid"] for item in drivers}
     nodes = sum(
         daemonset_status(item).scheduled

@@ -15,7 +15,7 @@ Document = t.Mapping[str, t.Any]
 def named_license_objects(
     kept_policies: t.Iterable[Document], kept_drivers: t.Iterable[Document]
 ) -> dict[tuple[str, str], str]:
-    """By kind and name, the reason why a Secret or ConfigMap that a kept object refers to is also kept.
+    """The reason why each Secret or ConfigMap that a kept object refers to is also kept, by kind and name.
 
     Without the Secret or ConfigMap, a kept operator starts no driver pod; without the reference, it restarts the driver. Therefore, both are kept.
     """

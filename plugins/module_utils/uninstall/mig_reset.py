@@ -47,7 +47,7 @@ class MigReset:
     timer: StateTimer = field(default_factory=StateTimer)
 
     def wait(self) -> list[Node]:
-        """Wait until the layouts are reset; returns all nodes in their state afterwards.
+        """Wait until the layouts are reset; returns the new state of all nodes.
 
         Raises WaitTimeout, and PartialFailure as soon as a MIG manager has failed again after its restart.
         """
@@ -81,7 +81,7 @@ class MigReset:
         return nodes
 
     def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
-        """By node whose layout is not reset yet, the state that the MIG manager reports."""
+        """The state that the MIG manager reports for each node whose layout is not reset yet."""
         waiting = [
             nodes[name]
             for name in self.partitioned
@@ -112,7 +112,7 @@ class MigReset:
         return [name for name, state in self.states(nodes).items() if state == FAILED]
 
     def _reasons(self, names: t.Sequence[str]) -> str:
-        """For the first few nodes, the pods that hold GPUs and the end of the MIG manager's log."""
+        """The pods that hold GPUs and the end of the MIG manager's log, for the first few nodes."""
         return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:MAX_NAMED])
 
     def _reason(self, name: str) -> str:

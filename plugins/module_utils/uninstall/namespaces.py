@@ -51,7 +51,8 @@ class DepartingObjects:
     """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and objects of kinds that the collection creates.
 
     `kept`: objects by kind and name that are not deleted in any case.
-    `by_olm`: also the objects that OLM has created for an operator, and all that the collection has created. A foreign operator's Subscription remains.
+    `by_olm`: whether the objects that OLM has created for an operator, and all objects that the collection has created, are also deleted. A
+    foreign operator's Subscription remains.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
@@ -66,7 +67,7 @@ def namespace_removal(
 ) -> Removal | None:
     """The removal of a namespace, which is deleted if the collection has created it and it contains no foreign objects. None if nothing changes.
 
-    `departing` is only called if the user is allowed to list all objects of the namespace. `kept_reason` is an additional reason to keep the namespace.
+    `departing` is called only if the user is allowed to list all objects of the namespace. `kept_reason` is an additional reason to keep the namespace.
     If the namespace is kept, only the collection's labels and annotations are removed. If its contents are unknown, it is not changed.
     """
     path = f"{NAMESPACES}/{name}"
@@ -148,7 +149,7 @@ def _has_owner(metadata: Document, uids: set[str]) -> bool:
 
 
 def _require_list_permission(client: Client, namespace: str) -> None:
-    """Raise UnknownContents if the user is not allowed to list all objects; one request instead of a hundred list requests that could be rejected."""
+    """Raise UnknownContents if the user is not allowed to list all objects. One request replaces a hundred list requests that could be rejected."""
     if not Permission("list", "*", group="*").is_granted(client, namespace):
         raise UnknownContents(
             "you do not have permission to list all of its objects, so it is unknown whether it contains foreign ones"

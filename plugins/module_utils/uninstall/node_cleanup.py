@@ -62,7 +62,7 @@ class Residue:
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """The patch of one node; `partitioned`: the collection's layout partitions its GPUs, and is reset first."""
+    """The patch of one node; `partitioned`: whether the collection's layout, which is reset first, partitions its GPUs."""
 
     edit: NodeEdit | None
     partitioned: bool = False
@@ -128,7 +128,7 @@ def operator_residue(node: Node) -> Residue:
 
 
 def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
-    """Descriptions of foreign labels with the collection's keys and, with `operator`, of kept labels and a cordon of the operator."""
+    """Descriptions of foreign labels with the collection's keys; with `operator`, also of kept operand labels and of the operator's cordon."""
     managed = managed_parts(node).labels
     pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
     if pool is not None and POOL_LABEL not in managed:
@@ -145,7 +145,7 @@ def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
 
 
 def nfd_residue(node: Node, instance: str = "") -> Residue:
-    """The residue of an uninstalled NFD according to its records; NFD's own cleanup job would remove the same."""
+    """The residue of an uninstalled NFD according to its records; NFD's own cleanup job would remove the same metadata."""
     records = f"{instance}.{_NFD_RECORDS}" if instance else _NFD_RECORDS
     return Residue(
         labels=_full_names(node.annotations.get(f"{records}feature-labels")),

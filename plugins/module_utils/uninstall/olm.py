@@ -25,9 +25,10 @@ Document = t.Mapping[str, t.Any]
 
 
 def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
-    """The result of own_subscriptions() if the cluster has OLM, and whether they could not be read. by_olm: the variables select OLM for a component.
+    """The result of own_subscriptions() if the cluster has OLM, and whether they could not be read.
 
-    Subscriptions are read even if the variables select Helm, because they may have changed since the installation; a missing permission is then not an error.
+    by_olm: whether the variables select OLM for a component. Subscriptions are read even if the variables select Helm, because the variables may
+    have changed since the installation. In that case, a missing permission is not an error.
     """
     if not by_olm and client.get(API_PATH) is None:
         return [], False

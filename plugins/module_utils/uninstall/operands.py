@@ -57,7 +57,7 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
 
 
 def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
-    """Messages about DaemonSets whose pods may still need one of these ConfigMaps.
+    """The messages about DaemonSets whose pods may still need one of these ConfigMaps.
 
     The driver's DaemonSets (update strategy OnDelete) are skipped: they mount no managed ConfigMap, and the operator decides when their pods restart.
     """
@@ -76,7 +76,7 @@ def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collec
 
 
 def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:
-    """Messages about pods whose DaemonSet was deleted."""
+    """The messages about pods whose DaemonSet was deleted."""
     return [
         f"pod {pod['metadata']['name']} still exists"
         for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", metadata_only=True)

@@ -27,7 +27,7 @@ def is_marked(live: Document) -> bool:
 def unmark_patch(live: Document) -> Object | None:
     """The merge patch that removes the collection's annotations and field manager, and changes no field; None if there are none.
 
-    The patch only applies to the object as it was read.
+    The patch applies only to the object as it was read.
     """
     if not is_marked(live):
         return None

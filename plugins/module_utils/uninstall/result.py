@@ -19,7 +19,7 @@ EXISTS = "exists"
 
 @dataclass
 class UninstallResult:
-    """The result of a run; it is filled during the run, so that a failure contains the changes so far."""
+    """The result of a run; it is filled during the run, so that a failed run also reports its changes."""
 
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)

@@ -30,7 +30,7 @@ class Removal:
     """The removal of one object, or of a part of it; `label` is its name in the result.
 
     action: the kind of removal; empty if the result does not mention it. kept: the reason why the object, or the rest of it, is kept.
-    after: the part of the object that is kept; None if it is deleted. held_back: a field that is not removed because this would restart the driver.
+    after: the part of the object that is kept; None if it is deleted. held_back: a field that is not removed because its removal would restart the driver.
     send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
     """
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains from its output why a program failed, with the remedy (pure)."""
+"""Explains why a program failed, based on its output, and names the remedy (pure)."""
 
 from __future__ import annotations
 

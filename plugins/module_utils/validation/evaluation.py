@@ -41,7 +41,7 @@ Status = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class PodFailure:
-    """The reason why a pod has failed or cannot start; `container` and `exit_code` identify the container that ended with an error."""
+    """The reason why a pod has failed or cannot start; `container` is the container that ended with an error, and `exit_code` is its exit code."""
 
     pod: str
     reason: str
@@ -70,7 +70,7 @@ class PodObservation:
 class DeviceCheck:
     """The devices in the logs of a pool's pods, and the results of `programs`; if there are no problems, the mode is verified.
 
-    `summary`: the problems grouped by their cause, if that is shorter.
+    `summary`: the problems grouped by their cause, if the grouped form is shorter.
     """
 
     devices: t.Mapping[str, int] = field(default_factory=dict)
@@ -80,13 +80,13 @@ class DeviceCheck:
 
     @property
     def messages(self) -> list[str]:
-        """The problems for a message: at most MAX_NAMED, and the number of remaining problems."""
+        """The first MAX_NAMED problems and the number of remaining problems, for a message."""
         texts = list(self.summary or self.problems)
         more = len(texts) - MAX_NAMED
         return [*texts[:MAX_NAMED], *([f"and {more} more problems"] if more > 0 else [])]
 
     def with_problem(self, problem: str) -> DeviceCheck:
-        """The same result with one more problem, which comes first in messages."""
+        """A copy with one more problem, which comes first in messages."""
         return replace(self, problems=(*self.problems, problem), summary=(problem, *(self.summary or self.problems)))
 
 
@@ -156,7 +156,7 @@ class PoolTest:
 
     @property
     def disproves(self) -> bool:
-        """Whether a failure disproves earlier evidence: the devices were used, and no quota or policy has rejected a pod."""
+        """Whether a failure disproves earlier evidence, because the devices were used and no quota or policy has rejected a pod."""
         return bool(self.observation.started) and not self.rejected
 
     @property
@@ -166,7 +166,7 @@ class PoolTest:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Wrong and missing results of the negative checks."""
+        """Descriptions of the wrong and missing results of the negative checks."""
         wrong = [result.problem for result in self._answers.values() if result.problem]
         missing = [request.name for request in self.site.negative_checks if request.name not in self._answers]
         return (*wrong, *(f"{_UNANSWERED[name]}: {self._waiting.get(name, 'no pod')}" for name in missing))
@@ -204,7 +204,7 @@ def one_more_result(
     """Whether an additional pod had to wait while the `holders` held all units of the resource; None if this is not known yet.
 
     `ran_together`: all holders have been running at the same time; `ended`: all have terminated. The pod has waited if it was
-    unschedulable while all holders ran, or started no sooner than the first of them ended (whole seconds, the node's clock).
+    unschedulable while all holders ran, or started no sooner than the first of them ended (in whole seconds, on the node's clock).
     """
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
@@ -229,7 +229,7 @@ def one_more_result(
 
 
 def two_shares_result(pod: Pod, resource: str) -> NegativeResult | None:
-    """Whether a request for two shares was refused; None if this is not known yet."""
+    """Whether a request for two shares was rejected; None if this is not known yet."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         reason = pod_failure("", status).reason

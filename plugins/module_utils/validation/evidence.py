@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stored results of validations, with a hash of their inputs: while the hash is unchanged, a verified pool is not validated again."""
+"""Defines the stored results of validations, with a hash of their inputs: while the hash is unchanged, a verified pool is not validated again."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def has_failed(entry: t.Mapping[str, t.Any]) -> bool:
 
 
 def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
-    """The entries of earlier runs by pool; an unreadable entry is left out."""
+    """The entries of earlier runs by pool; unreadable entries are ignored."""
     entries = {pool: parse_json(text, dict) for pool, text in ((configmap or {}).get("data") or {}).items()}
     return {pool: entry for pool, entry in entries.items() if entry is not None}
 
@@ -108,7 +108,7 @@ def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str
 def validated_pools(
     client: Client, plan: Plan, nodes: t.Iterable[Node], membership: Membership
 ) -> dict[str, dict[str, t.Any]]:
-    """The `status` and the results of each pool's last validation, and whether they are still `current`, by pool."""
+    """The `status` and results of each pool's last validation, and whether the results are still `current`, by pool."""
     configmap = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     inputs = inputs_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {
@@ -124,7 +124,7 @@ def validated_pools(
 
 
 def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The results in an entry; a negative check that could not be run is left out."""
+    """The results in an entry, without negative checks that could not be run."""
     results = {key: entry[key] for key in _RESULTS if key in entry}
     return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **results}
 

@@ -26,7 +26,7 @@ class ExplainedFailure:
         return self._with_remedy(f"{self.pod}{f' on {self.device}' if self.device else ''}: {self.reason}{log}")
 
     def describe_group(self, others: t.Sequence[ExplainedFailure], total: int) -> str:
-        """The text for this failure and the `others` with the same cause, out of `total` pods."""
+        """The description of this failure and of the `others` with the same cause, out of `total` pods."""
         group = [self, *others]
         devices = list(dict.fromkeys(each.device for each in group if each.device))
         kind = "GPU" if all(device.startswith("GPU-") for device in devices) else "device"
@@ -42,7 +42,7 @@ class ExplainedFailure:
 
 
 def group_failures(failures: t.Iterable[ExplainedFailure], total: int) -> tuple[str, ...]:
-    """One text for each cause (reason and remedy), with the number of its pods and their devices; `total` is the number of all pods."""
+    """One description for each cause (reason and remedy), with the number of its pods and their devices; `total` is the number of all pods."""
     groups: dict[tuple[str, str], list[ExplainedFailure]] = {}
     for failure in failures:
         groups.setdefault((failure.reason, failure.remedy), []).append(failure)

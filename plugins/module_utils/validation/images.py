@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
 def choose_image(images: t.Mapping[str, str], node: Node) -> str:
     """The image with the newest CUDA version that the node's driver and GPUs support.
 
-    If none fits, or if the driver's version is unknown, it is the image with the oldest version, which has the lowest requirements for the driver.
+    If no image fits, or if the driver's version is unknown, the image with the oldest version is returned, which has the lowest requirements for the driver.
     """
     driver, compute = cuda.parse_version(node.cuda), cuda.parse_version(node.compute)
     by_version = {cuda.parse_version(text) or (0, 0): image for text, image in images.items()}

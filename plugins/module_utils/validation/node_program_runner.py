@@ -31,7 +31,7 @@ class NodeProgramResult:
 
     values: t.Mapping[str, t.Any]
     problems: tuple[str, ...] = ()
-    # The problems grouped by their cause, if that is shorter.
+    # The problems grouped by their cause, if the grouped form is shorter.
     summary: tuple[str, ...] = ()
 
 

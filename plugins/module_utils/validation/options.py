@@ -69,7 +69,7 @@ def _spec_of(option: Number | bool | tuple[str, ...]) -> dict[str, t.Any]:
         return {"type": "raw" if option.per_pool else "int", "default": option.default}
     if isinstance(option, bool):
         return {"type": "bool", "default": option}
-    # Without no_log: False, Ansible may take the name of the option for that of a password.
+    # Without no_log: False, Ansible may mistake the option for a password because of its name.
     return {"type": "list", "elements": "str", "default": list(option), "no_log": False}
 
 
@@ -83,7 +83,7 @@ def _variable(option: str) -> str:
 
 
 def _numbers(value: t.Any, option: Number) -> t.Any:
-    """A number or a map of numbers by pool, which templates and surveys pass as text; other values are returned as they are."""
+    """A number or a map of numbers by pool, which templates and surveys pass as text; other values are returned unchanged."""
     if value is None or coercion.is_blank(value):
         return option.default
     if isinstance(value, str):

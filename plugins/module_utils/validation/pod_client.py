@@ -129,7 +129,7 @@ class PodClient:
                 progress_text=lambda names: f"deleting {len(names)} validation pods",
             )
         except WaitTimeout:
-            # The kubelet cannot kill a process that waits for its GPU. All other pods are deleted.
+            # The kubelet cannot kill a process that waits for its GPU, so its pod remains. All other pods are deleted.
             return left
         return []
 

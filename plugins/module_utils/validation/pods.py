@@ -69,9 +69,9 @@ def pod_name(pool: PoolPlan, workload: Workload, suffix: str) -> str:
 
 
 def device_pod(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload: Workload) -> dict[str, t.Any]:
-    """A pod that lists its device, runs the kernel on it, keeps it for a few seconds, and ends.
+    """A pod that lists its device, runs the kernel on it, keeps it for a few seconds, and exits.
 
-    The other programs are init containers, which end before the kernel starts. All use the same device (kubelet, device
+    The other programs are init containers, which exit before the kernel starts. All containers use the same device (kubelet, device
     manager: devices of init containers are reused), so that a quota counts it once.
     """
     options, kernel, before = workload.options_of(pool), _LIST_DEVICES, []

@@ -38,7 +38,7 @@ class ValidationSite:
     """The node on which a pool is validated, and the resource that each pod requests.
 
     `one_more`: the resource that these pods exhaust, so an additional pod must wait. `two_shares`: the resource
-    for which a request for two shares must be refused. If one is empty, its check cannot be run here.
+    for which a request for two shares must be rejected. If one of these is empty, its check cannot be run on this node.
     """
 
     node: Node
@@ -106,7 +106,7 @@ def schedulable_nodes(pool: PoolPlan, nodes: t.Iterable[Node]) -> list[Node] | N
 
 
 def free_resources(pool: PoolPlan, node: Node, used: UsedGpus) -> dict[str, int]:
-    """For each of the pool's resources, the number of units on the node that no pod holds."""
+    """The number of units on the node that no pod holds, for each of the pool's resources."""
     return {
         name: node.allocatable.get(name, 0)
         - sum(request.count for request in used.get(node.name, ()) if request.resource == name)

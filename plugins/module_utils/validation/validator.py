@@ -81,7 +81,7 @@ class Validator:
     def choose_sites(
         self, pools: t.Iterable[PoolPlan], state: ValidationState, used: UsedGpus
     ) -> dict[str, ValidationSite | NotTestable]:
-        """The node of each pool."""
+        """Choose the node on which each pool is validated."""
         limit = self.workload.options["max_pods"]
         return {pool.name: choose_node(pool, state.members(pool.name), used, limit) for pool in pools}
 
@@ -189,7 +189,7 @@ class Validator:
 def explain(
     pods: PodClient, failure: PodFailure, node: Node, workload: Workload, kernel_logs: t.Mapping[str, str] | None = None
 ) -> ExplainedFailure:
-    """A failure with the end of its log, and with its remedy; a refused pod has no log. `kernel_logs`: logs that were already read, by pod."""
+    """A failure with the end of its log and with its remedy; a rejected pod has no log. `kernel_logs`: logs that were already read, by pod."""
     program = next((each for each in PROGRAMS if each.container == failure.container), KERNEL)
     log = None
     if failure.exit_code is not None:

@@ -95,7 +95,7 @@ def test_releasing_all_managed_nodes_needs_a_permission() -> None:
     only = [member("t4-1", "notebooks"), node("l40s-9", model="NVIDIA-L40S")]
     releases = changes([L40S], only).releases
     assert releases.uncovered(()) == ["notebooks"]
-    assert "all that this collection manages" in releases.refusal(())
+    assert "all nodes that this collection manages" in releases.refusal(())
     assert releases.uncovered({"notebooks"}) == []
 
 
