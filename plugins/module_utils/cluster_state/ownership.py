@@ -96,8 +96,8 @@ def metadata_edit(
 ) -> NodeEdit | None:
     """The edit that brings the node's metadata to the desired state and records the metadata that the owner sets; None if nothing changes.
 
-    With remove_others, owned metadata that is not desired is removed. `own_annotations` are the collection's own annotations, which need no
-    record. `handed_over` are labels that the patch sets without recording them as owned.
+    With remove_others, owned metadata that is not desired is removed. `own_annotations` contains the collection's own annotations, which need no
+    record. `handed_over` contains labels that the patch sets without recording them as owned.
     """
     owned = recorded(node, owner)
     records: dict[str, t.Sequence[str]] = {}
@@ -148,9 +148,9 @@ def build_edit(
     *,
     uncordon: bool = False,
 ) -> NodeEdit | None:
-    """Build an edit from patches of labels and annotations and a list of taints (None: unchanged); None if nothing changes.
+    """Build an edit from patches for labels and annotations, and from a list of taints (None: unchanged). Returns None if nothing changes.
 
-    `records` are the annotations that record owned metadata, with their entries.
+    `records` contains the annotations that record owned metadata, each with its entries.
     """
     texts = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
     annotations = {key: value for key, value in {**annotations, **texts}.items() if value != node.annotations.get(key)}
@@ -165,7 +165,7 @@ def build_edit(
             after[part] = {key: value for key, value in sorted(patch.items()) if value is not None}
     if taints is not None:
         spec["taints"] = taints
-        # Controllers add and remove taints at any time: only the changes of this patch are shown.
+        # Controllers add and remove taints at any time, so only the changes made by this patch are shown.
         old, new = ({format_taint(taint) for taint in each} for each in (node.taints, taints))
         before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
     if uncordon:
