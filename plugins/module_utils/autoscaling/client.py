@@ -96,10 +96,7 @@ class AutoscalingClient:
     def await_bounds(
         self, planned: ScalingChanges, waiting: WaitOptions, first: t.Sequence[Object] | None = None
     ) -> None:
-        """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet.
-
-        `first` contains the MachineSets if they have just been read.
-        """
+        """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet. `first`: the MachineSets, if they were just read."""
         if not planned.scaled:
             return
         timer, unread = StateTimer(), list(first or ())

@@ -70,7 +70,7 @@ def add_scaling(
 def read_objects(
     client: Client, plan: Plan, nodes: t.Sequence[Node], namespace: str
 ) -> tuple[ClusterObjects, dict[str, str]]:
-    """The objects that the autoscaler reads, and a sentence for each kind that could not be read, by kind (MachineSets: by MACHINE_API_PATH)."""
+    """The objects that the autoscaler reads, and a sentence for each kind that could not be read, by kind (for MachineSets, by MACHINE_API_PATH)."""
     problems: dict[str, str] = {}
     none: tuple[Object, ...] = ()
 

@@ -37,7 +37,7 @@ class ForeignField:
 
 @dataclass(frozen=True)
 class FieldChanges:
-    """The object with the declared fields, and the foreign fields, which are only changed with `change_foreign`."""
+    """The object with the declared fields, and the foreign fields, which are changed only if `change_foreign` is set."""
 
     desired: Object
     foreign: tuple[ForeignField, ...] = ()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the Priority expander (pure)."""
+"""Plans the changes to the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the Priority expander (pure)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BOUNDS: tuple[Path, Path] = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 
 @dataclass(frozen=True)
 class AutoscalerChange:
-    """The change of one object. `live` is None if it is created, `desired` is None if it is deleted. `foreign`: see FieldChanges."""
+    """The change to one object. `live` is None if the object is created; `desired` is None if it is deleted. `foreign`: see FieldChanges."""
 
     kind: str
     name: str
@@ -83,7 +83,7 @@ class AutoscalerChange:
 
     @property
     def patch(self) -> Object:
-        """The merge patch, which only applies to the version of the object that was read."""
+        """The merge patch, which applies only to the version of the object that was read."""
         patch: Object = merge_patch(self.live, self.desired)
         version = {"resourceVersion": (self.live or {})["metadata"]["resourceVersion"]}
         return {**patch, "metadata": {**(patch.get("metadata") or {}), **version}}
@@ -163,7 +163,7 @@ def deletion(live: Object) -> AutoscalerChange:
 def priorities_change(
     live: Object | None, desired: t.Mapping[str, int], kept: t.Collection[str], namespace: str
 ) -> tuple[AutoscalerChange | None, str]:
-    """The change of the Priority expander's ConfigMap (None if nothing is to be written), and the reason if its text cannot be merged."""
+    """The change to the Priority expander's ConfigMap (None if no change is needed), and the reason if the ConfigMap's text cannot be merged."""
     text = expander_priorities.text_of(live)
     merged = expander_priorities.merge_priorities(text, expander_priorities.record_of(live), desired, kept)
     if merged.problem:

@@ -46,7 +46,7 @@ def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Do
 
 
 def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
-    """The objects after the run. If a problem would make the module autoscaling fail, its objects are returned unchanged."""
+    """The objects after the run. If a problem would make the module autoscaling fail, the module's objects are returned unchanged."""
     existing = {item["metadata"]["name"] for item in found.machine_sets}
     new = tuple(
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
@@ -57,7 +57,7 @@ def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequenc
         for change in planned.changes:
             after = _applied(after, change)
     created = {item["metadata"]["name"] for item in new} - existing
-    # For unchanged MachineAutoscalers, the bounds are already in existing MachineSets, so only new MachineSets need them.
+    # Existing MachineSets already contain the bounds of unchanged MachineAutoscalers, so only new MachineSets need these bounds.
     scalers = {
         name: planned.scaled.get(name) or next(iter(targets_of(after.machine_autoscalers, name)), None)
         for name in {*planned.scaled, *created}

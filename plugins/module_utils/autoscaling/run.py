@@ -71,7 +71,7 @@ class AutoscalingRun:
         """Plan the changes again from the current state of the cluster, and write them; after a conflict, both steps are repeated."""
 
         def send_all(changes: list[AutoscalerChange]) -> None:
-            # The server checks all changes before the first one is written, for example by an admission policy.
+            # The server checks all changes, for example with an admission policy, before the first change is written.
             if len(changes) > 1:
                 for change in changes:
                     self._send(change, check=True)

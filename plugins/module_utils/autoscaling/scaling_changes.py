@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans all changes of the autoscaler's objects that the pools require, and finds the objects that are not changed (pure)."""
+"""Plans all changes to the autoscaler's objects that the pools require, and finds the objects that are not changed (pure)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScalingOptions:
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of one cluster. `unread` contains the kinds of objects that the user is not allowed to read (PRIORITY_CONFIGMAP for the ConfigMap)."""
+    """The objects of one cluster. `unread` contains the kinds that the user is not allowed to read (PRIORITY_CONFIGMAP for the ConfigMap)."""
 
     version: str = ""
     machine_sets: tuple[Object, ...] = ()

@@ -47,7 +47,7 @@ class Target:
 def find_targets(
     plan: Plan, machine_sets: t.Sequence[Document], predicted: t.Mapping[str, Document], namespace: str
 ) -> tuple[list[Target], list[str]]:
-    """The MachineSets of all pools with `autoscale`, and the problems of such pools that have no MachineSet.
+    """The MachineSets of all pools with `autoscale`, and a problem for each node group of these pools that has no MachineSet.
 
     predicted: in check mode, the results of the module machineset by group name, for MachineSets that the run creates or changes.
     """

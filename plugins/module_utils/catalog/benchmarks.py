@@ -9,15 +9,15 @@ import typing as t
 
 from .names import MPS_MODE, TIME_SLICING_MODE
 
-# 189 timed cases with synthetic kernels (compute-bound, copies, short bursts) through the driver API, medians of 3 repeats, clocks
-# and results checked in each; MPS with 100/N % of the SMs for each of N clients, as the device plugin sets it. Not measured: more
-# than 8 processes, MIG, tensor cores at the power limit, faults.
+# The measurements comprise 189 timed cases with synthetic kernels (compute-bound, copies, short bursts), started through the driver API. Each value
+# is the median of 3 repeats; clocks and results were checked in each repeat. Under MPS, each of N clients gets 100/N % of the SMs, which is the
+# device plugin's setting. Not measured: more than 8 processes, MIG, tensor cores at the power limit, faults.
 MEASURED = "one NVIDIA H200, driver 580.159.04, 2026-11-21"
 MAX_MEASURED_PODS = 8
 
 
 class BusyPods(t.NamedTuple):
-    """N processes that always have work: the speed of each, as a fraction of its speed alone on the GPU, and how evenly they are served."""
+    """The speed of each of N processes that always have work, as a fraction of a process's speed alone on the GPU, and how evenly they are served."""
 
     mode: str
     load: str
@@ -28,7 +28,7 @@ class BusyPods(t.NamedTuple):
 
 
 class LaunchLatency(t.NamedTuple):
-    """A synchronous launch (1.0 ms when alone) next to busy processes, in milliseconds from submission to completion."""
+    """The milliseconds from submission to completion of a synchronous launch next to busy processes; 1.0 ms without busy processes."""
 
     mode: str
     busy: int
@@ -37,7 +37,7 @@ class LaunchLatency(t.NamedTuple):
 
 
 class Loss(t.NamedTuple):
-    """The loss of CERN's simulation, in per cent of the time that ideal sharing would take; one value for each problem size."""
+    """The loss measured with CERN's simulation, in per cent of the time that ideal sharing would take; one value for each problem size."""
 
     step: str
     per_cent: tuple[float, float, float]
@@ -64,16 +64,16 @@ WAITING: tuple[LaunchLatency, ...] = (
     LaunchLatency(MPS_MODE, 1, 1.01, 1.02),
     LaunchLatency(MPS_MODE, 3, 1.01, 1.03),
 )
-# The fraction of the GPU that N busy processes get together, as a rule that fits the rows above.
+# The fraction of the GPU that all busy processes get together. These rules fit the rows above.
 TOTAL = {TIME_SLICING_MODE: 0.905, MPS_MODE: 0.98}
 # One turn of a busy process: a time slice of 2.06 ms and a switch of 0.22 ms. A launch waits for the turns of all other processes.
 TURN_MS = 2.3
 # The memory that each MPS client should leave free. If four clients fill their shares, the shares, the MPS server and the driver's
-# reserve together exceed the GPU's memory: one of the four could not allocate the last 0.7 GiB of its share.
+# reserve together exceed the GPU's memory: in the measurement, one of the four clients could not allocate the last 0.7 GiB of its share.
 MPS_RESERVE_MIB = 819
 
-# CERN's webinar "Adding and managing GPUs on Kubernetes", autumn 2024: A100 40GB PCIe, driver 470.129.06, CUDA 11.6. Diana Gaponcic,
-# IT-CD-PI: a simulation (Xsuite) that is heavy on the GPU, with few memory accesses and little communication with the CPU.
+# Source: CERN's webinar "Adding and managing GPUs on Kubernetes", autumn 2024, Diana Gaponcic, IT-CD-PI; A100 40GB PCIe, driver 470.129.06, CUDA 11.6.
+# The workload is a simulation (Xsuite) that uses the GPU heavily, with few memory accesses and little communication with the CPU.
 # Each row compares a time with twice the time of the previous row ("Shared x2" with twice x1). The resulting shares of the GPU: 0.36, 0.18 and 0.09.
 WEBINAR_TIME_SLICING: tuple[Loss, ...] = (
     Loss("x1 to x2", (37.90, 38.23, 38.61)),
@@ -82,14 +82,14 @@ WEBINAR_TIME_SLICING: tuple[Loss, ...] = (
 )
 WEBINAR_MIG = Loss("whole GPU to 7g.40gb", (8.97, 9.37, 8.91))
 
-# SMs of the whole GPU, and of each profile by its id. Sources: nvidia-smi mig -lgip on an H200; go-nvml's mock of an A100 DGX.
+# The number of SMs of the whole GPU, and of each profile by its id. Sources: nvidia-smi mig -lgip on an H200; go-nvml's mock of an A100 DGX.
 _H200 = (132, {19: 16, 20: 16, 15: 26, 14: 32, 9: 60, 5: 64, 0: 132})
 _A100 = (108, {19: 14, 20: 14, 15: 14, 14: 28, 9: 42, 5: 56, 0: 98})
 SMS: dict[str, tuple[int, dict[int, int]]] = {
     "H200": _H200,
     **dict.fromkeys(("A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM4-80GB", "A100-80GB-PCIe"), _A100),
 }
-# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip): slightly less than in their names.
+# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip), which is slightly less than the sizes in their names.
 H200_MIB = {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 143360}
 
 

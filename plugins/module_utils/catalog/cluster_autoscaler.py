@@ -21,7 +21,7 @@ PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "prio
 PRIORITY_EXPANDER = "Priority"
 EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
 
-# The releases of OpenShift that added fields to the ClusterAutoscaler, keyed by the key of gpu_cluster.autoscaler; earlier releases reject them as unknown
+# The releases of OpenShift that added fields to the ClusterAutoscaler, by the key in gpu_cluster.autoscaler. Earlier releases reject these fields as unknown
 # (developers.redhat.com/articles/2024/10/17/efficient-autoscaling-openshift-priority-and-leastwaste-expanders). All other fields are older
 # (pkg/apis/autoscaling/v1/clusterautoscaler_types.go).
 AUTOSCALER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {("expanders",): (4, 16)}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CUDA versions, and the GPUs that each supports."""
+"""CUDA versions, and the GPUs that each version supports."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def parse_version(text: str) -> Version | None:
 
 
 def runs_on(cuda: Version, compute: Version | None) -> bool:
-    """Whether programs of a CUDA version run on GPUs of a compute capability; None is an unknown capability, which counts as supported."""
+    """Whether programs built for a CUDA version run on GPUs with a compute capability; an unknown capability (None) counts as supported."""
     return compute is None or compute >= _MIN_COMPUTE.get(cuda[0], (0, 0))

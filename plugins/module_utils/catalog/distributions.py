@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubernetes distributions: how their nodes are recognized, and what the container toolkit needs to configure their containerd.
 
-The toolkit writes a configuration file of containerd, and signals the process at the socket to read it. The chart's defaults,
-/etc/containerd/config.toml and /run/containerd/containerd.sock, are those of a containerd that kubeadm uses. Since v1.18 (operator v25.10), the
+The toolkit writes a configuration file for containerd, and signals the process that listens on the socket to read the file. The chart's defaults,
+/etc/containerd/config.toml and /run/containerd/containerd.sock, are the paths of a containerd that kubeadm uses. Since v1.18 (operator v25.10), the
 toolkit writes a drop-in file, by default /etc/containerd/conf.d/99-nvidia.toml, and adds its folder to the imports of the configuration file
 (nvidia-container-toolkit pkg/config/engine/containerd/config_drop_in.go).
 """
@@ -22,7 +22,7 @@ CONFIG = "CONTAINERD_CONFIG"
 DROP_IN = "RUNTIME_DROP_IN_CONFIG"
 _SOURCE = "RUNTIME_CONFIG_SOURCE"
 _EXECUTABLE = "RUNTIME_EXECUTABLE_PATH"
-# These variables belong together: if one is set by the user, none is derived.
+# These variables belong together: if the user sets one of them, none is derived.
 CONFIG_VARIABLES = frozenset({CONFIG, "RUNTIME_CONFIG", DROP_IN, _SOURCE, "RUNTIME_CONFIG_SOURCES", _EXECUTABLE})
 
 K3S_FAMILY = "k3s-or-rke2"
@@ -30,13 +30,12 @@ K3S_FAMILY = "k3s-or-rke2"
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """One distribution. `version_suffix` is in the kubelet's version after the +; `node_label` is the key and the value of a label of each node.
+    """A Kubernetes distribution.
 
-    An empty value stands for any value.
-
-    `annotation` is the key of an annotation that some of its nodes have.
-    `toolkit` contains the toolkit's variables that differ from the chart's defaults, by the operator release since which they are valid, the
-    newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` identifies distributions with the same known issues.
+    version_suffix: the beginning of the part of the kubelet's version after the +. node_label: the key and the value of a label that each node has; an
+    empty value stands for any value. annotation: the key of an annotation that some of the nodes have.
+    toolkit: the toolkit's variables that differ from the chart's defaults, by the operator release since which they are valid, the newest release first.
+    restarts: what restarts when the toolkit reloads containerd. family: a name that distributions with the same known issues share.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Distribution:
 
     @property
     def mark(self) -> str:
-        """The mark that identifies its nodes; empty if a node of this distribution may have none."""
+        """The mark that identifies the distribution's nodes; empty if some of them may have no mark."""
         if self.version_suffix:
             return f"kubelet version with +{self.version_suffix}"
         return f"node label {'='.join(filter(None, self.node_label))}" if self.node_label else ""
@@ -140,7 +139,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
         ),
         source="gpu-operator/getting-started.rst of NVIDIA/cloud-native-docs, 'MicroK8s'",
     ),
-    # Its nodes run CRI-O, for which the operator configures the toolkit itself. The machine config operator labels each node.
+    # OpenShift's nodes run CRI-O, for which the operator configures the toolkit itself. The machine config operator labels each node.
     Distribution(
         "openshift",
         "OpenShift",

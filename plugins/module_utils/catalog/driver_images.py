@@ -1,7 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operating systems of nodes, the tags of their driver images (the operator appends the system to the driver's version), and the sources of images.
+"""The operating systems of nodes, the tags of their driver images, and the sources of these images.
 
+To form a tag, the operator appends the operating system to the driver's version.
 Sources: gpu-operator controllers/object_controls.go (resolveDriverTag), controllers/state_manager.go (getGPUNodeOSInfo) and internal/state/nodepool.go
 (getOSTag) of the tags v23.9.2 to v26.7.0; NVIDIA/gpu-driver-container Makefile and its folders.
 """
@@ -14,12 +15,12 @@ import typing as t
 
 from .releases import Release, release_of
 
-# The labels of NFD with ID and VERSION_ID of /etc/os-release.
+# NFD's labels with ID and VERSION_ID from /etc/os-release.
 OS_LABELS = ("system-os_release.ID", "system-os_release.VERSION_ID")
-# The label of NFD with the release of the kernel, which is a part of the tags of precompiled drivers.
+# NFD's label with the kernel release, which is part of the tags of precompiled drivers.
 KERNEL_LABEL = "kernel-version.full"
 _OS_TAG = re.compile(r"(?P<system>[a-z]+(?:-[a-z]+)?)(?P<version>\d+(?:\.\d+)?)")
-# RHCOS is built from RHEL 9 since OpenShift 4.13 (its release notes).
+# RHCOS has been built from RHEL 9 since OpenShift 4.13 (release notes of OpenShift).
 _RHCOS_9_SINCE = 13
 
 
@@ -35,7 +36,7 @@ def _rhcos_folder(version: str) -> str:
 class BuildTarget(t.NamedTuple):
     """The sources of an operating system's image; systems with the same target share an image.
 
-    folder: the folder of gpu-driver-container. arguments: the names and values of the arguments of its Dockerfile that follow from the system.
+    folder: the folder of gpu-driver-container. arguments: the names and values of the Dockerfile's arguments that depend on the system.
     """
 
     folder: str
@@ -46,10 +47,11 @@ class BuildTarget(t.NamedTuple):
 class OperatingSystem:
     """An operating system of nodes.
 
-    name: ID in /etc/os-release. published: whether NVIDIA publishes driver images for it. folder: returns, for a version, the folder of gpu-driver-container
-    that images are built from; None if there is none. arguments: functions that return, for a version, the value of an argument of the folder's
-    Dockerfile, by its name. major_tags: major versions and releases of the operator; since that release, the tags of that major version and of later ones
-    have only the major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
+    name: the ID in /etc/os-release. published: whether NVIDIA publishes driver images for the system.
+    folder: a function that returns, for a version, the folder of gpu-driver-container from which images are built; None if there is no folder.
+    arguments: functions that return, for a version, the value of a Dockerfile argument, by the argument's name.
+    major_tags: pairs of a major version and a release of the operator. Since that release, the tags for that major version and later ones contain only the
+    major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
     """
 
     name: str

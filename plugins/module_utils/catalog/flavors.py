@@ -17,7 +17,7 @@ _NAME = re.compile(r"g\d+-standard-\d+x\d+(?:x\d+\w*)?-(?P<count>\d+)(?P<name>[A
 
 @dataclasses.dataclass(frozen=True)
 class FlavorGpus:
-    """The GPUs of one node: their number, their name in the flavor, and the keys of matching models (none: not in the catalog)."""
+    """The GPUs of one node: their number, their name in the flavor, and the keys of matching models, which are empty if the catalog has none."""
 
     count: int
     name: str

@@ -12,10 +12,10 @@ import typing as t
 
 from .distributions import BY_NAME, K3S_FAMILY
 
-# The conditions that a cluster can meet, found in the pools and gpu_cluster.operator (pools/warnings.py), in nodes and pods
-# (cluster_state/conditions.py), and in other objects (gpu_operator/detect.py). `model X`: GPUs whose name begins with X.
+# The conditions that a cluster can meet. They are derived from the pools and gpu_cluster.operator (pools/warnings.py), from nodes and pods
+# (cluster_state/conditions.py), and from other objects (gpu_operator/detect.py). `model X` is met by GPUs whose name begins with X.
 MODEL_CONDITION = "model "
-# Only pods show this condition.
+# This condition can be derived only from pods.
 HOST_USERS = "host-users"
 CONDITIONS: t.Mapping[str, str] = {
     "containerd": "GPU nodes run containerd",
@@ -38,7 +38,7 @@ CONDITIONS: t.Mapping[str, str] = {
 class KnownIssue(t.NamedTuple):
     """An issue of every release whose version begins with the numbers of one of `releases`.
 
-    A warning is shown only if the cluster meets all `conditions`, see CONDITIONS. `openshift` contains the first numbers of the OpenShift
+    `conditions` contains the conditions that a cluster must meet for a warning (see CONDITIONS). `openshift` contains the first numbers of the OpenShift
     versions that have the issue; it is empty if the issue does not depend on the version.
     """
 
@@ -67,8 +67,8 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v23.9", "v24.3"),
         frozenset({"openshift"}),
-        "OpenShift 4.11.12: its Driver Toolkit images are broken, so the driver builds with cluster-wide entitlements "
-        "only (notes of v23.9.0)",
+        "OpenShift 4.11.12: its Driver Toolkit images are broken, so the driver can be built only with cluster-wide entitlements "
+        "(notes of v23.9.0)",
         openshift=("4.11.12",),
     ),
     KnownIssue(
@@ -93,14 +93,14 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v23.9", "v24.3", "v24.6", "v25.3.2"),
         frozenset({"vgpu"}),
-        "NVIDIA vGPU on nodes whose nouveau driver is not blacklisted: the driver cannot initialise the GPU and the "
+        "NVIDIA vGPU on nodes whose nouveau driver is not blacklisted: the driver cannot initialize the GPU and the "
         "operator's pods stay in Init (notes of v23.9.0 and v25.3.2)",
     ),
     KnownIssue(
         ("v23.9", "v24.3", "v24.6"),
         frozenset({"vgpu"}),
         "Nodes with different operating systems, or vGPU alongside data-center drivers, in one cluster: one ClusterPolicy "
-        "can serve one driver type and one system only (notes of v23.9.0)",
+        "supports only one driver type and one operating system (notes of v23.9.0)",
     ),
     KnownIssue(
         ("v23.9.1", "v23.9.2", "v24.3", "v24.6"),
@@ -141,7 +141,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         KnownIssue(
             ("v25.3.2",),
             frozenset({distribution}),
-            "A container toolkit with its own CONTAINERD_SOCKET does not get that directory mounted, so it cannot reload containerd; fixed in "
+            "If CONTAINERD_SOCKET is set, its directory is not mounted into the container toolkit, which then cannot reload containerd; fixed in "
             "v25.3.3 (notes of v25.3.3, gpu-operator issue 1694)",
         )
         for distribution in (K3S_FAMILY, "k0s", "microk8s")
@@ -155,7 +155,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v25.10.0",),
         frozenset({"cri-o"}),
-        "CRI-O: operands hang in Init:RunContainerError for minutes until the container toolkit runs; fixed in v25.10.1 (notes of v25.10.0)",
+        "CRI-O: operands remain in Init:RunContainerError for minutes until the container toolkit runs; fixed in v25.10.1 (notes of v25.10.0)",
     ),
     KnownIssue(
         ("v25.10.0",),
@@ -226,5 +226,5 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
 
 
 def issues_of(version: str) -> list[KnownIssue]:
-    """The known issues of the operator's release with exactly this version."""
+    """The known issues of the operator release with exactly this version."""
     return [issue for issue in KNOWN_ISSUES if issue.affects(version)]

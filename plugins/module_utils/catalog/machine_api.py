@@ -31,7 +31,8 @@ BOOT_IMAGES_BY_DEFAULT: Release = (4, 22)
 MACHINESET_LABEL = "machine.openshift.io/cluster-api-machineset"
 MACHINE_CLUSTER_LABEL = "machine.openshift.io/cluster-api-cluster"
 MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
-# On a Machine that a scale-down removes first; older releases read the second one (machine-api-operator pkg/controller/machineset/delete_policy.go).
+# Either annotation marks a Machine that a scale-down removes first; older releases read the second (machine-api-operator
+# pkg/controller/machineset/delete_policy.go).
 DELETE_MACHINE_ANNOTATIONS = ("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine")
 # cluster-autoscaler-operator pkg/controller/machineautoscaler sets these on the MachineSet that a MachineAutoscaler refers to.
 AUTOSCALER_ANNOTATIONS = (
@@ -78,7 +79,7 @@ class AutoscalerRules:
     counts_gpu_type: whether gpu-type selects the resource that gpu-count counts; otherwise, this is always nvidia.com/gpu.
     all_labels: whether it expects all labels of the template on the nodes, or only those for which is_managed_label() is true.
     fixed_size: whether it scales a MachineSet whose minimum equals its maximum (clusterapi_nodegroup.go).
-    Every release adds the template's taints, and the annotations with labels and taints.
+    Every release also reads the template's taints, and the annotations with labels and taints.
     """
 
     since: Release
@@ -91,7 +92,7 @@ class AutoscalerRules:
     fixed_size: bool = True
 
     def countable(self, resources: t.Mapping[str, int]) -> tuple[str, int]:
-        """The resource of a node that the autoscaler can count, and its amount: nvidia.com/gpu, or another one if the release can count it.
+        """The name and amount of a node's resource that the autoscaler can count: nvidia.com/gpu, or another resource if the release can count it.
 
         The amount is 0 if the node offers no such resource.
         """
@@ -101,7 +102,8 @@ class AutoscalerRules:
         return next(iter(offered.items()))
 
 
-# The newest first. Releases before 4.19 read only OpenShift's annotations, 4.19 to 4.23 both, and later ones only those of Cluster API.
+# The newest rules come first. Releases before 4.19 read only OpenShift's annotations, releases 4.19 to 4.23 read OpenShift's and Cluster API's
+# annotations, and later releases read only Cluster API's annotations.
 AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
     AutoscalerRules(
         since=(5, 0),
@@ -125,8 +127,8 @@ AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
     ),
 )
 
-# The labels of a template that Cluster API sets on nodes (clusterapi_utils.go, isManagedLabel). The branches 4.22 and 4.23 of openshift/kubernetes-autoscaler
-# still read all labels, release-5.0 does not (as of July 2026).
+# The domains of the template labels that Cluster API sets on nodes (clusterapi_utils.go, isManagedLabel). As of July 2026, the branches 4.22 and 4.23 of
+# openshift/kubernetes-autoscaler still read all labels, but release-5.0 does not.
 _ROLE_LABEL_DOMAIN = "node-role.kubernetes.io"
 _MANAGED_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 
@@ -157,9 +159,9 @@ def openshift_release(version: str) -> Release:
 
 
 class MachineSetting(t.NamedTuple):
-    """The field of a providerSpec with the value of an option of node groups.
+    """The field of a providerSpec that contains the value of a node group option.
 
-    path: the path of the field from the top of the providerSpec. decode, encode: convert the value of the field to that of the option, and back.
+    path: the path of the field from the top of the providerSpec. decode, encode: functions that convert the field's value to the option's value, and back.
     """
 
     path: tuple[str, ...]
@@ -168,7 +170,7 @@ class MachineSetting(t.NamedTuple):
 
 
 def _first_gpus(value: t.Any) -> t.Any:
-    """The first element of a list of GPUs, each with a type and a count."""
+    """The type and the count of the first entry in a list of GPUs."""
     first = (value or [{}])[0]
     return {key: first.get(key) for key in ("type", "count")} if first else None
 
@@ -177,10 +179,10 @@ def _first_gpus(value: t.Any) -> t.Any:
 class Platform:
     """The machines of one kind of providerSpec; everything that differs between platforms is defined here.
 
-    settings: the options of node groups that the platform has: `flavor` is the machine type, `template` the virtual machine that is cloned, and
-    `accelerators` the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
-    zone, region: their paths in the providerSpec. failure_domains: the path of the list that contains them instead, in the cluster's Infrastructure.
-    numbered_zones: whether a zone is a number in its region, so that its label begins with the region.
+    settings: the node group options that the platform supports: `flavor` is the machine type, `template` is the virtual machine that is cloned, and
+    `accelerators` contains the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
+    zone, region: their paths in the providerSpec. failure_domains: if the providerSpec contains neither, the path of their list in the cluster's
+    Infrastructure. numbered_zones: whether a zone is only a number within its region, so that the value of the zone label begins with the region.
     zone_label_keys, region_label_keys: the keys of a node's labels for its zone and region: those of Kubernetes and of the platform's CSI driver.
     controller_annotations: the annotations that the platform's MachineSet controller repeatedly sets from the machine type or the providerSpec
     (pkg/actuators/machineset of machine-api-provider-aws, -azure and -gcp; machine-api-operator pkg/controller/vsphere/machineset).
@@ -203,11 +205,11 @@ class Platform:
         return f"{region}-{zone}".lower() if self.numbered_zones else zone
 
     def zone_labels(self, zone: str, region: str) -> dict[str, str]:
-        """The labels of a node for its zone; none without a zone."""
+        """The labels of a node for its zone; empty without a zone."""
         return dict.fromkeys(self.zone_label_keys, self.zone_label(zone, region)) if zone else {}
 
     def region_labels(self, region: str) -> dict[str, str]:
-        """The labels of a node for its region; none without a region."""
+        """The labels of a node for its region; empty without a region."""
         return dict.fromkeys(self.region_label_keys, region) if region else {}
 
 
@@ -260,12 +262,12 @@ PLATFORM_NAMES = tuple(platform.name for platform in PLATFORMS)
 
 
 def platform_of(provider_spec: t.Mapping[str, t.Any]) -> Platform | None:
-    """The platform of a MachineSet's providerSpec.value; None if it has none of these kinds."""
+    """The platform of a MachineSet's providerSpec.value; None if no platform has its kind."""
     return next((platform for platform in PLATFORMS if provider_spec.get("kind") in platform.kinds), None)
 
 
 def zone_and_region(provider_spec: t.Mapping[str, t.Any]) -> tuple[str, str]:
-    """The zone and the region in a providerSpec; each is empty if it has none."""
+    """The zone and the region in a providerSpec; each is empty if the providerSpec does not contain it."""
     platform = platform_of(provider_spec)
     if platform is None:
         return "", ""
@@ -273,7 +275,7 @@ def zone_and_region(provider_spec: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 
 def provider_zone_labels(provider_spec: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The labels of a node for the zone in a providerSpec; without those of failure domains, which only the cluster knows."""
+    """The labels of a node for the zone in a providerSpec. The labels of failure domains are not included, because only the cluster knows them."""
     platform = platform_of(provider_spec)
     return platform.zone_labels(*zone_and_region(provider_spec)) if platform else {}
 

@@ -3,7 +3,8 @@
 """The NVIDIA GPUs of the machine types of AWS, Azure and Google Cloud, by machine type.
 
 Sources: docs.aws.amazon.com/ec2 "Accelerated computing instances"; learn.microsoft.com/azure/virtual-machines "GPU accelerated";
-cloud.google.com/compute/docs/gpus. Types with a part of a GPU are left out, and so are types whose GPUs are chosen separately (n1 of Google Cloud).
+cloud.google.com/compute/docs/gpus. The table contains neither types with a fraction of a GPU nor types whose GPUs are chosen separately (Google
+Cloud's n1).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 
 from .flavors import FlavorGpus
 
-# Per family of types: a pattern of the type's size, and its number of GPUs.
+# For each family of types: patterns for the size of a type, each with the number of GPUs.
 _ONE_TO_8 = {r"(2|4|8|16)?xlarge": 1, r"(12|24)xlarge": 4, r"48xlarge": 8}
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...], dict[str, int]], ...] = (
     # AWS

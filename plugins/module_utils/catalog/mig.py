@@ -21,7 +21,7 @@ UNKNOWN_ID = -1
 # all engines (+me.all); none (-me).
 Media = t.Literal["share", "one", "all", "none"]
 
-# The kinds of media that can be combined with each on one GPU: at most one instance has the media extensions, and if
+# For each kind of media, the kinds that can be combined with it on one GPU: at most one instance has the media extensions, and if
 # one instance has all engines, all other instances have none. Source: MIG user guide, "Supported MIG Profiles".
 MEDIA_BESIDE: dict[Media, frozenset[Media]] = {
     "share": frozenset({"share", "one", "none"}),
@@ -70,7 +70,7 @@ class Geometry:
     """Memory slices of the whole GPU: the units of `size` and `starts`."""
     profiles: tuple[Profile, ...]
     kind: str
-    """The key of its table of placements."""
+    """The key of the table with the placements."""
     balanced: tuple[tuple[str, int], ...] = ()
     """NVIDIA's `all-balanced` layout as (profile, count); empty if there is none."""
     verified: bool = True
@@ -107,8 +107,8 @@ class _Kind(t.NamedTuple):
 
 # The placements of each profile. Sources: A: `nvidia-smi mig -lgip` and `-lgipp` on an H200, driver 580.159.04;
 # B: go-nvml's mock of the A30 and transcripts of one; C: transcripts of an RTX PRO 6000; D: only the fractions are
-# published, so its two slices are halves. The driver branches: MIG user guide, the notes to A100 and A30.
-# all-balanced: mig-parted v0.15.0, pkg/mig/builder/balanced.go.
+# published, so the two slices of D are halves. Source of the driver branches: MIG user guide, notes on the A100 and the A30.
+# Source of all-balanced: mig-parted v0.15.0, pkg/mig/builder/balanced.go.
 # (go-nvml's mocks of H100, H200 and B200 have wrong placements; instaslice's A30 has a 3g.24gb that does not exist.)
 _KINDS: dict[str, _Kind] = {
     "A": _Kind(
@@ -165,7 +165,7 @@ _KINDS: dict[str, _Kind] = {
 
 
 class _Named(t.NamedTuple):
-    """The names of a kind's rows, in their order, for these models (keys of models.py); "": they do not have that row."""
+    """The names of a kind's rows, in the order of the rows, for these models (keys in models.py); "" if the models do not have that row."""
 
     kind: str
     models: tuple[str, ...]
@@ -287,7 +287,7 @@ def geometry(model_key: str) -> Geometry | None:
 
 
 def placement_tables() -> tuple[Geometry, ...]:
-    """Each table of placements once, with the names of the model that has the most of its profiles."""
+    """One geometry for each table of placements, with the profile names of the model that has the most of the table's profiles."""
     tables: dict[str, Geometry] = {}
     for candidate in _GEOMETRIES.values():
         if candidate.kind not in tables or len(candidate.profiles) > len(tables[candidate.kind].profiles):

@@ -13,7 +13,7 @@ import re
 from . import mig
 from .names import MIG_INFIX, SHARED_SUFFIX
 
-# The GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms"). Boards with four A100 have none.
+# The GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms"). Boards with four A100 GPUs have no NVSwitches.
 NVSWITCH_MODELS = frozenset(
     {
         *("A100-SXM4-40GB", "A100-SXM4-80GB", "A800-SXM4-40GB", "A800-SXM4-80GB"),
@@ -21,14 +21,14 @@ NVSWITCH_MODELS = frozenset(
     }
 )
 
-# The first GPUs that the open kernel modules support (Turing). Blackwell and Grace Hopper need them (NVIDIA's developer blog, "NVIDIA Transitions
-# Fully Towards Open-Source GPU Kernel Modules").
+# The compute capability of the first GPUs that the open kernel modules support (Turing). Blackwell and Grace Hopper require these modules (NVIDIA's
+# developer blog, "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules").
 _OPEN_COMPUTE = 7.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One GPU model; `product` is GFD's label value without suffixes, `memory_mib` its gpu.memory."""
+    """One GPU model; `product` and `memory_mib` are the values of GFD's labels gpu.product (without suffixes) and gpu.memory."""
 
     key: str
     product: str
@@ -53,7 +53,7 @@ class Model:
 
     @property
     def kernel_modules(self) -> str:
-        """The only kind of the driver's kernel modules that supports it: open or proprietary; empty if both do."""
+        """The only kind of the driver's kernel modules that supports the model: open or proprietary; empty if both kinds do."""
         if self.family == "blackwell" or self.key.startswith("GH200"):
             return "open"
         return "proprietary" if float(self.compute) < _OPEN_COMPUTE else ""
@@ -89,7 +89,7 @@ MODELS: tuple[Model, ...] = (
     _volta("V100S-PCIE-32GB", "Tesla-V100S-PCIE-32GB", 32768, pci_ids=("1df6",), aliases=("V100S",)),
     _turing("T4", "Tesla-T4", 15360, pci_ids=("1eb8",), vgpu=True),
     _turing("RTX-2080-Ti", "NVIDIA-GeForce-RTX-2080-Ti", 11264, pci_ids=("1e07", "1e04")),
-    # Both have one PCI device id; the subsystem id differs.
+    # Both models have the same PCI device id; only their subsystem ids differ.
     _ga10x("A2", "NVIDIA-A2", 15356, pci_ids=("25b6",), vgpu=True),
     _ga10x("A16", "NVIDIA-A16", 15356, pci_ids=("25b6",), vgpu=True),
     _ga10x("A10", "NVIDIA-A10", 23028, pci_ids=("2236",), vgpu=True),
@@ -162,7 +162,7 @@ MODELS: tuple[Model, ...] = (
         aliases=("H100-80GB", "H100-SXM", "H100-SXM5", "H100-SXM5-80GB"),
     ),
     _hopper("H100-NVL", "NVIDIA-H100-NVL", 95830, pci_ids=("2321",)),
-    # Both report themselves as plain "NVIDIA H100": see of_gpu.
+    # Both models report themselves as plain "NVIDIA H100": see of_gpu.
     _hopper("H100-SXM5-94GB", "NVIDIA-H100", 95830, pci_ids=("2339",), aliases=("H100-94GB",)),
     _hopper("H100-SXM5-64GB", "NVIDIA-H100", 65247, pci_ids=("2337",), aliases=("H100-64GB",)),
     _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5")),
@@ -174,7 +174,7 @@ MODELS: tuple[Model, ...] = (
     # The memory: gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04.
     _hopper("H200", "NVIDIA-H200", 143771, pci_ids=("2335",), aliases=("H200-SXM", "H200-SXM-141GB")),
     _hopper("H200-NVL", "NVIDIA-H200-NVL", 143771, pci_ids=("233b",)),
-    # 480 and 120 GB are the CPU's memory; the GPU of both has 96 GB.
+    # 480 GB and 120 GB are the sizes of the CPU's memory; in both cases, the GPU has 96 GB.
     _hopper(
         "GH200-480GB",
         "NVIDIA-GH200-480GB",
@@ -228,7 +228,7 @@ def bare_product(product: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def normalized(name: str) -> str:
-    """The normalized spelling of a model's name, in which case, blanks and the vendor's name make no difference."""
+    """The normalized spelling of a model's name; names that differ only in case, blanks or the vendor's name have the same normalized spelling."""
     dashed = re.sub(r"[\s_]+", "-", name.strip()).casefold()
     return dashed.removeprefix("nvidia-").removeprefix("tesla-")
 

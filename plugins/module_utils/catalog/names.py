@@ -62,8 +62,8 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
 
-# Labels of NFD. The second one is set by the rule in NFD's derived values, the third one only by a file of the user, since NFD does not
-# read the state of Secure Boot.
+# The prefix of NFD's labels, and two of these labels. The rule in the derived values for NFD sets the first label. Only a file that the user provides sets
+# the second label, because NFD does not read the state of Secure Boot.
 NFD_PREFIX = "feature.node.kubernetes.io/"
 NOUVEAU_LABEL = "feature.node.kubernetes.io/kernel-loadedmodule.nouveau"
 SECURE_BOOT_LABEL = "feature.node.kubernetes.io/secure-boot"
@@ -87,7 +87,7 @@ MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
-# The labels of the ConfigMap that it generates for each node, in operator v26.3 and later.
+# The labels of the ConfigMap that the MIG manager generates for each node, in operator v26.3 and later.
 GENERATED_SELECTOR = "app.kubernetes.io/component=nvidia-mig-manager"
 GENERATED_NODE_LABEL = "nvidia.com/node-name"
 
@@ -108,7 +108,7 @@ PLUGIN_DEPLOY_LABEL = "nvidia.com/gpu.deploy.device-plugin"
 MIG_MANAGER_DEPLOY_LABEL = "nvidia.com/gpu.deploy.mig-manager"
 WORKLOAD_LABEL = "nvidia.com/gpu.workload.config"
 VGPU_CONFIG_LABEL = "nvidia.com/vgpu.config"
-# DaemonSets that use GPUs select nodes by it, so that the MIG manager can stop them for a change (mig-parted v0.15 pkg/mig/reconfigure).
+# DaemonSets that use GPUs select nodes by this label, so that the MIG manager can stop them for a change (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENT_LABEL = "nvidia.com/gpu.deploy.client"
 PAUSED_FOR_MIG = "paused-for-mig-change"
 
@@ -119,7 +119,8 @@ DRIVER_CONTAINER = "nvidia-driver-ctr"
 # Keys of the Secret or ConfigMap with the files of the license client (gpu-operator: controllers/object_controls.go)
 LICENSE_TOKEN_KEY = "client_configuration_token.tok"
 LICENSE_CONFIG_KEY = "gridd.conf"
-# The path in the spec of a ClusterPolicy, and the fields there and in an NVIDIADriver that contain its name, by kind (gpu-operator: api/nvidia)
+# The path of the licensing configuration in a ClusterPolicy's spec, and the fields there and in an NVIDIADriver that contain the name of the Secret or
+# ConfigMap (gpu-operator: api/nvidia)
 LICENSING_CONFIG = ("driver", "licensingConfig")
 LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "configMapName"}
 DRIVER_LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "name"}
@@ -128,7 +129,7 @@ DRIVER_LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "name"}
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
-# Kubernetes; for extended resources a ResourceQuota only supports requests (its documentation, "Quota for extended resources")
+# Kubernetes: for extended resources, a ResourceQuota supports only requests (documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."
 # A field selector that excludes finished pods, which hold no resources.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"

@@ -13,7 +13,7 @@ from .names import NFD_PREFIX, NOUVEAU_LABEL
 # beginning of a class (source/pci/pci.go), so "02" includes the next two. The sample configuration of OpenShift's NFD operator also lists "03" (all
 # display controllers) and "12" (accelerators of other vendors). The collection does not use these labels.
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
-# Labels nodes on which nouveau is loaded, the kernel module that prevents NVIDIA's from loading. NFD publishes loaded modules only through custom rules
+# Labels nodes on which nouveau is loaded, the kernel module that prevents NVIDIA's modules from loading. NFD publishes loaded modules only by custom rules
 # (NFD's "Customization guide").
 _NOUVEAU_RULE: dict[str, t.Any] = {
     "name": "nouveau",

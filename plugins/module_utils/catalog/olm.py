@@ -27,7 +27,7 @@ API_PATH = f"/apis/{V1ALPHA1}"
 # The API of the packages in all catalogs (PackageManifests).
 PACKAGES_API_PATH = f"/apis/packages.{GROUP}/v1"
 
-# The fields in the spec of a Subscription that get the value of a single option of the module olm_subscription, and the name of this option. A run
+# The fields in the spec of a Subscription that get the value of a single option of the module olm_subscription, each with the option's name. A run
 # chooses one of several sources, and a channel if none is declared.
 SUBSCRIPTION_FIELDS: t.Mapping[str, str] = {
     "name": "package",
@@ -41,14 +41,14 @@ EXAMPLES_ANNOTATION = "alm-examples"
 # OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
 OWNER_LABEL, OWNER_KIND_LABEL = "olm.owner", "olm.owner.kind"
 CSV_KIND = "ClusterServiceVersion"
-# With this annotation a pod of any user runs under this security context constraint. Without it, the pods of an administrator run under `anyuid`,
-# with the user of the image (openshift/apiserver-library-go, securitycontextconstraints/sccadmission).
+# With this annotation, a pod runs under this security context constraint, no matter who creates it. Without it, pods that an administrator creates run
+# under `anyuid`, as the image's user (openshift/apiserver-library-go, securitycontextconstraints/sccadmission).
 REQUIRED_SCC = {"openshift.io/required-scc": "restricted-v2"}
 
 
 @dataclasses.dataclass(frozen=True)
 class OlmPackage:
-    """One package; `resource` is the name of the custom resource in its examples, `kinds` contains those of its bundle."""
+    """One package; `resource` is the name of the custom resource in its examples, and `kinds` contains the kinds in its bundle."""
 
     package: str
     namespace: str

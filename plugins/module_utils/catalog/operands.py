@@ -77,9 +77,10 @@ OPERANDS = (
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
 # The pods that use the device plugin's configuration.
 _CONFIGURED = frozenset({PLUGIN, MPS_DAEMON, DISCOVERY})
-# The fields below the spec of the ClusterPolicy whose change restarts pods other than those of the operand with this part, or no pods.
+# Exceptions: fields below the ClusterPolicy's spec for which a change does not restart exactly the pods of their operand, each with the apps of the pods
+# that restart.
 _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
-    # Init containers of the other operands use its image, too.
+    # Init containers of the other operands also use the validator's image.
     ("validator",): APPS,
     **dict.fromkeys([("devicePlugin",), ("mig",)], _CONFIGURED),
     # The validator's pod checks the plugin's resources and the kernel modules of the sidecars, and gets the strategy.
@@ -88,7 +89,7 @@ _RESTARTS: dict[tuple[str, ...], frozenset[str]] = {
     ("dcgm", "enabled"): frozenset({DCGM, DCGM_EXPORTER}),
     **dict.fromkeys([("toolkit", "enabled"), ("toolkit", "installDir")], frozenset({TOOLKIT, PLUGIN, MIG_MANAGER})),
     ("hostPaths", "kubeletRootDir"): APPS - {DRIVER},
-    # These fields are not part of a pod template: labels of the namespace, a Service, a ServiceMonitor, and how pods are replaced.
+    # These fields are not part of a pod template; they concern labels of the namespace, a Service, a ServiceMonitor, and the replacement of pods.
     **dict.fromkeys(
         [
             *(("psa",), ("psp",), ("dcgmExporter", "service"), ("dcgmExporter", "serviceMonitor")),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The releases of the GPU operator with all data that depends on them, and the default releases of the operator and of NFD.
 
-known_issues.py has the issues of each release.
+known_issues.py contains the known issues of each release.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Kind = tuple[str, str]
 # The first two numbers of a version; for a release of the operator, they are the year and the month.
 Release = tuple[int, int]
 
-# NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
+# NVIDIA's Helm repository, and the registry in which NFD has published its charts since v0.17. Sources: the installation guides of both.
 OPERATOR_CHART = "gpu-operator"
 OPERATOR_NAMESPACE = "gpu-operator"
 OPERATOR_HELM_RELEASE = "gpu-operator"
@@ -36,7 +36,7 @@ NFD_KINDS: tuple[Kind, ...] = (
 
 # The first release with the kind GPUCluster (crds/ of the tag v26.7.0).
 GPU_CLUSTER_SINCE: Release = (26, 7)
-# The kinds of the operator's CRDs, and the first release with each; (0, 0): every release of the catalog.
+# The kinds of the operator's CRDs, and the first release with each kind; (0, 0) stands for every release in the catalog.
 _KINDS_SINCE: dict[Kind, Release] = {
     ("nvidia.com/v1", "ClusterPolicy"): (0, 0),
     ("nvidia.com/v1alpha1", "NVIDIADriver"): (0, 0),
@@ -49,7 +49,7 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 _NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
 
-# The releases that added fields of gpu_cluster.operator to the ClusterPolicy, or to the chart only (fabric_manager); older ones silently drop them
+# The releases that added fields of gpu_cluster.operator to the ClusterPolicy, or to the chart only (fabric_manager); older releases silently drop them
 # (CRDs and charts of the tags v24.3.0 to v26.7.0).
 OPERATOR_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("gdrcopy", "enabled"): (24, 3),
@@ -72,7 +72,7 @@ POOL_DRIVER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
 _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).
 _DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
-# Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
+# Since this release, each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
 # in earlier releases, the policy in the ClusterPolicy applies to all of them.
 OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)
 
@@ -111,7 +111,7 @@ VERSIONED_IMAGES: dict[str, tuple[str, str]] = {
     "gds": ("nvcr.io/nvidia/cloud-native", "nvidia-fs"),
     "gdrcopy": ("nvcr.io/nvidia/cloud-native", "gdrdrv"),
 }
-# The release that added a part to the ClusterPolicy; image folders contain it for every release, because older charts ignore it.
+# The release that added a part to the ClusterPolicy. The image folders contain the part for every release, because older charts ignore it.
 POLICY_PARTS_SINCE: dict[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
 # The release that changed the folder of a component, and the folder before this release.
 _IMAGE_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
@@ -171,7 +171,7 @@ OPERATOR_MAPS: dict[str, tuple[str, ...]] = {
     "vgpuDeviceManager": ("config",),
     "vgpuManager": ("driverManager", "resources"),
 }
-# The maps of every workload of NFD.
+# The maps in the values of every NFD workload.
 _NFD_WORKLOAD = (
     "affinity",
     "annotations",
@@ -270,8 +270,8 @@ class OperatorVersion:
 def operator_release(version: str) -> OperatorVersion:
     """The catalog's release for this version: `v25.10.1`, with or without `v`.
 
-    For an unknown version, the next older known release, or the oldest one if none is older; the newest one if the version cannot
-    be parsed.
+    For an unknown version, this is the next older known release, or the oldest release if none is older. If the version cannot
+    be parsed, it is the newest release.
     """
     parsed = _VERSION.fullmatch(version.strip())
     if parsed is None:
@@ -315,16 +315,16 @@ def restarts_in_place(version: str) -> bool:
 
 
 def compares_digests(image: str) -> bool:
-    """Whether this image of the driver manager compares digests; False if it has no tag with a release, for example with a digest only."""
+    """Whether this image of the driver manager compares digests; False if the image has no tag with a release, for example only a digest."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     release = known_release_of(tag)
     return release is not None and release >= _DRIVER_MANAGER_COMPARES_SINCE
 
 
 def release_of(version: str) -> Release:
-    """The first two numbers of a version; any other format counts as the newest release, so that no field is left out.
+    """The first two numbers of a version; any other format counts as the newest release, so that no field is omitted.
 
-    A decision that is only safe for new releases needs known_release_of().
+    Use known_release_of() for decisions that are safe only for new releases.
     """
     return known_release_of(version) or _NEWEST
 

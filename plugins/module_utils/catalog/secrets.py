@@ -28,7 +28,7 @@ _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
         "webhook secret", "connection string", "dockerconfigjson", "dockercfg", "basic auth", "string data",
     )
 )  # fmt: skip
-# Only under these names can a number be a secret.
+# A number can be a secret only in fields with these names.
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd"})
 # If the name of a field contains one of these words, a value that looks random is also a secret.
 _SUGGESTING = frozenset(
@@ -53,13 +53,13 @@ _RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
-# `name=value`, `name: value`, `"name": "value"`; the value is a lookahead, because it may be such a pair itself.
+# `name=value`, `name: value`, `"name": "value"`; the value is a lookahead, because it may itself contain a pair.
 _NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?!\*\*\*(?:[\s\"',;]|$))(?=[^\s\"'])")
 _OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?=\S)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 # The last words in the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
-# This limit exceeds the length that a message quotes; it is needed because text can still have any length when it is rejected.
+# This limit exceeds the length that a message quotes; it is needed because rejected text can have any length.
 _MAX_CHECKED = 4096
 # Bits per character; text with fewer bits consists of words and is not random.
 _RANDOM_ENTROPY = 3.6
@@ -67,36 +67,36 @@ _MIN_KEY_LENGTH = 20
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a field's name in lower case, the same for `imagePullSecret`, `IMAGE_PULL_SECRET` and `image-pull-secret`."""
+    """The words of a field's name in lower case; `imagePullSecret`, `IMAGE_PULL_SECRET` and `image-pull-secret` have the same words."""
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a field of this name contains a secret itself; `secretName`, `tokenSecretRef` and `passwordFile` refer to one."""
+    """Whether a field with this name contains a secret; `secretName`, `tokenSecretRef` and `passwordFile` only refer to one."""
     words = words_of(name)
     return any(words[-count:] in _SECRET_NAMES for count in (1, 2, 3))
 
 
 def names_a_password(name: str) -> bool:
-    """Whether even a number would be a secret in a field of this name."""
+    """Whether even a number would be a secret in a field with this name."""
     return bool(_PASSWORDS & set(words_of(name)[-1:]))
 
 
 def suggests_a_secret(name: str) -> bool:
-    """Whether a random-looking value of a field of this name is a secret."""
+    """Whether a random-looking value of a field with this name is a secret."""
     words = set(words_of(name))
     return bool(words & _SUGGESTING) and not words & _NOT_SUGGESTING
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text only refers to a value: empty text, a variable that the program replaces, or a path."""
+    """Whether a string only refers to a value: it is empty, a variable that the program replaces, or a path."""
     return (
         not text.strip() or bool(_VARIABLE.fullmatch(text.strip())) or bool(re.fullmatch(r"(file://)?[/~][^\s]*", text))
     )
 
 
 def shape_of(text: str) -> str | None:
-    """The kind of secret that a text is or contains, regardless of its field's name; None if it does not look like a secret."""
+    """The kind of secret that a string is or contains, regardless of the field's name; None if the string does not look like a secret."""
     plain = _shape(text)
     if plain or not _BASE64.fullmatch(text):
         return plain
@@ -105,19 +105,19 @@ def shape_of(text: str) -> str | None:
 
 
 def is_quotable(text: str) -> bool:
-    """Whether a message may quote a text: no part of it looks like a secret or is named like one."""
+    """Whether a message may quote a string: no part of the string looks like a secret, or has the name of a secret."""
     start = text[:_MAX_CHECKED]
     return not any(_may_hold_secret(form) for form in (start, urllib.parse.unquote(start)))
 
 
 def names_a_secret_parameter(name: str) -> bool:
-    """Whether a parameter of this name, which may end with a number, contains a secret or a signature, which is equivalent."""
+    """Whether a parameter with this name, which may end with a number, contains a secret, or a signature, which counts as one."""
     plain = name.rstrip("0123456789_-.")
     return names_a_secret(plain) or suggests_a_secret(plain) or bool(_SIGNATURES & set(words_of(plain)[-1:]))
 
 
 def address_holds_a_secret(address: str) -> bool:
-    """Whether an address has a user or a password, or a parameter that is a secret by its name or its format."""
+    """Whether an address contains a user or a password, or a parameter whose name or format shows that it is a secret."""
     if shape_of(address) or without_user_info(address) != address:
         return True
     for parameter in re.split(r"[?&;#]", address)[1:]:
@@ -129,12 +129,12 @@ def address_holds_a_secret(address: str) -> bool:
 
 
 def without_user_info(address: str) -> str:
-    """An address without the user and the password in it."""
+    """An address without its user and its password."""
     return re.sub(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@", lambda found: found[1] or "", address)
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text is long and irregular like a key (hexadecimal, or letters of both cases and digits)."""
+    """Whether a string is long and irregular like a key (hexadecimal, or letters of both cases and digits)."""
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):
@@ -143,7 +143,7 @@ def looks_random(text: str) -> bool:
 
 
 def is_docker_auth(text: str) -> bool:
-    """Whether a text is the `auth` of a registry: a user and a password in base64."""
+    """Whether a string is the `auth` of a registry: a user and a password in base64."""
     decoded = _decoded(text)
     return bool(decoded and re.fullmatch(r"[^\s:]+:\S+", decoded))
 
@@ -173,7 +173,7 @@ def _may_hold_secret(text: str) -> bool:
 
 
 def _holds_user_info(text: str) -> bool:
-    """Whether text contains `user:password@host` or `//user@host`, or is `user@host.domain`; image digests and masked users (`***`) do not count."""
+    """Whether a string contains `user:password@host` or `//user@host`, or is `user@host.domain`; image digests and masked users (`***`) do not count."""
     plain = _DIGEST.sub("", text).replace("***@", "")
     if re.search(r"//[^/]*@", plain) or re.fullmatch(r"\s*[^\s@]+@[^\s@]*[.:][^\s@]*\s*", plain):
         return True

@@ -10,15 +10,15 @@ Taint = t.Mapping[str, t.Any]
 Toleration = t.Mapping[str, t.Any]
 _T = t.TypeVar("_T", bound=Toleration)
 
-# In Cluster Autoscaler 1.29 and later, a node with such a taint counts as one that will be ready soon, and its node group is treated as if its nodes
-# had no such taint (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
+# Cluster Autoscaler 1.29 and later expects a node with a startup taint to become ready soon, and ignores startup taints when it predicts the nodes of a
+# node group (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "startup taints").
 STARTUP_TAINT_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
 # Keeps workloads away from a new node until its GPUs are partitioned; removed once this is verified, so it is not one of the pool's taints.
 STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-# PreferNoSchedule keeps no pod away.
+# PreferNoSchedule does not keep pods away.
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -28,13 +28,13 @@ def taint_identity(taint: Taint) -> tuple[str, str]:
 
 
 def format_taint(taint: Taint) -> str:
-    """A taint as kubectl writes it: key=value:Effect."""
+    """A taint in kubectl's notation: key=value:Effect."""
     value = taint.get("value")
     return f"{taint['key']}={value}:{taint['effect']}" if value else f"{taint['key']}:{taint['effect']}"
 
 
 def plain_taint(taint: Taint) -> dict[str, str]:
-    """Key, effect and, unless it is empty, value; other fields, such as timeAdded, are left out."""
+    """The taint's key, its effect and, unless it is empty, its value, without other fields, such as timeAdded."""
     value = {"value": taint["value"]} if taint.get("value") else {}
     return {"key": taint["key"], **value, "effect": taint["effect"]}
 
@@ -45,10 +45,10 @@ def merge_taints(
     desired: t.Iterable[Taint],
     removes: t.Callable[[tuple[str, str]], bool],
 ) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
-    """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
+    """The complete list of the node's taints after the merge (None: unchanged), and the owned taints in the format of format_taint().
 
-    `recorded` contains the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
-    its identity. A taint that others have set is left alone, unless its value differs from the desired one; it is then replaced, and owned afterwards.
+    `recorded` contains the taints that the owner has recorded on the node. A recorded taint that is not desired is removed if `removes` accepts its
+    identity. A foreign taint is kept unless its value differs from the desired value. In that case, it is replaced and counts as owned from then on.
     """
     missing = {taint_identity(taint): taint for taint in desired}
     merged: list[dict[str, t.Any]] = []
@@ -79,7 +79,7 @@ def toleration_of(taint: Taint) -> dict[str, str]:
 
 
 def format_toleration(toleration: Toleration) -> str:
-    """The taint that a toleration is for, as kubectl writes it."""
+    """The taint that a toleration matches, in kubectl's notation."""
     value = f"={toleration['value']}" if toleration.get("value") else ""
     return f"{toleration.get('key') or '*'}{value}:{toleration.get('effect') or '*'}"
 
@@ -103,14 +103,14 @@ def is_of_kubernetes(taint: Taint) -> bool:
 
 
 def is_covered(toleration: Toleration, others: t.Iterable[Toleration]) -> bool:
-    """Whether one of the other tolerations tolerates all taints that this one tolerates, without a limit in time."""
+    """Whether one of the other tolerations tolerates all taints that this toleration tolerates, without a time limit."""
     return any(_covers(other, toleration) for other in others)
 
 
 def _covers(wider: Toleration, toleration: Toleration) -> bool:
     if wider.get("tolerationSeconds") is not None and toleration_identity(wider) != toleration_identity(toleration):
         return False
-    # Otherwise, both must be for the same value, like a toleration and its taint.
+    # Unless the wider toleration has the operator Exists, both values must be equal, like those of a toleration and a taint.
     compares_values = {wider.get("operator"), toleration.get("operator")} <= {None, "", "Equal"}
     return (wider.get("operator") == "Exists" or compares_values) and _tolerates(wider, toleration)
 
@@ -125,9 +125,9 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
 
 
 def needed_tolerations(obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[_T]:
-    """The obsolete tolerations without which a taint that exists on a node would no longer be tolerated; `others` are not removed.
+    """The obsolete tolerations that are still needed, because the `others`, which remain, do not tolerate all taints that exist on nodes.
 
-    Kubernetes sets and removes its own taints, such as that of a cordoned node.
+    Kubernetes sets and removes its own taints, such as the taint of a cordoned node, so these taints do not count.
     """
     lasting = [taint for taint in taints if not is_of_kubernetes(taint)]
     remaining = untolerated_taints(others, lasting)

@@ -24,7 +24,7 @@ class VgpuRelease(NamedTuple):
         return int(self.number.partition(".")[0])
 
 
-# The major number of the drivers of each branch of releases.
+# The branch of vGPU releases for each major number of the drivers.
 BRANCHES: dict[int, int] = {470: 13, 510: 14, 525: 15, 535: 16, 550: 17, 570: 18, 580: 19, 595: 20}
 # The first branch whose guests need a newer license server, and the version of that Delegated License Service (NVIDIA License System release notes).
 DLS_VERSION_NEEDED = (18, "3.4")
@@ -101,6 +101,6 @@ def release_with(*, manager: str = "", guest: str = "") -> VgpuRelease | None:
 
 
 def branch_of(version: str) -> int | None:
-    """The branch of releases of a driver's version; None if it is not known."""
+    """The branch of vGPU releases for a driver's version; None if it is not known."""
     major = version.partition(".")[0]
     return BRANCHES.get(int(major)) if major.isdecimal() else None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains whether OpenShift's cluster autoscaler adds nodes to the MachineSets of a pool, even if they have no nodes yet (pure)."""
+"""Explains whether OpenShift's cluster autoscaler adds nodes to a pool's MachineSets, including MachineSets without nodes (pure)."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class AutoscalerState:
-    """The objects that the autoscaler reads. `cluster_autoscaler` is None if none exists; `priorities` is None if the ConfigMap is missing or unreadable.
+    """The objects that the autoscaler reads.
 
-    `unread` contains the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if it is not known.
+    `cluster_autoscaler` is None if the cluster has no ClusterAutoscaler. `priorities` is None if the ConfigMap is missing or unreadable. `unread` contains
+    the kinds of objects that the user is not allowed to read, so nothing is known about them. `version` is empty if the version is not known.
     """
 
     version: str
@@ -59,12 +60,12 @@ class AutoscalerState:
 
     @property
     def rules(self) -> AutoscalerRules:
-        """The rules of this version of OpenShift, or of the newest version if it is not known."""
+        """The rules of the cluster's OpenShift version; if the version is not known, the rules of the newest one."""
         return self.possible_rules[0]
 
     @property
     def possible_rules(self) -> tuple[AutoscalerRules, ...]:
-        """The rules of this version; the rules of all versions if it is not known."""
+        """The rules of the cluster's OpenShift version; if the version is not known, the rules of all versions."""
         try:
             return (autoscaler_rules(openshift_release(self.version)),)
         except ValueError:
@@ -73,7 +74,7 @@ class AutoscalerState:
 
 @dataclass(frozen=True)
 class GpuLimit:
-    """The ClusterAutoscaler's limit for the GPUs of a MachineSet: the value of the accelerator label, the number in use, and the maximum."""
+    """The ClusterAutoscaler's limit for a MachineSet's GPUs: the value of the accelerator label, the number of GPUs in use, and their maximum number."""
 
     accelerator: str
     used: int
@@ -82,11 +83,11 @@ class GpuLimit:
 
 @dataclass(frozen=True)
 class ScalingExplanation:
-    """Whether a pool's pods make the autoscaler scale up one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent this.
+    """Explains whether pods make the autoscaler scale up one of a pool's MachineSets from zero nodes. Findings with the effect NOTE do not prevent this.
 
-    `after_run` contains the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release is
-    not known, so that unknown causes may also prevent scaling. `bounds` is the MachineSet's size range, None if the autoscaler does not scale it.
-    `resources`, `taints` and `accelerator` describe the node that the autoscaler expects. `declared`: the pool declares autoscale.
+    `after_run` contains the findings that remain after a run of the playbook site. `complete` is False if an object could not be read or the release
+    is not known, because unknown causes may then also prevent scaling. `bounds` is the MachineSet's size range, or None if the autoscaler does not scale
+    the MachineSet. `resources`, `taints` and `accelerator` describe the node that the autoscaler expects. `declared`: whether the pool declares autoscale.
     """
 
     pool: str
@@ -108,13 +109,13 @@ class ScalingExplanation:
         return not any(finding.effect == NO_POD for finding in self.findings)
 
     def scales_for(self, labels: t.Collection[str]) -> bool:
-        """Whether a node is also added if the pod selects nodes by these labels."""
+        """Whether a node is added for a pod that also selects nodes by these labels."""
         return self.scales and not any(
             finding.effect == SOME_PODS and finding.label in labels for finding in self.findings
         )
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The explanation as gpu_info returns it."""
+        """The explanation in the format of gpu_info's result."""
         low, high = self.bounds or (None, None)
         after_run = {(finding.code, finding.message) for finding in self.after_run}
         now = {(finding.code, finding.message) for finding in self.findings}
@@ -150,7 +151,7 @@ def _verdict(findings: t.Iterable[Finding], complete: bool) -> bool | None:
 
 
 def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
-    """One explanation for each MachineSet that the pool has or declares; a single one without a name if the pool neither has nor declares any."""
+    """One explanation for each MachineSet that the pool has or declares; if there are none, a single explanation without a MachineSet name."""
     found = machine_sets_of(pool, state)
     missing = [_missing(pool, member.name) for member in missing_members(pool, found)]
     if not found and not missing:
@@ -186,7 +187,7 @@ def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
 
 
 def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
-    """Whether a MachineSet creates nodes of the pool, according to its template's pool label, or to its name if the template lacks the label."""
+    """Whether a MachineSet creates nodes of the pool, according to the pool label in its template or, without this label, to the MachineSet's name."""
     label = machine_set.labels.get(POOL_LABEL)
     if label is not None:
         return label == pool.name
@@ -206,7 +207,7 @@ def scaled_machine_set(machine_autoscaler: Document) -> str:
 
 
 def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) -> ScalingExplanation:
-    """The explanation for one MachineSet. If the release is not known, it contains only findings that apply to every release."""
+    """The explanation for one MachineSet. If the OpenShift release is not known, the explanation contains only findings that apply to every release."""
     newest, *others = [_findings(pool, machine_set, state, rules) for rules in state.possible_rules]
     codes = set.intersection(*({finding.code for finding in each} for each in (newest, *others)))
     findings = tuple(finding for finding in newest if finding.code in codes)
@@ -260,7 +261,7 @@ def _autoscaler_findings(state: AutoscalerState) -> t.Iterator[Finding]:
 def _limit_findings(
     machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState, spec: Document
 ) -> t.Iterator[Finding]:
-    """The limits of the ClusterAutoscaler that one more node would exceed, and a note if no GPU limit applies to the node."""
+    """Find the ClusterAutoscaler's limits that one more node would exceed; yield a note if no GPU limit applies to the node."""
     limits: Document = spec.get("resourceLimits") or {}
     path = f"ClusterAutoscaler {autoscaler.NAME}, resourceLimits"
     total = limits.get("maxNodesTotal")
@@ -275,13 +276,13 @@ def _limit_findings(
     limit = _gpu_limit(machine_set, template, state)
     bounds = machine_set_bounds(machine_set)
     if bounds is not None and machine_set.replicas >= bounds[1]:
-        # The limits of a full MachineSet do not matter.
+        # If the MachineSet already has its maximum number of nodes, the GPU limits do not matter.
         return
     if limit is not None and limit.used + count > limit.maximum:
         yield Finding(
             "gpu_limit",
             NO_POD,
-            f"{path}.gpus has at most {limit.maximum} of type {kind}; {limit.used} are in use, and a node has {count}",
+            f"{path}.gpus allows at most {limit.maximum} of type {kind}; {limit.used} are in use, and a node has {count}",
             f"raise max of type {kind} to at least {limit.used + count}, or raise autoscale.max of the pool and run the role autoscaling",
         )
     elif limit is None and kind and limits.get("gpus") and count:
@@ -307,7 +308,7 @@ def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: Autoscale
 
 
 def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> tuple[str, int]:
-    """The type and number of GPUs that the autoscaler counts for each node of a MachineSet: those of a ready node, or else of the template."""
+    """The type and number of GPUs that the autoscaler counts for each node of a MachineSet, taken from a ready node or, without one, from the template."""
     nodes = [node for node in state.nodes if _machine_set_name(node) == machine_set.name and node.ready]
     labels = nodes[0].labels if nodes else template.labels
     offered = nodes[0].allocatable.get(GPU_RESOURCE, 0) if nodes else 0
@@ -316,7 +317,7 @@ def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: Autosca
 
 
 def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
-    """The types and numbers of GPUs: for MachineSets with bounds, the GPUs of their desired replicas; then the GPUs of all other nodes."""
+    """Yield pairs of GPU type and number: for each MachineSet with bounds, the GPUs of its desired replicas; then the GPUs of each other node."""
     scaled = [item for item in state.machine_sets if MAX_SIZE in item.annotations]
     for machine_set in scaled:
         kind, count = gpus_of_node(machine_set, node_template(machine_set, state.rules), state)
@@ -328,7 +329,7 @@ def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
 
 
 def _machine_set_name(node: Node) -> str:
-    """The name of the node's MachineSet, which is the name of its Machine without the suffix; empty for other nodes."""
+    """The name of the node's MachineSet, which is the name of the node's Machine without the suffix; empty for a node without a Machine."""
     machine = node.annotations.get(autoscaler.MACHINE_ANNOTATION, "").rpartition("/")[2]
     return machine.rpartition("-")[0]
 

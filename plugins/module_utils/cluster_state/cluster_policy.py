@@ -25,23 +25,23 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
 
 
 def uses_driver_objects(spec: Document) -> bool:
-    """Whether, with this spec, the driver is described by NVIDIADriver objects instead of the ClusterPolicy."""
+    """Whether, under this spec, NVIDIADriver objects describe the driver instead of the ClusterPolicy."""
     driver = spec.get("driver") or {}
     return driver.get("enabled") is not False and driver.get("useNvidiaDriverCRD") is True
 
 
 def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
-    """The tolerations that a ClusterPolicy gives its DaemonSets."""
+    """The tolerations that a ClusterPolicy sets on the operands' DaemonSets."""
     return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
 
 
 def plugin_configmap(policy: Document | None) -> str:
-    """The name of the device plugin's ConfigMap in a ClusterPolicy; empty if it is not set."""
+    """The name of the device plugin's ConfigMap according to a ClusterPolicy; empty if the ClusterPolicy does not set it."""
     return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
 def mig_configmap(policy: Document | None) -> str:
-    """The name of the MIG manager's ConfigMap in this ClusterPolicy, or the default name."""
+    """The name of the MIG manager's ConfigMap according to this ClusterPolicy, or the default name if the ClusterPolicy does not set it."""
     return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
 
 
@@ -54,12 +54,12 @@ def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
 
 
 def recorded_previous_spec(policy: Document) -> Spec:
-    """The part of the previous spec that is recorded in the annotation; empty if nothing is recorded or it cannot be parsed."""
+    """The part of the previous spec that is recorded in the annotation; empty if nothing is recorded or the record cannot be parsed."""
     return parse_json((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION), dict) or {}
 
 
 def restore_previous_spec(spec: Spec, previous: Spec) -> Spec:
-    """The spec without the collection's fields; each field gets its previous value back unless another value has been set since."""
+    """Restore the previous values in a spec without the collection's fields; a field that has been set to another value since then keeps that value."""
     result = dict(spec)
     for key, value in previous.items():
         below = result.get(key)

@@ -13,13 +13,13 @@ from .distribution import distribution_of
 if t.TYPE_CHECKING:
     from .node import Node
 
-# The labels of a Mellanox network adapter, with the PCI settings of the operator's NFD and with NFD's defaults.
+# The labels that NFD sets for a Mellanox network adapter, with the PCI settings of the operator's NFD or with NFD's own defaults.
 NETWORK_ADAPTER_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3", "0200_15b3", "0207_15b3"))
 _RUNTIMES = ("containerd", "cri-o")
 
 
 def cluster_conditions(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.Any]] = ()) -> set[str]:
-    """The conditions of the GPU nodes and of these pods."""
+    """The conditions that the GPU nodes and these pods meet."""
     conditions: set[str] = set()
     for node in nodes:
         if node.has_gpu:

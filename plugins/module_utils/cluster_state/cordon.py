@@ -20,7 +20,7 @@ Patch = dict[str, t.Any]
 Annotations = dict[str, "str | None"]
 # Parts of a patch: fields of the node's spec, and annotations (None removes one).
 CordonEdit = tuple[Patch, Annotations]
-# Kubernetes limits all annotations of an object together to 256 KiB; a longer reason would not be useful.
+# Kubernetes limits the total size of an object's annotations to 256 KiB, and a longer reason would not be useful.
 MAX_REASON = 1000
 # The reason for the cordon of a node whose machine is being removed. The next run recognizes the node by this text, so the text must not change
 # between releases.
@@ -80,7 +80,7 @@ def cancel_removal(node: Node) -> Patch | None:
 
 
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
-    """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether it was restarted.
+    """The patch that cordons a node and records the driver pod that will be restarted, so that the next run can determine whether that pod was restarted.
 
     The record of an earlier pod is replaced. A node that another tool or user has cordoned gets only the record.
     None if another run is changing the node.
@@ -106,7 +106,10 @@ def end_driver_restart(node: Node) -> Patch | None:
 
 
 def pause_clients(node: Node) -> Patch | None:
-    """The patch that stops the DaemonSets that select nvidia.com/gpu.deploy.client, as the MIG manager does since v0.15; None if the label is not true."""
+    """The patch that stops the DaemonSets that select nvidia.com/gpu.deploy.client; None if the label is not true.
+
+    The MIG manager has also stopped these DaemonSets since v0.15.
+    """
     return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recognizes the Kubernetes distribution of nodes by their labels and by the versions that their kubelets report (pure).
 
-Sources: kubelet versions such as v1.33.5+k3s1, v1.33.5+rke2r1, v1.33.4+k0s.0; MicroK8s labels its nodes (microk8s-addons and
-launcher documentation, microk8s.io/cluster=true). A kubeadm node only has the annotation of its CRI socket, which
-kubeadm v1.36 no longer writes.
+Kubelet versions have a suffix, as in v1.33.5+k3s1, v1.33.5+rke2r1 and v1.33.4+k0s.0. MicroK8s labels its nodes with microk8s.io/cluster=true
+(documentation of microk8s-addons and launcher). The only mark of a kubeadm node is the annotation with its CRI socket, which kubeadm v1.36 no
+longer writes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_openshift(node: Node) -> bool:
 
 
 def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
-    """The nodes that do not belong to this distribution; a node whose kubelet has not reported its version is left out.
+    """The nodes that do not belong to this distribution, except nodes whose kubelet has not reported its version.
 
     A node whose distribution is unknown is included only if all nodes of the declared distribution have a mark.
     """
@@ -54,7 +54,7 @@ def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
 
 
 def contradiction(declared: Distribution, nodes: t.Iterable[Node]) -> str:
-    """The warning that nodes do not belong to the declared distribution; empty if all do."""
+    """The warning that nodes do not belong to the declared distribution; empty if all nodes belong to it."""
     others = other_nodes(declared, nodes)
     if not others:
         return ""
@@ -72,7 +72,7 @@ def _describe(node: Node) -> str:
 
 
 def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:
-    """The nodes of each distribution by its name, in the order of the catalog; nodes of unknown distribution are listed under an empty name."""
+    """Node names by distribution name, in the order of the catalog; nodes of an unknown distribution are listed under an empty name."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         distribution = distribution_of(node)

@@ -4,7 +4,8 @@
 
 The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images only for a few systems
 (gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
-Boot. It reports loaded kernel modules only if a rule is configured; NFD's derived values contain this rule (catalog/node_feature_discovery.py).
+Boot, and it reports loaded kernel modules only if a rule is configured. The derived values for NFD contain this rule
+(catalog/node_feature_discovery.py).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MOFED_LABEL = "network.nvidia.com/operator.mofed.wait"
 
 
 def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
-    """The GPU nodes that have neither a driver nor a driver image; while no GPU node is known, all nodes if no image exists for any of them."""
+    """The GPU nodes without a driver for which no driver image exists; while no GPU node is known, all nodes if no image exists for any of them."""
     if not _installs_driver(plan):
         return []
     nodes = list(nodes)
@@ -49,7 +50,10 @@ def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Document]]:
-    """For each node, the driver settings (keys as in `driver`) of its pool or else of the operator; several while its pool is not known yet."""
+    """For each node, the driver settings (keys as in `driver`) of its pool or, without a pool, of the operator.
+
+    While a node's pool is not known, the list contains the settings of each possible pool.
+    """
     inherited = driver_of_values(plan.operator.values)
     membership = assign_pools(plan.pools, nodes)
     by_pool = {pool.name: effective_driver(inherited, pool.driver) for pool in plan.pools}
@@ -107,7 +111,7 @@ def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
-    """Warnings about GPUDirect RDMA, with which driver pods wait for the drivers of network adapters (k8s-driver-manager cmd/driver-manager/main.go)."""
+    """Yield warnings about GPUDirect RDMA; if it is enabled, driver pods wait for the network drivers (k8s-driver-manager cmd/driver-manager/main.go)."""
     rdma = get_nested(plan.operator.values, "driver", "rdma") or {}
     if not rdma.get("enabled") or not drivers:
         return
@@ -136,6 +140,6 @@ def _has_image(node: Node) -> bool:
 
 
 def _system(node: Node) -> str:
-    """The operating system as in the tag of an image, preceded by the name that the kubelet reports."""
+    """The system's name from the kubelet, followed by the system as in image tags in parentheses; only one of them if the other is not known."""
     parts = [node.labels.get(f"{NFD_PREFIX}system-os_release.{part}", "") for part in ("ID", "VERSION_ID")]
     return f"{node.os_image} ({''.join(parts)})" if all(parts) and node.os_image else node.os_image or "".join(parts)

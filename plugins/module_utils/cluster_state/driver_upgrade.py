@@ -24,7 +24,7 @@ Labels = t.Mapping[str, str]
 
 @dataclass(frozen=True)
 class DriverUpgrade:
-    """The names of nodes with an unfinished upgrade; `working` also contains the state of each."""
+    """The names of nodes with an unfinished upgrade; `working` also contains the state of each node's upgrade."""
 
     waiting: tuple[str, ...] = ()
     working: t.Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DriverUpgrade:
     skipped: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The upgrade as a module returns it: the number of nodes in each state, and the names of nodes that need the user's attention."""
+        """The upgrade in the format of a result: the number of nodes in each state, and the names of nodes that need the user's attention."""
         idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
         return {
             "states": dict(+(Counter(idle) + Counter(self.working.values()))),
@@ -41,7 +41,10 @@ class DriverUpgrade:
         }
 
     def is_stuck(self, max_parallel: int) -> bool:
-        """Whether the upgrade cannot continue, because no node is being upgraded and failed nodes occupy the slots that waiting nodes need."""
+        """Whether the upgrade cannot continue although nodes have failed or are skipped.
+
+        This is the case if no node is being upgraded, and either no node is waiting or failed nodes occupy the slots that waiting nodes need.
+        """
         if self.working or not (self.failed or self.skipped):
             return False
         return not self.waiting or len(self.failed) >= max_parallel
@@ -64,7 +67,7 @@ class DriverUpgrade:
 
 
 def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
-    """The nodes with an unfinished upgrade among these pairs of name and labels."""
+    """Find the nodes with an unfinished upgrade; each node is given by its name and its labels."""
     waiting, working, failed, skipped = [], {}, [], []
     for name, labels in nodes:
         state = labels.get(DRIVER_UPGRADE_LABEL) or DONE

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides which pods of a node a drain evicts, awaits or keeps, and which pods block it, with the reason and the remedy (pure)."""
+"""Determines which pods of a node a drain evicts, awaits or keeps, and which pods block the drain, with the reason and the remedy (pure)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _KEPT_REMEDY = (
 )
 
 
-# The names of a drain's options in messages, keyed by the field of DrainOptions; `to_evict` is the setting that allows evictions.
+# The names of a drain's options in messages, keyed by the field of DrainOptions. The key `to_evict` has the name of the setting that allows evictions.
 OptionNames = t.Mapping[str, str]
-# `rollout.drain: none` means evict: false.
+# `rollout.drain: none` corresponds to `evict: false`.
 _ROLLOUT_KEYS = {"evict": "drain"}
 
 
@@ -101,7 +101,7 @@ def pods_to_evict(pods: t.Iterable[PodOnNode], options: DrainOptions) -> tuple[P
 
 
 def pods_to_await(pods: t.Iterable[PodOnNode], options: DrainOptions) -> dict[str, str]:
-    """The pods whose termination a drain awaits: the remedy if the wait takes too long, by uid."""
+    """The pods whose termination a drain awaits, by uid, each with the remedy if the wait takes too long."""
     return {pod.uid: decision.remedy for pod in pods if isinstance(decision := eviction_of(pod, options), Await)}
 
 
@@ -132,7 +132,7 @@ def blocking_gpu_pods(
 ) -> list[BlockingPod]:
     """The pods that block the change: they cannot keep their GPUs, and a drain with these settings does not evict them.
 
-    `device_files`: the change fails while any process has a device file open. Otherwise, kept pods block the change only if they request GPUs.
+    `device_files`: whether the change fails while any process has a device file open. If not, kept pods block the change only if they request GPUs.
     """
     kept = [
         BlockingPod(pod.full_name, _gpu_keep_reason(pod), _KEPT_REMEDY)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads and merges the collection's expressions in the ConfigMap of the Priority expander (pure).
 
-The key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Foreign lines
-keep their text and order if the text is block YAML; otherwise, the text is replaced with a new text that has the same content.
+The value of the key `priorities` is YAML: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). In block
+YAML, foreign lines keep their text and order. Any other notation is replaced with block YAML that has the same content.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..nvidia_config import yaml_text
 Document = t.Mapping[str, t.Any]
 # The expressions by priority, as the autoscaler reads them.
 Priorities = dict[int, list[str]]
-# The priority of each of this collection's expressions.
+# This collection's expressions, each with its priority.
 Record = dict[str, int]
 
 
 @dataclass(frozen=True)
 class PriorityChanges:
-    """The text and the record after a merge; `problem` is the reason why the text cannot be merged; otherwise, it is empty."""
+    """The text and the record after a merge. If the text cannot be merged, `problem` contains the reason."""
 
     text: str
     record: Record
@@ -44,13 +44,13 @@ def text_of(configmap: Document | None) -> str:
 
 
 def priorities_of(configmap: Document | None) -> Priorities | None:
-    """The expressions by priority; None if the ConfigMap has no text, or if the autoscaler cannot read it."""
+    """The expressions by priority; None if the ConfigMap has no text, or if the autoscaler cannot read the text."""
     text = text_of(configmap)
     return parse(text) if text else None
 
 
 def record_of(configmap: Document | None) -> Record:
-    """This collection's recorded expressions."""
+    """This collection's recorded expressions, with their priorities."""
     text = get_nested(dict(configmap or {}), "metadata", "annotations", PRIORITIES_ANNOTATION)
     record = parse_json(text, dict) or {}
     return {str(key): value for key, value in record.items() if isinstance(value, int)}
@@ -91,7 +91,7 @@ def merge_priorities(
         for expression, priority in sorted(wanted.items())
         if (priority, expression) not in foreign and record.get(expression) != priority
     }
-    # A recorded line that someone has removed is written again.
+    # If a recorded expression is no longer in the ConfigMap, it is added again.
     missing = {
         expression: priority
         for expression, priority in wanted.items()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Computes the state of a pool's node once NVIDIA's operands have applied its configuration: labels, resources, MIG layouts (pure).
+"""Computes the labels, resources and MIG layouts of a pool's node once NVIDIA's operands have applied the pool's configuration (pure).
 
 Sources: k8s-device-plugin internal/lm (labels) and internal/rm (resources), and tests of both on an H200.
 """
@@ -25,10 +25,10 @@ if t.TYPE_CHECKING:
 
 
 def expected_gpus(node: Node, pool: PoolPlan) -> int:
-    """The number of physical GPUs of a node of the pool.
+    """The number of physical GPUs of a node in the pool.
 
-    Under the MIG strategy single, GFD counts MIG devices. The result is then the first of these that is known: the recorded number, the pool's
-    gpus_per_node, or the number of devices divided by the devices per GPU in the pool's layout. Otherwise, physical_gpus() determines it.
+    Under the MIG strategy single, GFD counts MIG devices. The result is then the first of these numbers that is known: the recorded number, the pool's
+    gpus_per_node, or the number of devices divided by the devices per GPU in the pool's layout. If none is known, physical_gpus() determines the number.
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -70,13 +70,13 @@ def device_count(node: Node, pool: PoolPlan) -> int:
 
 
 def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
-    """The expected and the actual totals of the resources that a pool's nodes offer: `resource`, the sums, and `resources` with the sums by name."""
+    """The expected and the actual amounts of the resources that a pool's nodes offer: the totals and, in `resources`, the amounts of each resource."""
     expected: Counter[str] = Counter()
     allocatable: Counter[str] = Counter()
     for node in nodes:
         expected.update(expected_offers(node, pool))
         allocatable.update(node.allocatable)
-    # A node that a demand does not change may offer devices other than those demanded.
+    # If the allocation of a demand does not change a node, the node may offer devices that are not demanded.
     names = dict.fromkeys([*pool.resources, *sorted(expected)])
     return {
         "resource": pool.resource,
@@ -95,7 +95,7 @@ def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
 def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = None) -> str | None:
     """The value of nvidia.com/mig.config; None if the operator manages the label.
 
-    If the pool does not partition GPUs, a node that was partitioned before gets the entry that disables MIG, and keeps it.
+    If the pool does not partition GPUs, a node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it.
     `managed`: whether the pool owns the label; by default, this is read from the record on the node.
     """
     mig_key = pool.for_node(node.name).mig_key
@@ -108,7 +108,7 @@ def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = No
 
 
 def lacks_mig_support(node: Node, pool: PoolPlan) -> bool:
-    """Whether the pool partitions GPUs and this node's GPUs do not support that."""
+    """Whether the pool partitions GPUs, but this node's GPUs do not support MIG."""
     partitions = pool.sharing.definition.partitions_gpus
     return partitions and node.discovered and node.labels.get(MIG_CAPABLE_LABEL) != "true"
 
@@ -134,13 +134,13 @@ def is_gpu_resource(name: str) -> bool:
 
 
 def declared_layouts(pool: PoolPlan) -> list[dict[str, t.Any]]:
-    """The layouts of a pool that declares a model, without reading nodes; the number of GPUs with each layout is unknown (None)."""
+    """The layouts that a pool with a `model` declares. No nodes are read, so the number of GPUs with each layout is unknown (None)."""
     geometry = geometries.geometry(pool.model) if pool.model else None
     return [_layout_result(geometry, part.profiles, None) for part in pool.sharing.layout] if geometry else []
 
 
 def node_layouts(pool: PoolPlan, nodes: t.Iterable[Node], known: t.Mapping[str, Geometry]) -> list[dict[str, t.Any]]:
-    """The layouts of all GPUs of these nodes, the most frequent first; nodes whose geometry is not `known` are left out."""
+    """The layouts of all GPUs of these nodes, the most frequent first. `known` contains geometries by node; nodes that it lacks are skipped."""
     layout_of: dict[int, layouts.Layout] = {}
     nodes_with: Counter[tuple[int, int, Geometry]] = Counter()
     for node in nodes:

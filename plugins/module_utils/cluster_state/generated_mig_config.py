@@ -4,8 +4,8 @@
 
 Since operator v26.3 (mig-parted v0.14, cmd/nvidia-mig-manager, pkg/mig/builder), the MIG manager queries the driver and writes the layouts
 that the node's GPUs support into one ConfigMap for each node. A configuration set in the ClusterPolicy replaces all of these ConfigMaps, so their
-entries are merged into it. An entry `all-<profile>` contains the maximum count of the profile on one GPU. Placements are not published; they are taken
-from the table of the catalog whose profiles correspond to the published ones.
+entries are merged into it. An entry `all-<profile>` contains the maximum count of the profile on one GPU. The MIG manager does not publish placements,
+so they are taken from the catalog's table whose profiles correspond to the published ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS = {"device-filter", "devices", "mig-enabled", "mig-devices"}
 
 
 class GeneratedMigConfig(t.NamedTuple):
-    """Entries by name, and a warning for each problem."""
+    """The entries by name, and a warning for each problem."""
 
     entries: t.Mapping[str, Entry] = {}
     warnings: tuple[str, ...] = ()
@@ -64,11 +64,11 @@ def merge_generated(
     nodes: t.Iterable[Node],
     live: t.Mapping[str, t.Any],
 ) -> GeneratedMigConfig:
-    """The generated entries that neither the `live` entries nor the plan contain for the same models.
+    """The generated entries that the `live` entries and the plan do not already contain for the same models.
 
-    `generated` contains the entries by node, from parse_generated(). If nodes have different layouts with the same name, each model gets its own layout,
-    selected by the PCI ids of the catalog. If models cannot be distinguished, or a live entry of that name results in another layout on a node, a
-    warning is returned and the entry is not changed.
+    `generated` contains the entries of each node, as returned by parse_generated(). If nodes have different layouts under the same name, each model gets
+    its own layout, selected by the catalog's PCI ids. If models cannot be distinguished, or if a live entry with the same name results in a different
+    layout on a node, a warning is returned and the entry is not changed.
     """
     devices_of = {node.name: tuple(device_ids(node)) for node in nodes}
     by_name: dict[str, list[_Source]] = {}
@@ -100,20 +100,20 @@ def merge_generated(
             *_warnings(differing, "differs from what the MIG manager has generated, and is kept"),
             *_warnings(
                 ambiguous,
-                "differs between GPUs that the PCI ids of the catalog cannot distinguish, and is left out",
+                "differs between GPUs that the catalog's PCI ids cannot distinguish, and is not added",
             ),
         ),
     )
 
 
 def device_ids(node: Node) -> list[str]:
-    """The device ids of the node's GPUs, as a device-filter contains them; empty if the model is not in the catalog."""
+    """The device ids of the node's GPUs, in the format of a device-filter; empty if the model is not in the catalog."""
     model = node.catalog_model
     return [mig_parted.device_id(pci_id) for pci_id in model.pci_ids] if model else []
 
 
 def _plan_devices(plan: Plan) -> tuple[str, ...]:
-    """The device ids that the plan's default entries apply to."""
+    """The device ids to which the plan's default entries apply."""
     known = [models.find(pool.model) for pool in plan.pools if pool.model]
     return tuple(dict.fromkeys(mig_parted.device_id(pci_id) for model in known if model for pci_id in model.pci_ids))
 
@@ -157,7 +157,7 @@ def _is_equivalent(entry: t.Any, source: _Source) -> bool:
 
 
 def _parts_for(content: Entry, device: str) -> Entry:
-    """The parts of an entry that apply to a device, with all defaults."""
+    """The parts of an entry that apply to a device, with explicit defaults."""
     return [
         {
             "devices": part["devices"],
@@ -170,7 +170,7 @@ def _parts_for(content: Entry, device: str) -> Entry:
 
 
 def _merge(sources: t.Sequence[_Source]) -> Entry | None:
-    """One entry that is correct on every node; None if two nodes cannot be distinguished."""
+    """Merge the sources into one entry that is correct on every node; None if the device ids cannot distinguish nodes with different layouts."""
     if all(source.content == sources[0].content for source in sources):
         return sources[0].content
     by_device: dict[str, str] = {}
@@ -204,7 +204,7 @@ NO_CAPACITY: t.Final = MigCapacity()
 
 
 def mig_capacity(nodes: t.Iterable[Node], generated: t.Mapping[str, t.Mapping[str, Entry]]) -> MigCapacity:
-    """The geometries of these nodes; `generated` contains the entries by node, from parse_generated()."""
+    """The geometries of these nodes; `generated` contains the entries of each node, as returned by parse_generated()."""
     geometries: dict[str, mig.Geometry] = {}
     differing: dict[str, list[str]] = {}
     for node in nodes:
@@ -227,7 +227,7 @@ def mig_capacity(nodes: t.Iterable[Node], generated: t.Mapping[str, t.Mapping[st
 
 
 def generated_profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
-    """The profiles that a node publishes, with their maximum count on one GPU."""
+    """The profiles that a node publishes, and the maximum count of each on one GPU."""
     counts: dict[str, int] = {}
     for name, parts in entries.items():
         if not name.startswith(_PREFIX) or name == _BALANCED:
@@ -240,9 +240,9 @@ def generated_profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
 
 
 def geometry_of(counts: Counts, known: mig.Geometry | None) -> mig.Geometry | None:
-    """The geometry with exactly these profiles, given with their maximum counts on one GPU; None if no table of the catalog has them.
+    """The geometry with these profiles; None if no table of the catalog has any of them. `counts` contains the maximum count of each on one GPU.
 
-    For an unknown model, the table with the most of these profiles is used. Profiles that are not in the table are left out.
+    For an unknown model, the table with the most of these profiles is used. The result does not contain profiles that the table lacks.
     """
     if known is not None and _max_counts(known) == dict(counts):
         return known
@@ -259,7 +259,7 @@ def _max_counts(geometry: mig.Geometry | None) -> dict[str, int]:
 
 
 def _matching_rows(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
-    """The table's rows, renamed to the published profiles with the same compute slices, extras and count."""
+    """The table's rows that correspond to a published profile (same compute slices, extras and maximum count), with the published profile's name."""
     rows = []
     for row in table.profiles:
         for name, max_count in counts.items():
@@ -271,10 +271,10 @@ def _matching_rows(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
 
 def _difference(geometry: mig.Geometry, known: mig.Geometry | None, model: models.Model) -> str:
     published, catalog = _max_counts(geometry), _max_counts(known)
-    added = [f"{name} ({count} of it)" for name, count in published.items() if catalog.get(name) != count]
+    added = [f"{name} (at most {count})" for name, count in published.items() if catalog.get(name) != count]
     missing = [name for name in catalog if name not in published]
     parts = [
         *([f"publish {', '.join(added)}"] if added else []),
         *([f"do not publish {', '.join(missing)}"] if missing else []),
     ]
-    return f"the GPUs {' and '.join(parts)}, unlike the catalog's {model.key}"
+    return f"the GPUs {' and '.join(parts)}, which differs from the catalog's profiles of {model.key}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the ways in which a pod's containers access GPUs without requesting one (pure).
+"""Finds the ways in which a pod's containers access GPUs without requesting a GPU (pure).
 
 | in the pod | access to | source |
 |---|---|---|
@@ -21,7 +21,7 @@ import typing as t
 
 from ..catalog.names import CLIENT_LABEL
 
-# RuntimeClasses of the GPU operator (assets/pre-requisites); with the first, an image's own environment requests all GPUs.
+# The RuntimeClasses that the GPU operator creates (assets/pre-requisites). With the first one, the environment of an image can request all GPUs.
 RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 # Values that inject no device (nvidia-container-toolkit, internal/config/image).
@@ -62,7 +62,7 @@ def gpu_access(pod: Document, runtime_classes: t.Collection[str]) -> t.Iterator[
 
 
 def privileged_containers(pod: Document) -> t.Iterator[str]:
-    """Descriptions of the pod's privileged containers, which can access every device of the node; finished init containers are left out."""
+    """Descriptions of the pod's privileged containers, which can access every device of the node, except finished init containers."""
     starting = (pod.get("status") or {}).get("phase") == "Pending"
     for container in _containers(pod["spec"]):
         if not (container.get("securityContext") or {}).get("privileged"):
@@ -94,7 +94,7 @@ def _environment(container: Document) -> t.Iterator[str]:
         if entry.get("name") != VISIBLE_DEVICES:
             continue
         if entry.get("valueFrom"):
-            # The value is only known on the node; the reference shows that it is set on purpose.
+            # The value is known only on the node, but the reference shows that the variable is set on purpose.
             yield f"{VISIBLE_DEVICES} from a reference"
         elif entry.get("value", "") not in _NO_DEVICES:
             yield f"{VISIBLE_DEVICES}={entry['value']}"

@@ -3,7 +3,7 @@
 """Reads and merges the collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
 
 The list is atomic in the CRD, so the entries are merged by their type. An annotation records the maxima that the collection has written, and the
-foreign entries that its own entries have replaced. An entry that another manager has changed since then belongs to that manager.
+foreign entries that the collection has replaced. If another manager changes an entry after that, the entry belongs to that manager.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .record_annotation import set_record
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
-# By GPU type: the written `max`, and `former`, the foreign entry that it has replaced, if any.
+# By GPU type: `max` is the maximum that was written; `former` is the foreign entry that was replaced, if any.
 Record = dict[str, Object]
 
 PATH = ("spec", "resourceLimits", "gpus")
@@ -39,7 +39,7 @@ def entries_of(live: Document) -> list[Object]:
 
 
 def record_of(live: Document) -> Record:
-    """The recorded entries; malformed ones are left out."""
+    """The recorded entries, without malformed ones."""
     text = get_nested(dict(live), "metadata", "annotations", GPU_LIMITS_ANNOTATION)
     record = parse_json(text, dict) or {}
     return {
@@ -59,7 +59,7 @@ def merge_limits(
 ) -> LimitChanges:
     """Set the maxima in `limits`, by GPU type, and remove the recorded entries of all other types that are not in `used`.
 
-    `used` contains the GPU types of the existing MachineSets. A foreign entry with a different maximum is only changed with `change_foreign`.
+    `used` contains the GPU types of the existing MachineSets. A foreign entry with a different maximum is changed only if `change_foreign` is set.
     """
     merged = [dict(entry) for entry in entries]
     kept: Record = copy.deepcopy(record)
@@ -85,7 +85,7 @@ def merge_limits(
 
 
 def without_limits(entries: t.Sequence[Document], record: Record, kinds: t.Collection[str]) -> LimitChanges:
-    """The list without the collection's entries of these types; foreign entries that these had replaced are restored."""
+    """The list without the collection's entries of these types; the foreign entries that the collection had replaced are restored."""
     merged: list[Object] = []
     for entry in entries:
         kind = str(entry.get("type"))

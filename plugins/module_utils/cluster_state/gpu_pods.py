@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines the GPU requests of the pods on nodes, and their access to GPUs (pure).
+"""Determines which GPUs each pod on a node requests, and how the pod accesses GPUs (pure).
 
-Requesting a resource from the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
+Requesting a resource from the device plugin is only one kind of access. Any process with an open device file blocks changes by the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
 """
 
@@ -43,7 +43,7 @@ class GpuRequest:
 
 
 def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
-    """All requests of pods for NVIDIA resources, by node."""
+    """The pods' requests for NVIDIA resources, by node."""
     requests: dict[str, list[GpuRequest]] = {}
     for node, pod in active_pods(pods):
         metadata = pod["metadata"]
@@ -62,7 +62,7 @@ def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
 
 
 def requested_resources(pod: Pod) -> dict[str, int]:
-    """The NVIDIA resources that the scheduler counts for a pod: those of its containers and sidecars, or of its largest init container if this is more.
+    """The NVIDIA resources that the scheduler counts for a pod: those of its containers and sidecars, or those of its largest init container if higher.
 
     A sidecar is an init container that keeps running, even while later init containers run (kubernetes v1.36
     staging/src/k8s.io/component-helpers/resource/helpers.go).
@@ -92,10 +92,12 @@ class PodOnNode:
     """One pod on a node.
 
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
-    keep_reason: the reason why a drain does not evict it ("DaemonSet exporter", "static pod"), otherwise empty. unmanaged: no controller recreates it.
-    priority: the scheduler's number. created: RFC 3339, so that alphabetical order is chronological.
-    possible_access: why a pod of the cluster itself may use a GPU although its spec does not show this; these pods are privileged, for example
-    CNI plugins, CSI drivers and node exporters. pausable: a DaemonSet pod that terminates unless the label nvidia.com/gpu.deploy.client is true.
+    keep_reason: the reason why a drain does not evict the pod ("DaemonSet exporter", "static pod"); empty if a drain evicts it.
+    unmanaged: whether no controller recreates the pod. priority: the pod's scheduling priority.
+    created: the time in RFC 3339 format, in which alphabetical order is chronological.
+    possible_access: the reason why a pod of the cluster itself may use a GPU although its spec does not show this. These pods are privileged; examples
+    are CNI plugins, CSI drivers and node exporters.
+    pausable: whether the pod belongs to a DaemonSet and terminates unless the label nvidia.com/gpu.deploy.client is true.
     """
 
     namespace: str
@@ -128,7 +130,7 @@ class PodsByNode(t.NamedTuple):
 
 
 def classify_pods(by_node: ByNode) -> PodsByNode:
-    """Sort the pods from parse_pods() by the effect that a change of their node has on them."""
+    """Group the pods from parse_pods() by the effect that a change to their node has on them."""
 
     def select(accepts: t.Callable[[PodOnNode], bool]) -> ByNode:
         return {node: accepted for node, found in by_node.items() if (accepted := list(filter(accepts, found)))}
@@ -151,7 +153,7 @@ def parse_pods(
 
     `claims` contains the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta version); without them, access through DRA is not detected.
     `runtime_classes` contains the names of the RuntimeClasses with an NVIDIA handler.
-    NVIDIA's operands in the operator's namespace are left out, because the operator stops them itself.
+    The result does not contain NVIDIA's operands in the operator's namespace, because the operator stops them itself.
     """
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
     by_node: dict[str, list[PodOnNode]] = {}
@@ -200,14 +202,14 @@ def _requests(
 
 
 def _claimed(claim: Claim) -> list[str]:
-    """The driver that has allocated a GPU for a claim; before the allocation, the requested device classes instead."""
+    """The driver that has allocated a GPU for a claim or, before the allocation, the requested device classes."""
     allocation = (claim.get("status") or {}).get("allocation")
     if allocation:
         results = (allocation.get("devices") or {}).get("results") or ()
         return [DRA_DRIVER] if any(result.get("driver") == DRA_DRIVER for result in results) else []
     classes: list[str] = []
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
-        # v1 and v1beta2 have `exactly` or `firstAvailable`, v1beta1 has the class in the request itself.
+        # In v1 and v1beta2, the class is in `exactly` or `firstAvailable`; in v1beta1, it is in the request itself.
         for option in (request, request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
             classes += [option["deviceClassName"]] if option.get("deviceClassName") in DEVICE_CLASSES else []
     return classes

@@ -7,8 +7,8 @@
 | different MIG devices, or a different MIG mode | all pods that use a GPU: a device in use cannot be destroyed |
 | to MPS, from MPS, or between MPS configurations | all: the MPS daemon takes the whole GPU, and its clients end when it stops |
 | from containers to virtual machines, or removal of the driver | all: the driver is unloaded |
-| another resource name | pods with the old resource: it is no longer offered, so their GPU would be allocated a second time |
-| fewer shares than are in use | as many as necessary: the most important pods stay, then the oldest |
+| a different resource name | pods that request the old resource, which is no longer offered: their GPUs would be allocated a second time |
+| fewer shares than are in use | as many as necessary: pods with a higher priority stay, then older pods |
 | any other change | none: the plugin changes the offered resources, and pods keep their devices |
 """
 
@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
 # NFD sets this label on nodes that are virtual machines (node-feature-discovery source/cpu, cpuid).
 _VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
-# The key for nodes of no pool; no pool has this name.
+# The key for nodes without a pool; no pool has this name.
 NO_POOL = ""
 # The counts that describe an impact, with their column titles in the table of a plan.
 COUNTS = {
@@ -50,10 +50,10 @@ COUNTS = {
 
 @dataclass(frozen=True)
 class Transition:
-    """The effect of a change on a node: `kind` is LABELS, PLUGIN, GEOMETRY or MODE; `offers` is the amount of each resource afterwards.
+    """The effect of a change on a node: `kind` is LABELS, PLUGIN, GEOMETRY or MODE; `offers` contains the amount of each resource after the change.
 
-    `resets`: the MIG mode changes on GPUs that need a reset for it. `may_reboot`: these GPUs belong to a virtual machine, which may not
-    support the reset (MIG user guide, "Enable MIG Mode").
+    `resets`: whether the MIG mode changes on GPUs that must be reset for this. `may_reboot`: whether these GPUs also belong to a virtual machine, which
+    may not support the reset (MIG user guide, "Enable MIG Mode").
     """
 
     kind: str
@@ -69,9 +69,9 @@ class Transition:
 
 
 def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, repeat: bool = False) -> Transition:
-    """The effect that the change has on a node, given its current labels; nodes without a pool get whole GPUs.
+    """The effect of the change on a node with its current labels; the GPUs of a node without a pool become whole.
 
-    `repeat`: the MIG manager has to apply its current configuration again.
+    `repeat`: whether the MIG manager must apply the node's current configuration again.
     """
     labels = change.labels if change else {}
     before = node.mig_devices
@@ -124,7 +124,7 @@ def displaced_pods(change: Transition, pods: t.Sequence[PodOnNode]) -> tuple[Pod
     ]
     for resource, offered in change.offers.items():
         free = offered
-        # The most important pods stay while there is capacity, then others that still fit.
+        # The most important pods stay as long as there is capacity, followed by less important pods that still fit.
         for pod in by_importance:
             if pod in evicted or not pod.resources.get(resource):
                 continue
@@ -144,7 +144,7 @@ class OperandRestart:
     """The operands that the operator restarts on every node: if `every`, all operands including the driver, otherwise those in `apps`.
 
     `in_place`: the driver stays loaded while its pod restarts, so no pod loses a GPU.
-    `driver_nodes` contains individual nodes whose driver is also restarted, because their NVIDIADriver object changes.
+    `driver_nodes` contains the names of individual nodes whose driver is also restarted, because their NVIDIADriver object changes.
     """
 
     apps: frozenset[str] = frozenset()
@@ -164,7 +164,7 @@ class OperandRestart:
 
 
 class NodeImpact(t.NamedTuple):
-    """The change of one node, and the pods that lose a GPU because of it."""
+    """The change to one node, and the pods that lose a GPU because of this change."""
 
     transition: Transition
     evicted: t.Sequence[PodOnNode]
@@ -216,7 +216,7 @@ def impact_by_pool(
     restart: OperandRestart,
     running: RunningPods,
 ) -> dict[str, dict[str, int]]:
-    """The impact on each pool, by the pool's name; the key NO_POOL has the impact on all other nodes."""
+    """The impact on each pool, by the pool's name; the key NO_POOL contains the impact on all other nodes."""
     by_name = {node.name: node for node in nodes}
     counts = {
         pool.name: impact([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, restart, running)

@@ -22,7 +22,7 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition; without values it only requires that the key exists."""
+    """One condition; if `members` is None, it concerns only whether the key exists."""
 
     key: str
     negative: bool

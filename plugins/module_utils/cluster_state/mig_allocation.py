@@ -3,7 +3,7 @@
 """Allocates the MIG devices that pools demand to the GPUs of their nodes (pure).
 
 A GPU whose layout already serves the demand keeps its layout. If GPUs must be repartitioned, unused GPUs come first. Repartitioning a GPU evicts all
-pods that use any GPU of the node, so either all GPUs of a node count as in use, or none.
+pods that use any GPU of the node, so all GPUs of a node count as in use as soon as one of them is in use.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownLayouts:
-    """The data about the nodes that is not in their labels.
+    """The data about the nodes that their labels do not contain.
 
     `entries`: the MIG manager's configurations by name. `geometries`: the MIG profiles of each node's GPUs. `nodes_in_use`: the nodes with
-    pods that use a GPU; None if not known yet. `previous`: the layouts that the same run has already allocated.
+    pods that use a GPU; None if they are not known yet. `previous`: the layouts that the same run has already allocated, by node.
     """
 
     entries: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class KnownLayouts:
 
 @dataclass(frozen=True)
 class MigAllocation:
-    """The result: `plan`, in which each node of a pool with a demand has its own layout (PoolPlan.for_node).
+    """The result of an allocation. In `plan`, each node of a pool with a demand has its own layout (PoolPlan.for_node).
 
-    `missing`: by pool, the devices that fit on no GPU. `needs_usage`: some GPUs must be repartitioned, and the choice depends on which GPUs
-    are in use, which is not known yet.
+    `missing`: by pool, the devices that fit on no GPU. `needs_usage`: whether GPUs must be repartitioned while it is not known yet which GPUs are in
+    use; the choice depends on that.
     """
 
     plan: Plan
@@ -101,7 +101,7 @@ def _pack(
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool],
 ) -> PackingResult:
-    """Subtract the devices of the nodes whose layouts are kept from the pool's demand, and pack the remainder on the other nodes."""
+    """Subtract from the pool's demand the devices of nodes whose layouts are kept, and distribute the remainder over the other nodes."""
     gpus: list[PackedGpu] = []
     remaining = Counter(pool.sharing.demand)
     for node in members:
@@ -129,7 +129,7 @@ def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
 
 
 def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
-    """The MIG devices of each GPU of the node according to its MIG configuration (even if it is not applied yet), or else to its labels.
+    """The MIG devices of each GPU of the node, from its MIG configuration (even if this is not applied yet) or, without one, from its labels.
 
     Devices from labels are divided equally between the GPUs if possible; otherwise the GPUs count as whole.
     """

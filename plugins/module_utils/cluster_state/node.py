@@ -27,7 +27,7 @@ _MAX_TEXTS = 200_000
 
 @dataclass(frozen=True)
 class Node(NodeFacts):
-    """One Node object; counts are never None."""
+    """The parsed data of a Node object; counts are never None."""
 
     annotations: t.Mapping[str, str] = field(default_factory=dict)
     taints: tuple[t.Mapping[str, t.Any], ...] = ()
@@ -73,7 +73,7 @@ class Node(NodeFacts):
 
     @property
     def mig_state(self) -> str:
-        """The MIG manager's state for this configuration: pending, rebooting, success or failed; empty until the MIG manager has processed it."""
+        """The MIG manager's state for mig_config: pending, rebooting, success or failed; empty until the MIG manager has processed the configuration."""
         return self.labels.get(names.MIG_STATE_LABEL, "")
 
     @property
@@ -100,14 +100,14 @@ class Node(NodeFacts):
 
     @property
     def memory_mib(self) -> int:
-        """The memory of one physical GPU; 0 before discovery, and under the MIG strategy single for models that are not in the catalog."""
+        """The memory of one physical GPU in MiB; 0 before discovery, and under the MIG strategy single for models that are not in the catalog."""
         if self._labels_describe_devices:
             return self.catalog_model.memory_mib if self.catalog_model else 0
         return self._labelled_memory
 
     @property
     def _labels_describe_devices(self) -> bool:
-        """Whether GFD's labels contain the number and memory of MIG devices instead of GPUs, as they do under the MIG strategy single."""
+        """Whether GFD's labels contain the number and memory of MIG devices instead of GPUs, which is the case under the MIG strategy single."""
         return names.MIG_INFIX in self.product
 
     @property
@@ -148,7 +148,7 @@ class Node(NodeFacts):
 
 
 def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
-    """Parse a Node object of the API; missing fields are empty."""
+    """Parse a Node object from the API; missing fields are empty."""
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
@@ -181,7 +181,7 @@ def ready_condition(item: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
     """A copy of the map in which equal strings share memory, because thousands of nodes have mostly the same labels."""
-    # Not sys.intern(), which Ansible replaces.
+    # sys.intern() is not used, because Ansible replaces it.
     share = _TEXTS.setdefault
     if len(_TEXTS) > _MAX_TEXTS:
         _TEXTS.clear()

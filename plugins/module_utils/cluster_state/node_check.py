@@ -21,15 +21,15 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
-# The phrase that describes this state in all messages and in the drift of a node.
+# The phrase for a node that is not ready, in all messages and in the node's drift.
 NOT_READY = "is not ready"
 
 
 @dataclass(frozen=True)
 class NodeDrift:
-    """The differences between a node and its pool's declaration; `final` if they remain no matter how long a run waits.
+    """The differences between a node and its pool's declaration. `final`: whether they remain no matter how long a run waits.
 
-    `operand` is the label app of the operand whose log contains the cause; empty if unknown. labels_only: the node offers the
+    `operand` is the label app of the operand whose log contains the cause; empty if it is unknown. `labels_only`: whether the node offers the
     expected resources, and only the labels of gpu-feature-discovery differ.
     """
 
@@ -79,7 +79,7 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
 
 
 def not_ready_message(subject: str) -> str:
-    """The message for a node that a run cannot change because it is not ready; `subject` is its name or another word for it."""
+    """The message for a node that a run cannot change because the node is not ready; `subject` is the node's name or another noun for the node."""
     return f"{subject} {NOT_READY}, so its pods cannot terminate and NVIDIA's operands do not run"
 
 
@@ -146,7 +146,7 @@ def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
         yield f"the MIG manager has not processed {node.mig_config} yet"
     paused = paused_operands(node)
     if paused:
-        yield f"{', '.join(paused)} paused for the change"
+        yield f"operands are paused for the change: {', '.join(paused)}"
 
 
 def _labels(node: Node, pool: PoolPlan) -> t.Iterator[str]:
@@ -172,7 +172,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
 
 
 def repair_reason(node: Node, pool: PoolPlan | None) -> str:
-    """The reason why the node's MIG manager should be restarted; empty if it should not.
+    """The reason why the node's MIG manager should be restarted; empty if no restart is needed.
 
     A MIG manager that reports `pending` may still be working, so callers wait before they restart it.
     """

@@ -26,12 +26,12 @@ from ..common.nested import get_nested
 Document = t.Mapping[str, t.Any]
 Taint = t.Mapping[str, t.Any]
 
-# Quantities (apimachinery, pkg/api/resource); the values of the old memory key and all counts are whole numbers.
+# The notation of quantities (apimachinery, pkg/api/resource). All counts, and the values of the old memory key, are whole numbers.
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
 _WHOLE = re.compile(r"\+?\d+")
 # The second entry is the older prefix of startup taints (kubernetes/autoscaler, utils/taints).
 _IGNORED_TAINTS = (STARTUP_TAINT_PREFIX, "ignore-taint.cluster-autoscaler.kubernetes.io/")
-# A taint in an annotation; only effects that keep pods away are accepted.
+# The notation of a taint in an annotation; other effects are not accepted.
 _TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule)")
 
 
@@ -47,19 +47,21 @@ class MachineSet:
     taints: tuple[Taint, ...]
     # The labels of the zone in which its machines are created; empty if the MachineSet sets no zone.
     zone_labels: t.Mapping[str, str] = field(default_factory=dict)
-    # The annotations that the controller of its platform sets repeatedly.
+    # The annotations that the platform's controller sets repeatedly.
     controller_annotations: frozenset[str] = frozenset()
 
     @property
     def group_id(self) -> str:
-        """The name of its node group."""
+        """The name of the MachineSet's node group."""
         return group_id(self.namespace, self.name)
 
 
 @dataclass(frozen=True)
 class NodeTemplate:
-    """The expected node. `missing` and `unreadable` list the required annotations that are absent or invalid. In both cases, the autoscaler
-    ignores the MachineSet while it has no nodes."""
+    """The expected node. `missing` contains required annotations that are absent, and `unreadable` contains annotations with an invalid value.
+
+    In both cases, the autoscaler ignores the MachineSet while it has no nodes.
+    """
 
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -115,7 +117,10 @@ def _replicas(raw: Document) -> int:
 
 
 def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:
-    """The amount in the first annotation that is set; 0 if it is invalid. As in the autoscaler, 0 is skipped for CPU and memory, but not for GPUs."""
+    """The amount in the first annotation that is set; 0 if its value is invalid.
+
+    As in the autoscaler, an annotation with the value 0 is skipped for CPU and memory, but not for GPUs.
+    """
     for key in keys:
         text = annotations.get(key, "")
         if not text or (text == "0" and not is_whole):
@@ -130,7 +135,7 @@ def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: b
 
 
 def _labels(machine_set: MachineSet, rules: AutoscalerRules) -> dict[str, str]:
-    """The labels of the template that this release of the autoscaler reads, and those of the annotation, which take precedence."""
+    """The labels of the template that this release of the autoscaler reads, and the labels in the annotation, which take precedence."""
     labels = {key: value for key, value in machine_set.labels.items() if rules.all_labels or is_managed_label(key)}
     for text in machine_set.annotations.get(CAPACITY_LABELS, "").split(","):
         key, equals, value = text.partition("=")
@@ -140,7 +145,7 @@ def _labels(machine_set: MachineSet, rules: AutoscalerRules) -> dict[str, str]:
 
 
 def _taints(machine_set: MachineSet) -> t.Iterator[Taint]:
-    """The taints of the template and of the annotation, without startup taints, which the autoscaler removes."""
+    """The taints of the template and of the annotation, except startup taints, which the autoscaler removes."""
     annotated = machine_set.annotations.get(CAPACITY_TAINTS, "").split(",")
     matches = [match for text in annotated if (match := _TAINT.fullmatch(text))]
     taints = [*machine_set.taints, *({k: v for k, v in match.groupdict().items() if v} for match in matches)]

@@ -20,7 +20,7 @@ Labels = t.Mapping[str, str]
 
 API_VERSION, KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-# The reasons with which the operator only reports that operands are not ready (gpu-operator internal/conditions).
+# The reasons that the operator gives if the only problem is that operands are not ready (gpu-operator internal/conditions).
 NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
 # Every driver DaemonSet has this toleration (manifests/state-driver/0500_daemonset.yaml).
 _GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
@@ -41,8 +41,8 @@ def is_default(driver: Document) -> bool:
 def follows_own_policies(drivers: t.Iterable[Document], version: str) -> bool:
     """Whether the operator supports an upgrade policy in each object, and default objects; v26.7 introduced both.
 
-    Since v26.7, the API server sets the field `default` in each object. Without objects, the operator's `version` decides;
-    False if it is unknown (empty).
+    Since v26.7, the API server sets the field `default` in each object. If no object has this field, the result depends on the operator's `version`,
+    and is False if the version is unknown (empty).
     """
     if any("default" in (item.get("spec") or {}) for item in drivers):
         return True
@@ -55,7 +55,10 @@ def is_managed(driver: Document) -> bool:
 
 
 def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> dict[str, list[str]]:
-    """For each GPU node whose driver the operator installs, the names of the objects that select it; the default object only if there is no other."""
+    """For each GPU node whose driver the operator installs, the names of the objects that select the node.
+
+    The default object is included only if no other object selects the node.
+    """
     default = [item["metadata"]["name"] for item in drivers if is_default(item)]
     selectors = [(item["metadata"]["name"], node_selector(item)) for item in drivers if not is_default(item)]
     found: dict[str, list[str]] = {}
@@ -70,7 +73,7 @@ def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, 
 
 
 def state_message(driver: Document) -> str:
-    """The reason why the operator does not report the object as ready; empty if it does."""
+    """The reason why the operator does not report the object as ready; empty if the operator reports it as ready."""
     status = driver.get("status") or {}
     state = str(status.get("state") or "")
     if state == "ready":
@@ -94,7 +97,7 @@ def _error(driver: Document) -> Document:
 
 
 def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:
-    """The objects as a report shows them, with pool (None if the selector has no pool label), version, number of nodes and state."""
+    """The objects in the format of a report, with pool (None if the selector has no pool label), version, number of nodes and state."""
     selecting = driver_of_nodes(drivers, nodes)
     return [
         {
@@ -116,7 +119,7 @@ def untolerated_by_driver(
 ) -> list[Taint]:
     """The taints of a pool that the driver pods on its nodes do not tolerate; managed objects count as having the `expected` tolerations.
 
-    The pods belong to the objects that select the pool's label; if there are none, to the default object and the objects for all GPU nodes.
+    The pods belong to the objects that select the pool's label or, if there are none, to the default object and the objects for all GPU nodes.
     """
     own = [item for item in drivers if node_selector(item).get(POOL_LABEL) == pool]
     for_all = [item for item in drivers if is_default(item) or node_selector(item) == _ALL_GPU_NODES]

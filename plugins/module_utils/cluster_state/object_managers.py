@@ -42,10 +42,10 @@ class Resource(t.NamedTuple):
 
 @dataclass(frozen=True)
 class GitOpsTool:
-    """A GitOps tool. A new tool is an entry in GITOPS_TOOLS.
+    """A GitOps tool. To add a tool, add an entry to GITOPS_TOOLS.
 
-    name: the `manager` of an installation in results. resource_of: finds the resource that reconciles an object of a kind, by the object's marks.
-    exclusions: for each kind of resource, how a user keeps it from reverting fields of a ClusterPolicy.
+    name: the value of `manager` in results that describe an installation. resource_of: finds the resource that reconciles an object of the given kind, by
+    the object's marks. exclusions: for each kind of resource, how a user keeps that resource from reverting fields of a ClusterPolicy.
     helm_managers: the field managers with which the tool applies Helm charts.
     """
 

@@ -24,8 +24,8 @@ from .node import ready_condition
 
 # The prefixes of the driver pods' apps, for a ClusterPolicy and for NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
 _DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
-# The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
-# which is restarted.
+# The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager
+# itself, which is restarted.
 STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, DCGM, DCGM_EXPORTER, VALIDATOR, MIG_MANAGER})
 # The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 CONFIGMAP_PODS_SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
@@ -45,7 +45,7 @@ class ContainerFailure:
 
     @property
     def in_back_off(self) -> bool:
-        """Whether the kubelet delays the container's next start because earlier starts failed. A running container, such as a driver's, may only be slow."""
+        """Whether the kubelet delays the container's next start because earlier starts failed. A running container, such as a driver's, may just be slow."""
         return self.reason.startswith((_BACK_OFF, *NEVER_STARTED))
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ _MEANINGS = (
 
 
 def with_meaning(text: str) -> str:
-    """The description of a failure; if it contains a known message, the explanation and the remedy follow."""
+    """The description of a failure, followed by the explanation and the remedy if it contains a known message."""
     meaning = next((meaning for known, meaning in _MEANINGS if known in text), "")
     return f"{text} ({meaning})" if meaning else text
 
@@ -77,7 +77,7 @@ def node_of(pod: Pod) -> str:
 
 
 def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure]]:
-    """The failures of the pods, by node; pods that work have none."""
+    """The failures of the pods, by node; nodes without failures are not included."""
     failures: dict[str, list[ContainerFailure]] = {}
     for pod in pods:
         for failure in _pod_failures(pod):
@@ -125,7 +125,7 @@ def _termination(container: t.Mapping[str, t.Any]) -> str:
 
 
 def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
-    """The apps of the operand pods on each node, by node."""
+    """The apps of the operand pods on each node."""
     apps: dict[str, list[str]] = {}
     for pod in pods:
         known = _operand(app_of(pod))
@@ -135,7 +135,7 @@ def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
 
 
 def _operand(app: str) -> str:
-    """The operand with this label app. The driver's app has a suffix on OpenShift, and a different name with NVIDIADriver objects."""
+    """The operand for a value of the label app. The driver's value has a suffix on OpenShift, and differs if NVIDIADriver objects are used."""
     return DRIVER if app.startswith(_DRIVER_PREFIXES) else app
 
 
@@ -144,17 +144,18 @@ def app_of(pod: Pod) -> str:
     return str((pod["metadata"].get("labels") or {}).get("app") or "")
 
 
-# A container with this number of restarts is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
+# A container with this number of restarts waits at least 40 seconds before its next start (the kubelet waits 10 seconds at first, and twice as long
+# each time).
 _MIN_RESTARTS = 3
 _BACK_OFF = "CrashLoopBackOff"
-# Images that cannot be pulled and containers that cannot be created; such containers have no restarts.
+# The reasons for images that cannot be pulled and for containers that cannot be created; these containers have no restarts.
 NEVER_STARTED = (
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
 # The minimum age, in seconds, of a pod that fails for one of these reasons.
 _MIN_AGE = 60.0
-# Each operand waits for the previous one, so if several fail, the first is the cause.
+# Each operand waits for the previous one. If several operands fail, the first one is therefore the cause.
 _START_ORDER = (DRIVER, TOOLKIT, VALIDATOR, DISCOVERY)
 
 
@@ -193,7 +194,7 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
 
 
 class DaemonSetStatus(t.NamedTuple):
-    """The numbers of nodes that the controller reports; `current`: they refer to the current generation of the DaemonSet."""
+    """The numbers of nodes that the controller reports; `current`: whether they refer to the current generation of the DaemonSet."""
 
     scheduled: int
     desired: int

@@ -29,7 +29,7 @@ class NodeSystems:
     def __init__(
         self, given: t.Sequence[str], pools: t.Sequence[PoolPlan], read_nodes: t.Callable[[], t.Iterable[t.Any]]
     ) -> None:
-        """read_nodes lists the nodes; it is called only for kernels, or if no systems are given. Raises InvalidOptions with all errors in `given`."""
+        """`read_nodes` lists the nodes; it is called only for kernels, or if no systems are given. Raises InvalidOptions with all errors in `given`."""
         self._given = parse_systems(given)
         self._pools, self._read_nodes = pools, read_nodes
         self._by_pool: dict[str, set[System]] = {}
@@ -52,7 +52,7 @@ class NodeSystems:
         return self._given or self._all
 
     def kernels(self, pool: PoolPlan | None) -> set[tuple[System, str]]:
-        """The pairs of system and kernel of a pool's nodes, or of all GPU nodes if it has no nodes. The tags of precompiled drivers contain both."""
+        """The pairs of system and kernel of a pool's nodes, or of all GPU nodes if the pool has none. The tags of precompiled drivers contain both."""
         names = assign_pools(self._pools, self._nodes).by_pool.get(pool.name, ()) if pool else ()
         chosen = [node for node in self._nodes if node.name in set(names)] or [
             node for node in self._nodes if node.has_gpu

@@ -30,7 +30,7 @@ DRIVER_OBJECT_VALUES: t.Mapping[str, bool] = {"enabled": True, "deployDefaultCR"
 def recorded_own_values(config: Document) -> Object:
     """The values of a Helm release that an earlier upgrade has added to keep the names, and DRIVER_OBJECT_VALUES if the installation has set them.
 
-    Without the latter, the ClusterPolicy's driver would replace the driver of every node once no pool declares `driver`.
+    Without DRIVER_OBJECT_VALUES, the ClusterPolicy's driver would replace the driver of every node once no pool declares `driver`.
     """
     values = _values(lambda path, name: bool(get_nested(config, *path) == name))
     if get_nested(config, *_DRIVER_OBJECTS) == DRIVER_OBJECT_VALUES:
@@ -39,12 +39,12 @@ def recorded_own_values(config: Document) -> Object:
 
 
 def endangered_own_values(before: Document, after: Document) -> Object:
-    """The values that keep the names that a policy's spec contains before an upgrade, but would not contain after it."""
+    """The values that preserve those names that the policy's spec contains before an upgrade, but would not contain after it."""
     return _values(lambda path, name: get_nested(before, *path) == name != get_nested(after, *path))
 
 
 def without_own_values(config: Document) -> Object:
-    """The values of a Helm release without those of recorded_own_values(); maps that become empty are removed."""
+    """The values of a Helm release without the values that recorded_own_values() returns; maps that become empty are removed."""
     result: Object = dict(config)
     for path, name in _NAMES:
         if get_nested(result, *path) == name:

@@ -148,9 +148,9 @@ def build_edit(
     *,
     uncordon: bool = False,
 ) -> NodeEdit | None:
-    """Build an edit from patches of labels and annotations and a list of taints (None: unchanged); None if nothing changes.
+    """Build an edit from patches for labels and annotations, and from a list of taints (None: unchanged). Returns None if nothing changes.
 
-    `records` contains the annotations that record owned metadata, with their entries.
+    `records` contains the annotations that record owned metadata, each with its entries.
     """
     texts = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
     annotations = {key: value for key, value in {**annotations, **texts}.items() if value != node.annotations.get(key)}
@@ -165,7 +165,7 @@ def build_edit(
             after[part] = {key: value for key, value in sorted(patch.items()) if value is not None}
     if taints is not None:
         spec["taints"] = taints
-        # Controllers add and remove taints at any time: only the changes of this patch are shown.
+        # Controllers add and remove taints at any time, so only the changes made by this patch are shown.
         old, new = ({format_taint(taint) for taint in each} for each in (node.taints, taints))
         before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
     if uncordon:

@@ -24,7 +24,7 @@ _DISCOVERED = ("nvidia.com/", NFD_PREFIX)
 
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
-    """The membership by labels. A label accel.gpu/pool that the user has set always counts.
+    """The pool membership according to the nodes' labels. A label accel.gpu/pool that the user has set always counts.
 
     If a run has set the label, it counts only while the pool's match fits the node.
     """
@@ -41,7 +41,7 @@ def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Member
 
 
 def pool_members(membership: Membership) -> set[str]:
-    """The nodes of all pools."""
+    """The names of the nodes of all pools."""
     return {name for names in membership.by_pool.values() for name in names}
 
 

@@ -44,10 +44,10 @@ class LastGood:
 
 
 def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
-    """The edit that makes a node a member of the pool, or releases it if the pool is None; None if nothing changes.
+    """The edit that makes a node a member of the pool or, if `pool` is None, releases it from its pool; None if nothing changes.
 
-    The `held_taints` are not added to the node, but stay if the node has them. If the configuration changes and the current one works, the
-    current one is recorded.
+    The taints in `held_taints` are not added to the node, but stay if the node has them. If the configuration changes, the current configuration
+    is recorded, provided that it works.
     """
     if pool is None:
         return release_edit(node)
@@ -77,7 +77,7 @@ def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
-    """The patch for the first step of the release of a node with partitioned GPUs: an explicit configuration disables MIG; annotations are kept.
+    """The patch for the first step in releasing a node with partitioned GPUs: it disables MIG by an explicit configuration, and keeps annotations.
 
     None if this configuration is already set. The previous working configuration is recorded for a rollback.
     """
@@ -145,7 +145,7 @@ def _without_paused_operands(node: Node, labels: Entries) -> dict[str, str | Non
 
 @functools.lru_cache(maxsize=256)
 def rollout_annotation(rollout: RolloutPlan) -> str | None:
-    """The text of the annotation, which contains the settings that differ from the defaults; None if all are defaults.
+    """The value of the annotation, which contains the settings that differ from the defaults; None if no setting differs.
 
     `reboot` is never recorded, because a command from an annotation must not be run.
     """

@@ -32,7 +32,7 @@ def is_managed(node: Node) -> bool:
 
 
 def is_partitioned(node: Node) -> bool:
-    """Whether a pool's MIG configuration partitions the node's GPUs, or has been removed but the removal has not been verified.
+    """Whether a pool's MIG configuration partitions the node's GPUs, or its removal has not been verified yet.
 
     If another tool or user has changed the label since then, its value no longer counts as set by the pool.
     """
@@ -49,8 +49,8 @@ def is_partitioned(node: Node) -> bool:
 def is_abandoned(node: Node) -> bool:
     """Whether a release without verification may have left the node with partitioned GPUs.
 
-    An abandoned node has no MIG configuration, and the MIG manager has failed because of that. Nodes with a foreign configuration, or with
-    partitioned GPUs and no failure, do not count.
+    An abandoned node has no MIG configuration, which has made the MIG manager fail. Nodes with a foreign configuration, or with partitioned GPUs and
+    no failure, do not count.
     """
     return (
         not is_managed(node)
@@ -73,7 +73,7 @@ def is_being_repaired(node: Node) -> bool:
 
 
 def needs_verification(node: Node) -> bool:
-    """Whether the node's GPUs must be verified to be whole before it is uncordoned."""
+    """Whether the node's GPUs must be verified to be whole before the node is uncordoned."""
     is_disabling = _sets_mig_config(node) and node.mig_config == mig_parted.DISABLED and _has_mig_result(node)
     return is_disabling or is_partitioned(node) or is_abandoned(node) or is_being_repaired(node)
 
@@ -94,7 +94,7 @@ def release_edit(node: Node) -> NodeEdit | None:
 
 
 def check_whole_gpus(node: Node) -> NodeDrift | None:
-    """The reasons why the node's GPUs are not verified to be whole under the configuration all-disabled; None if they are.
+    """The reasons why the node's GPUs are not verified to be whole under the configuration all-disabled; None if they are verified.
 
     All of these conditions must be met: the MIG manager reports success, the paused operands run again, neither GFD's labels nor the allocatable
     resources contain a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.
@@ -114,7 +114,7 @@ def _unfinished(node: Node) -> t.Iterator[str]:
         yield f"{names.MIG_STATE_LABEL} is {node.mig_state or 'absent'}, {_DONE} is expected"
     paused = paused_operands(node)
     if paused:
-        yield f"{', '.join(paused)} paused for the change"
+        yield f"operands are paused for the change: {', '.join(paused)}"
     if node.mig_devices or node.product.endswith(names.INVALID_SUFFIX):
         yield f"labels still show MIG devices ({names.PRODUCT_LABEL} is {node.product})"
     for name, count in sorted(node.allocatable.items()):

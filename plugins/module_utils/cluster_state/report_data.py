@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
-# Changed labels that a result shows in other fields.
+# Labels whose changes are shown in other fields of a result.
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
 
@@ -56,7 +56,7 @@ def node_results(
     edits: t.Iterable[NodeEdit] = (),
     requests: t.Mapping[str, t.Sequence[GpuRequest]] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """The results of all GPU nodes, sorted by name; with a membership and the result of pool_findings(), nodes are compared with their pools."""
+    """The results for all GPU nodes, sorted by name. If a membership and the result of pool_findings() are given, nodes are compared with their pools."""
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members} if membership else {}
     edit_of = {edit.name: edit for edit in edits}
     by_name = {pool.name: pool for pool in pools}
@@ -80,7 +80,10 @@ def node_result(
     workloads: t.Sequence[GpuRequest] | None = None,
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node as gpu_info returns it. `pool` is None if the pool `pool_name` is not declared; `workloads` and `drift` are left out if None."""
+    """One node in the format of gpu_info's result. `pool` is None if the pool `pool_name` is not declared.
+
+    The result does not contain `workloads` or `drift` if the argument is None.
+    """
     mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,
@@ -209,7 +212,7 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
 
 
 def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
-    """The declaration of a node group; if it has zones, also that of its member in each zone."""
+    """The declaration of a node group; if the group has zones, the declaration of its member in each zone is included."""
     members = [
         {"name": member.name, "zone": member.zone, "size": member.size} for member in group.members if member.zone
     ]
@@ -288,10 +291,10 @@ def drift_of_node(
     change: NodeEdit | None,
     matching: t.Sequence[str] = (),
 ) -> list[str]:
-    """The differences between a node and its declaration, and the changes that a run would make; or the conflicting pools that match it.
+    """The differences between a node and its pool's declaration, and the changes that a run would make; for a node that several pools match, these pools.
 
-    `pool` is the pool of the node, `finding` is the node's entry in pool_findings(), and `change` is the edit that a run would make (the release of a
-    node without a pool). The result is empty if there is no drift.
+    `pool` is the pool of the node, `finding` is the node's entry in pool_findings(), and `change` is the edit that a run would make; for a node without a
+    pool, this is its release. The result is empty if there is no drift.
     """
     if matching:
         return [f"matches the pools {', '.join(matching)}, and belongs to none of them"]

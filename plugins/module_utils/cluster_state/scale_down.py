@@ -19,13 +19,13 @@ if t.TYPE_CHECKING:
 def scale_down_candidates(
     nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, options: DrainOptions
 ) -> list[Node]:
-    """Select up to `count` nodes whose removal has the least impact, the best candidate first. `pods_by_node` contains all pods (gpu_pods.parse_pods).
+    """Select up to `count` nodes whose removal has the smallest impact, the best candidate first. `pods_by_node` contains all pods (gpu_pods.parse_pods).
 
-    Nodes with a pod that may not be evicted come last. The others are sorted by these criteria: an earlier run has begun to drain the node, it has
-    no GPU pods, the highest priority of its GPU pods is lower, it has fewer GPU pods, it has fewer pods, it was created more recently.
+    Nodes with a pod that may not be evicted come last. The other nodes are preferred in this order: nodes that an earlier run has begun to drain, nodes
+    without GPU pods, nodes whose GPU pods have a lower maximum priority, nodes with fewer GPU pods, nodes with fewer pods, and newer nodes.
     """
 
-    # No pod blocks a drain without evictions. Even then, nodes without pods that would block an eviction are preferred.
+    # If evictions are disabled, no pod blocks a drain. Even then, nodes without pods that would otherwise block it are preferred.
     evicting = replace(options, evict=True)
 
     def impact(node: Node) -> tuple[t.Any, ...]:

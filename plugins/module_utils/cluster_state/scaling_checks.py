@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 Findings = t.Iterator["Finding"]
 
-# The pods for which a finding prevents a new node: all, those that select nodes by one label or request one resource, or none.
+# The pods for which a finding prevents a new node: all pods, the pods that select nodes by one label or request one resource, or no pods.
 Effect = t.Literal["no_pod", "some_pods", "note"]
 NO_POD: Effect = "no_pod"
 SOME_PODS: Effect = "some_pods"
@@ -56,7 +56,7 @@ class Finding:
     label: str = ""
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding as gpu_info returns it."""
+        """The finding in the format of gpu_info's result."""
         return asdict(self)
 
 
@@ -155,7 +155,7 @@ def capacity_findings(template: NodeTemplate, machine_set: MachineSet, rules: Au
         yield Finding(
             f"missing {key}",
             NO_POD,
-            f"MachineSet {machine_set.name} has no annotation {key}; the autoscaler of this OpenShift ignores a MachineSet without nodes whose "
+            f"MachineSet {machine_set.name} has no annotation {key}; the autoscaler of this OpenShift release ignores a MachineSet without nodes if its "
             "CPU or memory is not known",
             "run the role nodegroups, which writes it, or set it to the amount of one node",
         )
@@ -172,7 +172,7 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
             yield Finding(
                 f"uncounted {resource}",
                 SOME_PODS,
-                f"the autoscaler only expects {counted[0]} on a node of MachineSet {machine_set.name}, so no node is added "
+                f"the autoscaler expects only {counted[0]} on a node of MachineSet {machine_set.name}, so no node is added "
                 f"for pods that request {resource}",
                 "declare a separate pool for these GPUs",
                 resource,
@@ -184,8 +184,8 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
         yield Finding(
             "gpu_amount",
             NOTE,
-            f"the autoscaler expects {expected} {counted[0]} on a node of MachineSet {machine_set.name}, and a node of pool {pool.name} offers "
-            f"{offered}, so it adds {more}",
+            f"the autoscaler expects {expected} {counted[0]} on a node of MachineSet {machine_set.name}, but a node of pool {pool.name} offers "
+            f"{offered}, so the autoscaler adds {more}",
             _amount_remedy(machine_set, rules, offered),
         )
 
@@ -193,7 +193,7 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
 def _amount_remedy(machine_set: MachineSet, rules: AutoscalerRules, offered: int) -> str:
     if machine_set.controller_annotations.issuperset(rules.gpu_count):
         return (
-            f"none before OpenShift 4.19, where the platform's controller resets {join_words(rules.gpu_count)} to the number of whole GPUs; "
+            f"none before OpenShift 4.19, because the platform's controller resets {join_words(rules.gpu_count)} to the number of whole GPUs; "
             f"OpenShift 4.19 and later read {GPU_COUNT}, which a run sets"
         )
     return f"run the role nodegroups, or set annotation {rules.gpu_count[0]} to {offered}"
@@ -253,7 +253,7 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
                 "run the role nodegroups, which writes it, or add it",
                 key,
             )
-        # The cloud sets the zone labels on the node, so the template need not contain them.
+        # The cloud sets the zone labels on the node, so the template does not have to contain them.
         on_node = machine_set.labels.get(key, value if key in machine_set.zone_labels else None)
         if found == value and on_node != value and key not in illegal:
             state = "has no label" if on_node is None else f"has the value {on_node} of label"
@@ -298,7 +298,7 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
 
 
 def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Collection[str] = ()) -> Findings:
-    """Find taints that the pool does not declare, so its pods do not tolerate them. The autoscaler ignores taints with keys in `startup_taints`."""
+    """Find taints that the pool's pods do not tolerate. The autoscaler ignores taints with keys in `startup_taints`."""
     for taint in untolerated_taints(pool.tolerations, template.taints):
         if taint.get("key") in startup_taints:
             continue

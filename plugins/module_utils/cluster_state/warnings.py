@@ -59,7 +59,7 @@ def _membership_warnings(
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin takes precedence."
     for pool, names in sorted(membership.wrong_model.items()):
-        yield f"{abbreviate(names)}: a different GPU model than pool {pool} declares (model). Correct the flavor or model."
+        yield f"The GPU model differs from the model that pool {pool} declares: {abbreviate(names)}. Correct the flavor or model."
     for pool, names in sorted(membership.undeclared_pins.items()):
         pinned = [name for name in names if name not in members and name not in released]
         if pinned:
@@ -69,7 +69,7 @@ def _membership_warnings(
 def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:
     not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
     if not_ready:
-        yield f"Not ready, so the run does not wait for these nodes or verify them: {abbreviate(not_ready)}."
+        yield f"The run neither waits for these nodes nor verifies them, because they are not ready: {abbreviate(not_ready)}."
     unknown: dict[str, list[str]] = {}
     for node in nodes:
         if node.discovered and node.catalog_model is None:
@@ -94,7 +94,7 @@ def _cordon_warnings(nodes: t.Iterable[Node]) -> t.Iterator[str]:
         if node.has_gpu and node.unschedulable and CORDONED_ANNOTATION not in node.annotations
     )
     if cordoned:
-        yield f"Cordoned, but not by this collection, so no new pods are scheduled there: {abbreviate(cordoned)}."
+        yield f"No new pods are scheduled to these nodes, because they are cordoned, but not by this collection: {abbreviate(cordoned)}."
 
 
 def unusual_nodes(
@@ -102,7 +102,7 @@ def unusual_nodes(
 ) -> dict[str, str]:
     """For each node, the reason why its GPUs are unknown or not available to containers, or why its operands fail (`failures`, by node).
 
-    A node that is merely not labelled yet, and may still belong to a pool, is left out, as is a discovered node of a pool that declares GPUs without
+    The result does not contain nodes that are not labelled yet but may still belong to a pool, or discovered nodes of a pool whose GPUs are not for
     containers.
     """
     nodes = list(nodes)
@@ -116,7 +116,7 @@ def unusual_nodes(
             continue
         works = node.discovered and (node.name in declared or any(node.allocatable.values()))
         of_labels = "" if works else reason_without_discovery(node.labels)
-        # A label that the user has set explains the state better than the failures that it causes, so it comes first.
+        # A label that the user has set explains the state better than the failures that it causes, so the label comes first.
         reason = "; ".join(filter(None, (of_labels, failures.get(node.name, ""))))
         if not reason and not node.discovered and node.name not in awaited:
             reason = "gpu-feature-discovery has not labelled it, and no declared pool can match it"
@@ -131,7 +131,7 @@ def as_list(reasons: t.Mapping[str, str], limit: int | None) -> list[dict[str, s
 
 
 def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[str], *, run: bool) -> t.Iterator[str]:
-    """One warning for each reason and its nodes: nodes in no pool and, for the report, nodes in a pool, which make a run fail."""
+    """Yield one warning for each reason and its nodes: nodes without a pool and, for the report, nodes in a pool, which make a run fail."""
     by_reason: dict[tuple[bool, str], list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault((name in members, reason), []).append(name)

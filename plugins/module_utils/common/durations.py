@@ -1,18 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Durations as Go writes them, such as 1h30m."""
+"""Parses durations in Go's notation, such as 1h30m."""
 
 from __future__ import annotations
 
 import re
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-# Only ASCII digits, and only one way to match each number, so that long invalid text is rejected quickly.
+# The pattern accepts only ASCII digits, and matches each number in only one way, so that long invalid text is rejected quickly.
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
 
 
 def duration_seconds(text: str) -> float | None:
-    """The seconds of a non-negative duration (Go, time.ParseDuration); None for any other text."""
+    """The number of seconds in a non-negative duration (Go, time.ParseDuration); None for any other text."""
     if text == "0":
         return 0.0
     seconds, position = 0.0, 0

@@ -24,7 +24,7 @@ class ModuleFailure(Exception):
 
 
 class ConnectionProblem(ModuleFailure):
-    """The configuration does not allow a request, for example because of missing credentials, an unknown context, or another cluster."""
+    """The configuration does not allow a request, for example because of missing credentials, an unknown context, or a different cluster."""
 
     code = "connection"
 
@@ -37,7 +37,7 @@ def missing_library(name: str, purpose: str) -> ConnectionProblem:
 
 
 class InvalidOptions(ModuleFailure):
-    """The options are invalid or contradict each other; reports all problems, and nothing was sent."""
+    """The options are invalid or contradict each other. The message contains all problems; nothing was sent."""
 
     code = "invalid"
 
@@ -54,7 +54,7 @@ class ReleaseRefused(ModuleFailure):
 
 
 class PartialFailure(ModuleFailure):
-    """Part of the work failed; `partial` is the result of the rest."""
+    """Part of the work failed; `partial` is the result of the part that succeeded."""
 
     code = "partial"
 
@@ -170,4 +170,4 @@ class ServiceError(Exception):
             TIMEOUT: f"Check the network, firewalls and proxies, or raise {self.timeout_setting}.",
             TLS: f"Set its CA as {self.ca_setting}; validate_certs=false disables the check.",
             PROXY: f"Check {self.proxy_setting}.",
-        }.get(self.reason, "The connection was interrupted. Run again.")
+        }.get(self.reason, "The connection was interrupted. Run the playbook again.")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lock between processes of one machine: a file that the kernel unlocks when its owner process ends, so that a killed run blocks no other run."""
+"""Implements a lock between processes on one machine: a file that the kernel unlocks when the process ends, so a killed run blocks no other run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .errors import ConnectionProblem
 
 @contextlib.contextmanager
 def hold(path: str, on_wait: t.Callable[[], None]) -> t.Iterator[None]:
-    """Hold the lock with this file, which is deleted at the end; on_wait is called once if another process holds it. Raises ConnectionProblem."""
+    """Hold the lock on this file, and delete the file at the end. `on_wait` is called once if another process holds the lock. Raises ConnectionProblem."""
     descriptor = _acquire(path, on_wait)
     try:
         yield
     finally:
-        # Deleted before it is unlocked: a process that waits for it then notices that it has locked a deleted file.
+        # The file is deleted before it is unlocked, so a process that waits for the lock can detect that the file it has locked is deleted.
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(descriptor)
@@ -42,7 +42,7 @@ def is_abandoned(path: str) -> bool:
 
 
 def _acquire(path: str, on_wait: t.Callable[[], None]) -> int:
-    """The descriptor of the locked file. It is not inherited, because another program would keep the lock after the end of this process."""
+    """The descriptor of the locked file. Child processes do not inherit it, because they would keep the lock after this process has ended."""
     waited = False
     try:
         while True:

@@ -34,14 +34,14 @@ T = t.TypeVar("T")
 E = t.TypeVar("E", bound=ServiceError)
 
 POOL_SIZE = 32
-# If a server has never responded, the address is most likely wrong.
+# The maximum number of attempts while a server has never responded, because its address is then most likely wrong.
 _FIRST_CONTACT_ATTEMPTS = 3
 _FIRST_DELAY, _MAX_DELAY = 0.25, 8.0
 
-# The names of objects in messages of urllib3, and of source files in messages of OpenSSL.
+# Match the names of objects in urllib3's messages, and the names of source files in OpenSSL's messages.
 _OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
 _SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
-# The peer closed the connection during the handshake, as a load balancer without a server does, so TLS is not
+# Matches the error if the peer, for example a load balancer without a server, has closed the connection during the handshake. In this case, TLS is not
 # misconfigured. The text differs between OpenSSL 1.1 and 3.
 _EOF = re.compile(r"\beof\b", re.IGNORECASE)
 
@@ -65,12 +65,15 @@ class HttpResponse:
 
 
 class ConnectionPools:
-    """The connections to any number of hosts with the same TLS settings, directly or through the proxies in the environment; safe for use by many threads."""
+    """Manages connections to any number of hosts with the same TLS settings, directly or through the proxies in the environment.
+
+    Several threads can use the same instance.
+    """
 
     def __init__(
         self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
     ) -> None:
-        """No connection is opened yet. add_system_cas: trust the CA certificates of the system in addition to ca_cert."""
+        """Store the TLS settings; no connection is opened yet. add_system_cas: whether to trust the system's CA certificates in addition to ca_cert."""
         if not validate_certs:
             allow_unverified_tls()
         self._tls: dict[str, t.Any] = {
@@ -110,7 +113,7 @@ def proxy_authorization(address: str) -> str:
 
 
 class Retrier:
-    """Repeats requests to a service if this is safe, with exponential back-off; safe for use by many threads."""
+    """Retries requests to a service with exponential back-off if a repetition does no harm. Several threads can use the same instance."""
 
     def __init__(
         self,
@@ -120,9 +123,9 @@ class Retrier:
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """max_retry_after: the maximum Retry-After in seconds that is honoured. max_internal_errors: the number of 500 responses that are retried.
+        """max_retry_after: the maximum number of seconds that a Retry-After delays a retry. max_internal_errors: the number of 500 responses that are retried.
 
-        This number should be small, because a 500 from Magnum, or from Kubernetes unless etcd is changing its leader, is more often permanent than
+        The latter should be small, because a 500 from Magnum, or from Kubernetes unless etcd is changing its leader, is more often permanent than
         transient.
         """
         self._max_retry_after = max_retry_after
@@ -142,7 +145,7 @@ class Retrier:
         """The result of `request` (called with the remaining seconds) after as many attempts as fit into `limit` seconds.
 
         A request that is not `repeatable` is sent again only if the service certainly did not carry it out. `is_connected`: whether the
-        service that failed has responded to this client before. `is_final`: errors that the caller handles immediately.
+        service that failed has responded to this client before. `is_final`: whether the caller handles an error itself, without a retry.
         """
         deadline = self._clock() + limit
         attempts = internal_errors = 0
@@ -228,7 +231,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """The seconds in a Retry-After header; None without a header, and for a date."""
+    """The seconds in a Retry-After header; None if there is no header, or if the header contains a date."""
     try:
         return max(0.0, float(value)) if value else None
     except ValueError:
@@ -251,5 +254,5 @@ def encode_json(body: t.Any) -> bytes:
 
 
 def allow_unverified_tls() -> None:
-    """Suppress the warning for each request, because the user has disabled the check."""
+    """Suppress urllib3's warning about each request without a verified certificate, because the user has disabled the check."""
     urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)

@@ -30,7 +30,7 @@ def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
 
 
 def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str, t.Any]:
-    """The options; the value of an unknown option, such as a misspelled one, is not shown, because it may be a secret."""
+    """The options to show. The value of an unknown option, such as a misspelled one, is replaced, because it may be a secret."""
     by_name = {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
     found = {}
     for name, value in shown.items():
@@ -81,11 +81,11 @@ class BaseModule(AnsibleModule):
         return set()
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options for logs and results (at -vvv)."""
+        """The options to show in logs and, at -vvv, in results."""
         return dict(self.params)
 
     def _log_invocation(self) -> None:
-        """Remove secrets before Ansible writes all options to the system's log, and escape characters that it cannot encode."""
+        """Remove secrets before Ansible writes all options to the system's log, and escape characters that the log cannot encode."""
         given = self.params
         self.params = {
             name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
@@ -97,13 +97,13 @@ class BaseModule(AnsibleModule):
             self.params = given
 
     def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
-        """Do the same as Ansible's method, with shown_params() as the invocation."""
+        """Call Ansible's method with shown_params() as the invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().exit_json(**kwargs)
         raise SystemExit(0)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """Do the same as Ansible's method, with shown_params() as the invocation."""
+        """Call Ansible's method with shown_params() as the invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().fail_json(msg, **kwargs)
         raise SystemExit(1)
@@ -141,7 +141,7 @@ class BaseModule(AnsibleModule):
         msg = "\n".join([msg, *getattr(error, "__notes__", ())])
         partial = {"changed": self.has_written(), **error.partial}
         if self.check_mode:
-            # The rest of the result predicts changes, but nothing was changed, and a run would fail as well.
+            # The rest of the result predicts changes, but nothing was changed, and a run without check mode would also fail.
             partial = {**partial, "changed": False}
         self.fail_json(msg=msg, code=error.code, details=details, **self._finished(partial))
 

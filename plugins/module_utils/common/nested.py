@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes values in JSON text and nested dictionaries."""
+"""Parses JSON, and reads and writes values in nested dictionaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = t.TypeVar("T")
 
 
 def parse_json(text: str | None, kind: type[T]) -> T | None:
-    """The value of a JSON text; None if the text is missing, invalid or nested too deeply, or the value has another type."""
+    """The value of a JSON string; None if the string is missing, invalid or nested too deeply, or if the value has a different type."""
     try:
         value = json.loads(text or "null")
     except (ValueError, RecursionError):
@@ -34,14 +34,14 @@ def set_nested(document: dict[str, t.Any], keys: t.Sequence[str], value: t.Any) 
 
 
 def part_of(document: t.Any, shape: t.Any) -> t.Any:
-    """The part of the document with the keys of `shape`; values that are not dictionaries are kept as a whole."""
+    """The part of the document that has the keys of `shape`; values that are not dictionaries are kept as they are."""
     if not isinstance(document, dict) or not isinstance(shape, dict):
         return document
     return {key: part_of(document[key], below) for key, below in shape.items() if key in document}
 
 
 def merge_patch(before: t.Any, after: t.Any) -> t.Any:
-    """The RFC 7386 patch that turns one document into the other."""
+    """The RFC 7386 patch that turns `before` into `after`."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
     patch: dict[str, t.Any] = {key: None for key in before if key not in after}
@@ -52,7 +52,7 @@ def merge_patch(before: t.Any, after: t.Any) -> t.Any:
 
 
 def apply_merge_patch(document: t.Any, patch: t.Any) -> t.Any:
-    """The document after an RFC 7386 patch."""
+    """The document after an RFC 7386 patch has been applied to it."""
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}

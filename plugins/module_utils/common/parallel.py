@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bounded parallel calls, and calls with a time limit. A fatal error stops new calls, but every started call is still reported."""
+"""Makes parallel calls with a limit on their number, and calls with a time limit. A fatal error stops new calls, but every started call is reported."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run_bounded(
 ) -> list[Outcome[T]]:
     """Make named calls, at most `limit` at a time; returns an outcome for each call, in their order.
 
-    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease), running calls finish and
-    no more calls start.
+    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set, for example because a lease was
+    lost, running calls finish and no more calls start.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
@@ -67,7 +67,7 @@ def run_bounded(
                 future.add_done_callback(finished.put)
             if not running:
                 break
-            # At the limit, no call starts, so `stop` is not checked before a call has finished.
+            # While the limit is reached, no call can start, so `stop` is not checked before a call has finished.
             future = finished.get()
             index, name = running.pop(future)
             outcome = _outcome(name, future)
@@ -82,7 +82,7 @@ def run_bounded(
 def call_all(
     calls: t.Iterable[tuple[str, t.Callable[[], T]]], limit: int = DEFAULT_LIMIT, *, stop: threading.Event | None = None
 ) -> list[T]:
-    """Make named calls like run_bounded(), and return their values in their order; after any error, no more calls start and the error is raised.
+    """Make named calls like run_bounded(), and return their values in the same order; after any error, no more calls start and the error is raised.
 
     Once `stop` is set, only the values of the calls that were made are returned.
     """
@@ -94,7 +94,7 @@ def call_all(
 
 
 def call_within(call: t.Callable[[], T], seconds: float) -> T:
-    """The result of a call; raises TimeoutError after this time. The call is then abandoned, in a thread that does not keep the process from ending."""
+    """The result of a call; raises TimeoutError after this time. The call then continues in a thread that does not keep the process from ending."""
     future: Future[T] = Future()
 
     def run() -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Postpones imports that a library makes for features that are rarely used.
 
-Python 3.15 has lazy imports (PEP 810). importlib.util.LazyLoader does not help, because `from X import Y` executes X at once.
+Python 3.15 has lazy imports (PEP 810). importlib.util.LazyLoader does not help, because `from X import Y` executes X immediately.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class _Placeholder(types.ModuleType):
 
 @contextlib.contextmanager
 def postponed_imports(*names: str) -> t.Iterator[None]:
-    """Imports of these modules within the context get placeholders; modules that are loaded already are left alone.
+    """Imports of these modules within the context get placeholders; modules that are already loaded are not affected.
 
-    `from X import Y` gets an object that can be called and whose attributes can be read, but which is not a class. After the context, everything
-    that imports these modules, or reads an attribute of a placeholder, gets the modules and their attributes.
+    `from X import Y` gets an object that can be called and whose attributes can be read, but that is not a class. After the context, code that imports
+    these modules, or reads an attribute of a placeholder, gets the real modules and attributes.
     """
     placeholders = {name: _Placeholder(name) for name in names if name not in sys.modules}
     sys.modules.update(placeholders)

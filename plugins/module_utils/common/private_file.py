@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes files atomically, readable by their owner only, and never through a symbolic link."""
+"""Writes files atomically, with permissions only for their owner, and never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tempfile
 from .errors import ConnectionProblem
 from .temporary_files import owner, remove_leftovers
 
-# Seconds after which a temporary file belongs to a killed run; writing one takes less than a second.
+# The age in seconds from which a temporary file counts as a leftover of a killed run; writing a file takes less than a second.
 _ABANDONED_AGE = 60.0
 
 
@@ -20,8 +20,8 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
     """Write a file atomically with mode 0600; raises ConnectionProblem.
 
     A symbolic link at `path` is an error, because another user may have chosen its target; links to its folder are followed.
-    `keep_mode`: an existing file of the same user keeps its permissions, for reports that others may read. A file of another user does
-    not keep them, because that user has chosen them.
+    `keep_mode`: whether an existing file of the same user keeps its permissions, for reports that other users may read. The permissions of
+    another user's file are never kept, because that user has chosen them.
     """
     folder, name = os.path.split(os.path.abspath(path))
     new = ""
@@ -67,7 +67,7 @@ def text_of(path: str) -> str | None:
 
 
 def holds(path: str, text: str) -> bool:
-    """Whether a file has this text and mode 0600; raises ConnectionProblem for a symbolic link or a special file, which write() does not replace."""
+    """Whether a file contains this text and has mode 0600; raises ConnectionProblem for a symbolic link or a special file, which write() does not replace."""
     try:
         existing = _existing(path)
         if existing is None or stat.S_IMODE(existing.st_mode) != 0o600:
@@ -79,7 +79,7 @@ def holds(path: str, text: str) -> bool:
 
 
 def _existing(path: str) -> os.stat_result | None:
-    """The status of the existing file; None if there is none."""
+    """The status of the file; None if it does not exist."""
     try:
         existing = os.lstat(path)
     except FileNotFoundError:

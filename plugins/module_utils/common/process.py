@@ -10,7 +10,7 @@ import typing as t
 
 
 def start_time(pid: int) -> str:
-    """The clock ticks from the boot to the start of a process, which identify the process even if its PID is used again.
+    """The clock ticks from the boot to the start of a process, which identify the process even if its PID is reused.
 
     Empty if there is no such process, if it is a zombie, or if the system has no /proc.
     """
@@ -41,7 +41,7 @@ def signal_processes(processes: t.Mapping[int, str], number: int) -> None:
 
 
 def _state(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name: the state, the PID of the parent, and others; None without such a process."""
+    """The fields of /proc/PID/stat after the name: the state, the PID of the parent, and others; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
             return handle.read().rpartition(")")[2].split() or None
@@ -58,7 +58,7 @@ def pid_namespace() -> str:
 
 
 def machine() -> str:
-    """An id of this boot of the machine and the PID namespace; within these, a PID and a start time identify a process. Empty if unknown."""
+    """An id of the machine's current boot and the PID namespace, within which a PID and a start time identify a process; empty if it is unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
             boot = handle.read().strip()

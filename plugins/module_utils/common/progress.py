@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The progress of a module, as lines in a file that the action plugin reads."""
+"""Writes the progress of a module to a file, from which the action plugin reads it line by line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Progress:
         self._lock = threading.Lock()
 
     def report(self, text: str, done: int | None = None, total: int | None = None, *, failed: int = 0) -> None:
-        """Append one line, with counts if given. `done` does not include the number of failures. The reader limits the number of lines that it shows."""
+        """Append one line, with counts if they are given. `done` does not include failures. The reader limits the number of lines that it shows."""
         if self._path is None:
             return
         line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": f"{text}, {failed} failed" if failed else text}
         if total is not None:
             line.update(done=done or 0, total=total)
         try:
-            # The file is not created, because the reader has removed it and would not remove it again.
+            # A missing file is not created again: the reader has removed it, and would not remove it a second time.
             with self._lock, open(os.open(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
                 file.write(json.dumps(line).encode() + b"\n")
         except OSError:

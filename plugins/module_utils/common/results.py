@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-# The maximum number of names of nodes or pools in a list of a result, and of nodes in a diff; a report in a file has
-# all of them.
+# The maximum number of names of nodes or pools in a list of a result, and of nodes in a diff; a report file contains
+# all names.
 MAX_LISTED = 100
 
 

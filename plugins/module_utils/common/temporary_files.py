@@ -18,7 +18,7 @@ _OWNER = r"(?P<namespace>\d+)-(?P<pid>\d+)-(?P<started>\d+)-\w+"
 
 
 def make_file(kind: str) -> str:
-    """Create an empty file that only this user can access, in the folder for temporary files, and remove leftovers of this kind; raises OSError."""
+    """Create an empty file that only this user can access, in the folder for temporary files, and remove leftover files of this kind; raises OSError."""
     prefix, folder = f"accel-gpu-{kind}-", tempfile.gettempdir()
     remove_leftovers(folder, prefix)
     handle, path = tempfile.mkstemp(prefix=f"{prefix}{owner()}-", dir=folder)
@@ -34,7 +34,7 @@ def owner() -> str:
 def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
     """Remove this user's files in a folder that have this prefix and whose processes have ended; returns their paths.
 
-    `age`: minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and files that
+    `age`: the minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and files that
     cannot be removed, are kept.
     """
     name, removed = re.compile(re.escape(prefix) + _OWNER), []

@@ -14,14 +14,14 @@ from .process import descendants, signal_processes
 # AnsibleModule.run_command: exit status, standard output and standard error.
 RunCommand = t.Callable[..., tuple[int, str, str]]
 
-# Seconds to clean up after SIGTERM. buildah then removes the container of its build.
+# The number of seconds in which a program can clean up after SIGTERM; buildah removes the container of its build.
 _GRACE, _PAUSE = 20.0, 0.1
 
 
 def run_within(run: RunCommand, arguments: t.Sequence[str], seconds: float, **options: t.Any) -> tuple[int, str, str]:
-    """The result of a program; raises TimeoutError if it was stopped after this time.
+    """Run a program and return its result; raises TimeoutError if the program was stopped after this time.
 
-    The program gets SIGTERM, and after a grace period SIGKILL. Processes that it leaves behind, such as a step of a build, get SIGKILL.
+    The program gets SIGTERM and, after a grace period, SIGKILL. Processes that it leaves behind, such as a step of a build, get SIGKILL.
     """
     expired, timers = threading.Event(), list[threading.Timer]()
 

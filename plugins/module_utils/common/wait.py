@@ -15,7 +15,7 @@ T = t.TypeVar("T")
 
 
 class WaitTimeout(ModuleFailure):
-    """The time limit was reached; the message names the object, its state and how long it has lasted, and the remedy."""
+    """The time limit was reached; the message contains the object, its state, the duration of this state, and the remedy."""
 
     code = "timeout"
 
@@ -71,7 +71,7 @@ class StateTimer:
         return now - since
 
     def forget(self, name: str) -> None:
-        """Forget the state of an object; the same state later counts from zero."""
+        """Forget the state of an object; if the same state is recorded later, its duration starts at zero."""
         self._states.pop(name, None)
 
 
@@ -94,8 +94,8 @@ def wait_until(
     """Read until `done` accepts the state, and return that state; raises WaitTimeout after `timeout` seconds.
 
     first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
-    timeout counts, by default now. describe: returns the text about the last state for the timeout's message. option: the option with the timeout; empty if
-    no option sets it.
+    timeout counts; the default is the current time. describe: returns the description of the last state for the timeout's message. option: the option with
+    the timeout; empty if no option sets it.
     Transient errors of a service do not end the wait; other errors do.
     """
     start = clock() if started is None else started

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes YAML documents with libyaml if available, which is ten times faster (a CRD has 300 KB)."""
+"""Reads and writes YAML documents with libyaml if it is available, because libyaml is ten times faster (a CRD has 300 KB)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ except ImportError:  # reported by the modules' base class, together with the li
 
 
 def load(source: str | t.TextIO) -> t.Any:
-    """The only document of a text or an open file."""
+    """The only document in a string or an open file."""
     return yaml.load(source, Loader=_loader())
 
 
 def load_all(text: str) -> list[t.Any]:
-    """All documents of a text."""
+    """All documents in a string."""
     return list(yaml.load_all(text, Loader=_loader()))
 
 

@@ -121,7 +121,7 @@ class NodeDrainer:
         return [parse_node(item) for item in self.client.list(NODES)]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
-        """Return the `count` nodes among these whose removal has the least impact (cluster_state.scale_down)."""
+        """Return the `count` nodes among these whose removal has the smallest impact (cluster_state.scale_down)."""
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
@@ -130,7 +130,7 @@ class NodeDrainer:
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict all pods that would be lost with them; returns the evicted pods.
 
-        Nothing is changed while a blocking pod is on one of the nodes. If a node cannot be drained, all of them are uncordoned again.
+        Nothing is changed while a blocking pod is on one of the nodes. If one of the nodes cannot be drained, all nodes are uncordoned again.
         Unknown names are ignored. Raises WaitTimeout (or EvictionRefused if waiting cannot help) with `pods_left`.
         """
         if not names:
@@ -154,7 +154,7 @@ class NodeDrainer:
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
             with self.lease.held() as lease:
-                # If a run is killed here, the cordons remain, and the next run finds the nodes by them.
+                # If a run is killed here, the cordons remain, and the next run finds the nodes by these cordons.
                 self.removal.cancel(list(cordoned.values()))
                 self._patch_all(cordoned, cordon.cancel_removal, lease)
         return sorted(cordoned)
@@ -231,7 +231,7 @@ class NodeDrainer:
         return evicted
 
     def _pods_to_drain(self, name: str) -> list[PodOnNode]:
-        """The node's pods that the drain evicts or awaits; raises EvictionRefused if a pod blocks it."""
+        """The node's pods that the drain evicts or awaits; raises EvictionRefused if a pod blocks the drain."""
         pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
         return [pod for pod in pods if not isinstance(eviction_of(pod, self.options), Keep)]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evicts pods of one node and waits until they are gone; during and after the wait, reports the reasons why pods remain.
+"""Evicts pods of one node and waits until they are gone; reports why pods remain, both during and after the wait.
 
 `drain_timeout` limits waits of unknown length, especially waits for disruption budgets. An evicted pod may use its whole grace period, plus
 30 seconds for its node to report the termination, even beyond the timeout, because an eviction cannot be undone and the grace period was set
@@ -279,7 +279,7 @@ class _Eviction:
             return "not evicted yet; run the playbook again."
         deleted = f"being deleted, with a grace period up to {end:%H:%M:%S} UTC."
         if metadata.get("finalizers"):
-            return f"{deleted} The finalizer {', '.join(metadata['finalizers'])} keeps it: its controller must remove the finalizer."
+            return f"{deleted} It remains until a controller removes its finalizer {', '.join(metadata['finalizers'])}."
         return f"{deleted} {not_ready_advice or 'Its containers have not exited: check the kubelet log, and what the containers are waiting for.'}"
 
     def _not_ready_advice(self) -> str:
@@ -304,7 +304,7 @@ def _termination_time(metadata: Object) -> datetime.datetime | None:
 
 
 def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
-    """The reason why a pod was not evicted, with the remedy (empty if the pod is gone), and whether waiting may help. Other errors are raised again."""
+    """The reason why a pod was not evicted, with the remedy, and whether waiting may help. The reason is empty if the pod is gone. Re-raises other errors."""
     if error.not_found or error.conflict:
         # The pod is gone, or replaced by another pod with the same name.
         return "", True

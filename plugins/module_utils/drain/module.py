@@ -30,7 +30,7 @@ KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECT
 
 
 class NodeDrainingModule(ClusterModule):
-    """Base of modules that drain nodes; provides a drainer, which is configured by the options in DRAIN, next to the connection options."""
+    """Base of modules that drain nodes. Provides a drainer, whose options (DRAIN) are at the same level as the connection options."""
 
     @functools.cached_property
     def drainer(self) -> NodeDrainer | None:

@@ -35,7 +35,7 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """For each node, a description of its failing NVIDIA pod, with the reason; nodes without a failure are left out."""
+    """For each node with a failing NVIDIA pod, a description of the pod with the reason; other nodes are not included."""
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
     return describe_failures(client, namespace, failures)
 

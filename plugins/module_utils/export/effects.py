@@ -39,7 +39,7 @@ def effect_remarks(
     refused = sorted(pools_without_sharing)
     if refused:
         return [
-            f"site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: {abbreviate(refused)}."
+            f"site and gpu_sharing reject these variables and change no nodes until sharing.mode is set for: {abbreviate(refused)}."
         ]
     by_name = {node.name: node for node in nodes}
     disturbed = {name for name, change in transitions.items() if _disturbs(by_name[name], change)} | set(postponed)
@@ -52,7 +52,7 @@ def effect_remarks(
         )
     if disturbed:
         remarks.append(
-            f"{len(disturbed)} node(s) will get other allocatable resources, or lose the pods that use their GPUs: "
+            f"{len(disturbed)} node(s) will get different allocatable resources, or lose the pods that use their GPUs: "
             f"{abbreviate(sorted(disturbed))}. See accel.gpu.plan."
         )
     return remarks

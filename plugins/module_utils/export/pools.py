@@ -39,7 +39,7 @@ _KEYS = ("match", "gpus_per_node", "labels", "taints", "rollout", "sharing")
 
 @dataclass
 class ExportedPools:
-    """Pools in the format of gpu_pools, and remarks about settings that were left out."""
+    """Pools in the format of gpu_pools, and remarks about settings that are not exported."""
 
     pools: list[Document] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
         name = item["metadata"]["name"]
         if not is_managed(item):
             exported.remarks.append(
-                f"NVIDIADriver {name}: left out, because this collection did not create it; it is not changed"
+                f"NVIDIADriver {name}: not exported, because this collection did not create it; it is not changed"
             )
             continue
         pool = by_name.get(get_nested(item, "spec", "nodeSelector", POOL_LABEL))
@@ -87,14 +87,15 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
 def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
-    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` contains the
-    ClusterPolicy's tolerations for the pools' taints.
+    """Convert the GPU nodes to pools. `node_sharing` returns a node's sharing or raises Inexpressible.
+
+    `tolerations` contains the ClusterPolicy's tolerations for the pools' taints.
     """
     exported = ExportedPools()
     labelled: dict[str, list[_Member]] = defaultdict(list)
     grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
-    # By model, the pool labels of its nodes; the empty string stands for a node without the label, None for a node that is left out.
+    # By model, the pool labels of its nodes; the empty string stands for a node without the label, and None for a node that is not exported.
     pools_of_model: dict[str, set[str | None]] = defaultdict(set)
     for node in nodes:
         if node.discovered:
@@ -111,7 +112,7 @@ def export_pools(
         else:
             grouped[_model(node), member.group_key].append(member)
     exported.remarks += [
-        f"{abbreviate(names)}: left out, because {reason}" for reason, names in sorted(left_out.items())
+        f"{abbreviate(names)}: not exported, because {reason}" for reason, names in sorted(left_out.items())
     ]
     for pool, members in sorted(labelled.items()):
         discovered = [member for member in members if member.node.discovered]
@@ -168,12 +169,12 @@ def _add_labelled_pool(
     exported: ExportedPools, name: str, members: list[_Member], *, managed: bool, only_pool_of_model: bool
 ) -> None:
     if validators.dns_label(name):
-        exported.remarks.append(f"pool {name}: left out, because its name is not a DNS label")
+        exported.remarks.append(f"pool {name}: not exported, because its name is not a DNS label")
         return
     unclear = _unclear_sharing(members)
-    # If a managed pool were left out, a run would release its nodes. If its `sharing` is left out, a run refuses to change the sharing of its nodes.
+    # If a managed pool were not exported, a run would release its nodes. Without `sharing`, a run refuses to change the sharing of the pool's nodes.
     if unclear:
-        exported.remarks.append(f"pool {name}: {'without sharing' if managed else 'left out'}, because {unclear}")
+        exported.remarks.append(f"pool {name}: {'without sharing' if managed else 'not exported'}, because {unclear}")
         if not managed:
             return
     match = _match(members[0].node) if only_pool_of_model else {}
@@ -297,7 +298,9 @@ def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Documen
     common = {key: value for key, value in entries[0].items() if all(item.get(key) == value for item in entries)}
     partial = sorted({key for item in entries for key in item} - set(common))
     if partial:
-        exported.remarks.append(f"pool {pool}: {kind} of only some of its nodes are left out: {', '.join(partial)}")
+        exported.remarks.append(
+            f"pool {pool}: {kind} that only some of its nodes have are not exported: {', '.join(partial)}"
+        )
     return common
 
 

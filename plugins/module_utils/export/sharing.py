@@ -76,7 +76,7 @@ class LiveConfig:
         data = (self.plugin or {}).get("data") or {}
         if name not in data:
             raise Inexpressible(
-                f"its label names the configuration {name}, which the device plugin's ConfigMap does not contain"
+                f"its label selects the configuration {name}, which the device plugin's ConfigMap does not contain"
             )
         return yaml_text.parse(data[name])
 
@@ -92,7 +92,7 @@ class LiveConfig:
         entries = {**usual, **mig_parted.parse_configmap(self.mig)}
         if name not in entries:
             raise Inexpressible(
-                f"its label names the MIG configuration {name}, which the MIG manager's ConfigMap does not contain"
+                f"its label selects the MIG configuration {name}, which the MIG manager's ConfigMap does not contain"
             )
         gpus = node.recorded_gpus or (0 if MIG_INFIX in node.product else node.gpus)
         return export_layout(entries[name], gpus, model.pci_ids if model else ())
@@ -114,7 +114,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     declared = sharing_of(sharing)
     derived = device_plugin.config(declared)
     if strategy and mode.partitions_gpus:
-        # The ClusterPolicy's strategy overrides the file's, and is removed once the pool declares it.
+        # The ClusterPolicy's strategy overrides the file's strategy, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
     if _normalize(content, declared) != _normalize(derived, declared):
         raise Inexpressible(f"no pool can declare its device plugin configuration {_differences(content, derived)}")
@@ -153,7 +153,7 @@ def _export_shares(content: Document) -> tuple[str, Document]:
 
 
 def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> Document:
-    """The settings of the plugin that differ from the defaults of `sharing`; values that no pool can declare are left out."""
+    """The plugin's settings that differ from the defaults of `sharing`, without values that no pool can declare."""
     exported: Document = {}
     for key, path in setting_paths(mode.name, plugin_key).items():
         value, setting, plugin_default = get_nested(content, *path), SETTINGS[key], mode.plugin_default(key)
@@ -237,11 +237,11 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     try:
         by_gpu = mig_parted.layouts_by_gpu(parts, gpus)
     except KeyError as error:
-        raise Inexpressible(f"its MIG configuration names GPU {error}, but it has {gpus}") from error
+        raise Inexpressible(f"its MIG configuration contains GPU {error}, but the node has only {gpus}") from error
     layouts = list(by_gpu.values())
     if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
         return ExportedLayout(by_gpu[0])
-    # The entry that is derived from a layout depends on whether whole GPUs are listed or left out, so all forms are compared
+    # The entry that is derived from a layout depends on whether whole GPUs are listed or omitted, so all forms are compared
     # with the existing entry.
     partitioned = {index: layout for index, layout in by_gpu.items() if layout}
     before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}

@@ -54,7 +54,7 @@ def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | 
 def export_cluster(
     declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
 ) -> tuple[Document, list[str]]:
-    """gpu_cluster with the release name, version and values of each installed component and all other settings from `declared`; and remarks.
+    """Return gpu_cluster with each installed component's release name, version and values, and with all other settings from `declared`; and remarks.
 
     Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets. Raises InvalidVariables if the result is
     not valid.
@@ -86,8 +86,8 @@ def export_cluster(
         if secrets:
             paths = abbreviate([f"values.{path}" for path in secrets])
             remarks.append(
-                f"gpu_cluster.{component}: left out, because they look like secrets, which do not belong in Helm values: {paths}. Before site "
-                "upgrades the Helm release, store each in a Secret and set the values to its name."
+                f"gpu_cluster.{component}: not exported, because they look like secrets, which do not belong in Helm values: {paths}. Before site "
+                "upgrades the Helm release, store each secret in a Secret, and set the value to the Secret's name."
             )
         if values:
             document[component]["values"] = values

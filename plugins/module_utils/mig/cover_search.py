@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search for packing.py: finds how many GPUs of each kind must be repartitioned, and how, to cover a demand (pure).
+"""Finds, for packing.py, how many GPUs of each kind must be repartitioned to cover a demand, and how they are repartitioned (pure).
 
 All vectors have one element for each demanded profile, the largest profile first.
 """
@@ -13,15 +13,15 @@ import typing as t
 from dataclasses import dataclass
 
 Vector = tuple[int, ...]
-# Missing devices (in memory slices), changed GPUs in use, all changed GPUs; compared in this order, less is better.
+# Missing devices (in memory slices), changed GPUs in use, and all changed GPUs. They are compared in this order; lower numbers are better.
 Cost = tuple[int, int, int]
 
-# The exact search changes at most this number of GPUs; larger problems start with equal changes by a greedy search.
+# The exact search changes at most this number of GPUs. For larger problems, a greedy search first makes equal changes to many GPUs.
 _MAX_EXACT = 8
-# After this number of states a search ends with the best solution so far.
+# After this number of states, a search ends with the best solution so far.
 MAX_STATES = 3000
-# Up to this number of profiles, all combinations are measured; with more, only single profiles and all profiles
-# together.
+# Up to this number of profiles, all combinations are measured; if there are more, only single profiles and all profiles
+# together are measured.
 _MAX_COMBINED = 5
 
 
@@ -47,7 +47,7 @@ class CoverProblem:
     kept: Vector
     """The demanded devices on GPUs that must not be changed."""
     patterns: tuple[tuple[Vector, ...], ...]
-    """The maximal demanded devices on one GPU of each group: layouts to which no demanded device can be added."""
+    """For each group, the maximal sets of demanded devices on one GPU: layouts to which no demanded device can be added."""
     kinds: tuple[GpuKind, ...]
     numbers: tuple[int, ...]
     """The number of GPUs of each kind."""
@@ -81,7 +81,7 @@ def dot(one: t.Iterable[int], other: t.Iterable[int]) -> int:
 
 
 class _State(t.NamedTuple):
-    """A partial solution; no more devices of the `closed` profiles are added although some are missing."""
+    """A partial solution; no more devices of the `closed` profiles are added, even if some are missing."""
 
     offered: Vector
     left: Vector
@@ -92,10 +92,10 @@ class _State(t.NamedTuple):
 
 
 class _Search:
-    """Branch and bound, depth first, the most promising change first.
+    """A depth-first branch-and-bound search that tries the most promising change first.
 
-    In every state, devices of some profile are missing. Either another change adds such a device, and every such change is tried, or no change does, and
-    the profile is closed. The search is therefore complete.
+    In each state, the search selects a profile with missing devices. It tries every change that adds a device of this profile, and then closes the
+    profile. The search is therefore complete.
     """
 
     def __init__(self, problem: CoverProblem, states: int) -> None:
@@ -117,10 +117,10 @@ class _Search:
         return self._best._replace(states=self._states)
 
     def _greedy(self, state: _State) -> _State:
-        """The state after which few enough GPUs remain to be changed; until then, the best change is repeated as long as it is equally good.
+        """Make the best changes until few enough GPUs remain to be changed, and return that state. Each change is repeated while its gain stays the same.
 
-        The best change adds the most by the measure that needs the most GPUs. Among equally good changes, the one with larger devices is best, because
-        smaller devices are easier to place.
+        The best change has the largest gain by the measure that requires the most GPUs. Among equally good changes, the one with larger devices is best,
+        because smaller devices are easier to place.
         """
         while sum(state.left) > _MAX_EXACT:
             opened = self._opened(state)
@@ -163,9 +163,9 @@ class _Search:
         self._descend(state._replace(closed=state.closed | {at}))
 
     def _choices(self, state: _State, at: int) -> list[tuple[int, Vector]]:
-        """Kinds and patterns that add a device of this profile: unused GPUs, and the largest gain, first.
+        """Pairs of a kind and a pattern that add a device of this profile, sorted: pairs with a gain first, then unused GPUs, then larger gains.
 
-        A kind is left out while a dominating one is available, which can get the same patterns and loses less.
+        A kind is skipped while a dominating kind is available, which can get the same patterns and loses less.
         """
         kinds = self._problem.kinds
         available = {number for number, left in enumerate(state.left) if left}
@@ -205,7 +205,7 @@ class _Search:
         return max(1, times)
 
     def _gain(self, state: _State, number: int, pattern: Vector, measure: Vector | None = None) -> int:
-        """The gain of a change in missing devices, by a measure; by default the sum of memory and compute slices."""
+        """The number by which a change reduces missing devices, by a measure; the default measure is the sum of memory and compute slices."""
         now = self._problem.kinds[number].now
         return sum(
             (min(0, surplus + new - old) - min(0, surplus)) * worth

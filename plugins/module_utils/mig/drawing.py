@@ -16,7 +16,7 @@ _FRAME, _FREE = "|", "-"
 
 
 def draw_gpu(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) -> list[str]:
-    """A bar for each GPU, given by its number of memory slices and its devices; all have the same scale.
+    """Draw a bar for each GPU, which is given by its number of memory slices and its devices; all bars have the same scale.
 
     Each device is a field with its profile's name and a width in proportion to its slices; free slices are lines. If a bar would be wider than
     `width` characters, the names are shortened: without `gb`, then without the memory.

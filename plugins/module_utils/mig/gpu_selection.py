@@ -20,7 +20,7 @@ Key = tuple[str, int]
 NewPatterns = t.Mapping[tuple[int, Vector], int]
 Category = t.TypeVar("Category", bound=t.Hashable)
 
-# Up to this number of sets of GPUs, each set is tried; with more, one set is composed node by node.
+# Up to this number of sets of GPUs, each set is tried; if there are more, one set is composed node by node.
 _MAX_SETS = 3000
 
 
@@ -47,7 +47,7 @@ def fewest_nodes(places: t.Sequence[GpuSlot], numbers: t.Mapping[GpuKind, int], 
 
 
 def candidate_sets(places: t.Sequence[GpuSlot], cost: Cost) -> list[tuple[GpuSlot, ...]]:
-    """All sets with the cost's numbers of used and changed GPUs: fewest nodes first, then by keys; empty if there are too many."""
+    """All sets with the numbers of used and changed GPUs in `cost`, sorted by their number of nodes, then by keys; empty if there are too many sets."""
     dummy, used, touched = cost
     busy = [place for place in places if place.kind.used]
     idle = [place for place in places if not place.kind.used]
@@ -77,8 +77,8 @@ def first_fit(
 ) -> dict[Key, Vector]:
     """The new patterns if each missing device, the largest first, is placed on the first GPU with room for it.
 
-    GPUs are repartitioned one after another, unused ones first, then by their keys; their devices are lost and become missing.
-    `patterns` contains those of each group of GPUs, `offered` contains the demanded devices of all GPUs.
+    GPUs are repartitioned one after another: unused GPUs first, each group sorted by key. The devices of a repartitioned GPU are lost and become missing.
+    `patterns` contains the patterns of each group of GPUs, and `offered` contains the demanded devices of all GPUs.
     """
 
     @functools.cache

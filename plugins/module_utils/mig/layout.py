@@ -27,7 +27,7 @@ Counts = t.Mapping[str, int]
 
 @dataclass(frozen=True)
 class Part:
-    """The MIG devices of some GPUs of a node as {profile: count}; `devices` empty: every GPU; `profiles` empty: whole GPUs."""
+    """The MIG devices of some GPUs of a node as {profile: count}. Empty `devices` stand for every GPU, and empty `profiles` for whole GPUs."""
 
     devices: tuple[int, ...]
     profiles: dict[str, int]
@@ -58,7 +58,7 @@ def on_gpu(layout: Layout, index: int) -> Counts:
 
 
 def uniform(layout: Layout) -> str | None:
-    """The only profile of all MIG devices on all GPUs; None with several profiles or with whole GPUs."""
+    """The only profile of all MIG devices on all GPUs; None if there are several profiles, or whole GPUs."""
     if len(layout) == 1 and not layout[0].devices and len(layout[0].profiles) == 1:
         return next(iter(layout[0].profiles))
     return None

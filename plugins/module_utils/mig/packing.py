@@ -25,7 +25,7 @@ class PackedGpu:
     now: Counts | None
     """The MIG devices; None if MIG is disabled and the GPU is whole."""
     used: bool
-    """Whether pods use this or another GPU of the node, so changing it costs more."""
+    """Whether pods use this GPU or another GPU of the node, which makes a change more costly."""
     geometry: Geometry
 
     @property
@@ -122,7 +122,7 @@ class _Packing:
         return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
 
     def _allowed(self, numbers: t.Mapping[GpuKind, int], new: NewPatterns) -> Vector:
-        """How many devices of each profile GPUs may lose, so that no more devices are missing than if GPUs of these kinds were changed."""
+        """How many devices of each profile GPUs may lose without more missing devices than if GPUs of these kinds were changed."""
         return tuple(
             max(
                 sum(kind.now[at] * number for kind, number in numbers.items()),
@@ -153,7 +153,7 @@ class _Packing:
         )
 
     def _without_surplus(self, new: t.Mapping[Key, Vector]) -> dict[Key, Vector]:
-        """The new patterns without surplus devices, which are removed from the last GPUs first, and preferably not from their current devices."""
+        """The new patterns without surplus devices. These are removed from the last GPUs first; devices that a GPU already has are removed last."""
         surplus = self._surplus(new)
         now = {place.key: place.kind.now for place in self._places}
         lean = {key: list(pattern) for key, pattern in new.items()}
@@ -187,7 +187,7 @@ class _Packing:
         return list(map(operator.sub, self._offered(new), self._demand))
 
     def _of_geometry(self, geometry: Geometry) -> tuple[Vector, ...]:
-        """The maximal demanded devices on one GPU."""
+        """The maximal sets of demanded devices on one GPU."""
         found = {self._vector(layout) for layout in maximal(geometry)}
         return tuple(
             sorted(
@@ -202,7 +202,7 @@ class _Packing:
 
 
 def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
-    """The memory and compute slices of a profile; the maximum if models differ, and 1 and 1 if no GPU has the profile."""
+    """The memory and compute slices of a profile; the maximum if models differ. Both are 1 if no GPU has the profile."""
     found = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
     return max(found, default=(1, 1))
 

@@ -34,9 +34,9 @@ class Unused(t.NamedTuple):
     """The parts of a GPU that no device of a layout uses."""
 
     compute: int
-    """Compute slices, out of the compute slices of the largest profile."""
+    """Compute slices: those of the largest profile minus those of the layout's devices."""
     memory: int
-    """Memory slices, including those that no profile could use."""
+    """Memory slices, including slices that no profile could use."""
     media: bool
     """Whether no device has the media engines that exist only once on a GPU; they belong to +me, +me.all or the whole GPU."""
 
@@ -52,14 +52,14 @@ def geometry_of(name: t.Any) -> Geometry:
         raise ValueError(f"{name!r} is not a GPU model in the catalog; {_hint(similar)}")
     geometry = mig.geometry(model.key)
     if geometry is None:
-        raise ValueError(f"{model.key} has no MIG; {_hint(())}")
+        raise ValueError(f"{model.key} does not support MIG; {_hint(())}")
     return geometry
 
 
 def _hint(keys: t.Sequence[str]) -> str:
     if keys:
         return f"did you mean {', '.join(keys)}?"
-    return f"with MIG: {', '.join(model.key for model in models.MODELS if model.mig_capable)}"
+    return f"models with MIG: {', '.join(model.key for model in models.MODELS if model.mig_capable)}"
 
 
 def place(geometry: Geometry, counts: Counts) -> tuple[Placement, ...] | None:

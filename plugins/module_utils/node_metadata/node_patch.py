@@ -65,7 +65,7 @@ def required_metadata_edit(node: Node, required: RequiredMetadata) -> NodeEdit |
 
 
 def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
-    """Raise ConflictingSets if metadata set by the node's pool would be changed, because pool and set would overwrite each other in every run."""
+    """Raise ConflictingSets if metadata set by the node's pool would be changed, because the pool and the set would overwrite each other in every run."""
     owned = recorded(node, POOL_OWNER)
     for kind, live, entries, owned_keys in (
         ("Label", node.labels, desired.labels, owned.labels),

@@ -35,7 +35,7 @@ def _reserved_key(value: str) -> str | None:
 
 
 class _TextOrNull(Text):
-    """Text, or null, which means that the entry is removed."""
+    """Accepts text, or null to remove the entry."""
 
     def problems(self, value: t.Any, path: str) -> t.Iterator[str]:
         return iter(()) if value is None else super().problems(value, path)
@@ -80,7 +80,7 @@ _SETS = ListOf(
 class NodeSet:
     """A selection of nodes and their desired metadata (taints by key and effect); None as a value removes a managed entry.
 
-    `products` contains the normalized product names of a GPU model; if empty, nodes of any model and nodes without GPUs are included.
+    `products` contains the normalized product names of a GPU model; if it is empty, nodes of any model and nodes without GPUs are included.
     """
 
     name: str
@@ -147,7 +147,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
 
 
 def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
-    """Yields the problems that concern several fields of a set."""
+    """Yield the problems that concern several fields of a set."""
     if all(entry.get(name) is None for name in ("label_selectors", "names", "match")):
         yield f"{path}: selects no nodes; set label_selectors, names or match (label_selectors: [] for all nodes)"
     elif entry.get("match") is not None and not any((entry["match"] or {}).values()):
@@ -162,7 +162,7 @@ def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
 
 
 def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
-    """Parse label_selectors in the same way as list options of other modules: text is split at commas outside brackets."""
+    """Parse label_selectors in the same way as list options of other modules: a string is split at commas outside brackets."""
     if not isinstance(entry, dict) or entry.get("label_selectors") is None:
         return entry
     given = entry["label_selectors"]

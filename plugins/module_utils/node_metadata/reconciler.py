@@ -54,7 +54,7 @@ class NodesOutcome:
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None, warn: t.Callable[[str], None]) -> dict[str, t.Any]:
-        """The module's result with up to MAX_LISTED names; writes the report with all, and only warns on failure, because nodes may have changed."""
+        """The module's result with up to MAX_LISTED names. Also writes the report with all names; if that fails, only warns, because nodes may have changed."""
         report = self._report(MAX_LISTED)
         if report_path:
             try:
@@ -164,7 +164,7 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
         edit = required_metadata_edit(node, required)
         if edit is not None:
             matches.edits[node.name] = edit
-    problems += [f"Node {name} does not exist, but a set names it." for name in sorted(missing)]
+    problems += [f"Node {name} does not exist, but a set contains its name." for name in sorted(missing)]
     if problems:
         raise InvalidOptions(problems[:MAX_LISTED], "The sets do not fit the nodes:")
     return matches

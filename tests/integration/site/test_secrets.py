@@ -104,7 +104,7 @@ def test_output_of_reading_playbooks_has_no_secrets(lab: Lab, planted: Planted, 
     require_nowhere(planted, shown, seen, Cluster(lab))
     assert stat.S_IMODE(export.stat().st_mode) == 0o600
     for text in (shown.text, export.read_text()):
-        assert "left out, because they look like secrets" in " ".join(text.replace("# ", " ").split())
+        assert "not exported, because they look like secrets" in " ".join(text.replace("# ", " ").split())
         assert "values.leftover.password" in text
 
 

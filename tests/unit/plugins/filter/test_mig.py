@@ -87,9 +87,9 @@ def test_what_ansible_has_read_leaves_no_tagged_value() -> None:
     [
         ("A100", "did you mean A100-SXM4-40GB, A100-SXM4-80GB, "),
         ("H2OO", "did you mean H20, H200?"),
-        ("Tesla-T4", "T4 has no MIG; with MIG: A30, A100-SXM4-40GB"),
-        (None, "None is not a GPU model in the catalog; with MIG: A30,"),
-        ("a toaster", "'a toaster' is not a GPU model in the catalog; with MIG"),
+        ("Tesla-T4", "T4 does not support MIG; models with MIG: A30, A100-SXM4-40GB"),
+        (None, "None is not a GPU model in the catalog; models with MIG: A30,"),
+        ("a toaster", "'a toaster' is not a GPU model in the catalog; models with MIG"),
     ],
 )
 def test_models_without_a_geometry(model: t.Any, said: str) -> None:

@@ -98,7 +98,7 @@ def test_ambiguous_entries_are_left_out_and_reported(found: list[t.Any], nodes: 
     assert of(*found) == (
         {},
         (
-            f"MIG configuration x of {nodes} differs between GPUs that the PCI ids of the catalog cannot distinguish, and is left out.",
+            f"MIG configuration x of {nodes} differs between GPUs that the catalog's PCI ids cannot distinguish, and is not added.",
         ),
     )
 

@@ -63,8 +63,8 @@ def test_other_names_of_the_same_profiles_count_and_the_difference_is_said() -> 
     assert [(of.name, of.starts) for of in geometry.profiles if of.name.startswith("3g")] == [("3g.95gb", (0, 4))]
     assert {of.name: of.max_count for of in geometry.profiles} == theirs
     assert found.warnings == (
-        "n1, n2: the GPUs publish 1g.24gb (7 of it), 1g.24gb+me (1 of it), 3g.95gb (2 of it), 4g.95gb (1 of it), "
-        "7g.189gb (1 of it) and do not publish 1g.23gb, 1g.23gb+me, 3g.93gb, 4g.93gb, 7g.186gb, unlike the catalog's GB200; "
+        "n1, n2: the GPUs publish 1g.24gb (at most 7), 1g.24gb+me (at most 1), 3g.95gb (at most 2), 4g.95gb (at most 1), "
+        "7g.189gb (at most 1) and do not publish 1g.23gb, 1g.23gb+me, 3g.93gb, 4g.93gb, 7g.186gb, which differs from the catalog's profiles of GB200; "
         "the published profiles are used.",
     )
 
@@ -76,7 +76,7 @@ def test_a_profile_that_the_driver_does_not_offer_is_not_there() -> None:
     found = mig_capacity([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
     assert found.geometries["n1"].profile("1g.10gb") is None
     assert found.warnings == (
-        "n1: the GPUs do not publish 1g.10gb, unlike the catalog's A100-SXM4-40GB; the published profiles are used.",
+        "n1: the GPUs do not publish 1g.10gb, which differs from the catalog's profiles of A100-SXM4-40GB; the published profiles are used.",
     )
 
 

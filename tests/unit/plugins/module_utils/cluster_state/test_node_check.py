@@ -175,7 +175,7 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
         (
             single(labels={"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}),
             SINGLE,
-            ["device-plugin paused for the change"],
+            ["operands are paused for the change: device-plugin"],
             False,
         ),
         (single(allocatable={"nvidia.com/gpu": 13}), SINGLE, ["nvidia.com/gpu is 13", "14 is expected"], False),

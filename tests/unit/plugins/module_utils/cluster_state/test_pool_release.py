@@ -112,7 +112,11 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
         ({STATE: None}, {"nvidia.com/gpu": 2}, "mig.config.state is absent"),
         ({STATE: "pending"}, {"nvidia.com/gpu": 2}, "mig.config.state is pending"),
         ({STATE: "failed"}, {"nvidia.com/gpu": 2}, "does not retry"),
-        ({"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, {"nvidia.com/gpu": 2}, "dcgm paused"),
+        (
+            {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"},
+            {"nvidia.com/gpu": 2},
+            "operands are paused for the change: dcgm",
+        ),
         ({"nvidia.com/gpu.product": SINGLE}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
         ({"nvidia.com/mig-3g.40gb.count": "4"}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
         ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}, {"nvidia.com/gpu": 2}, "still show MIG"),

@@ -23,7 +23,7 @@ def test_a_flavor_with_another_model_than_the_pool_says() -> None:
         for name, product in (("a", "Tesla-T4"), ("b", "NVIDIA-L40S"))
     ]
     assert warnings.all_warnings(nodes, assign_pools(pools, nodes), (), {}, run=False) == [
-        "b: a different GPU model than pool train declares (model). Correct the flavor or model."
+        "The GPU model differs from the model that pool train declares: b. Correct the flavor or model."
     ]
 
 
@@ -39,7 +39,7 @@ def test_a_run_warns_of_nodes_as_the_report_does() -> None:
     run, report = (warnings.all_warnings(nodes, membership, (), unusual, run=run) for run in (True, False))
     assert run == report
     assert [text.partition(":")[0] for text in run] == [
-        "Not ready, so the run does not wait for these nodes or verify them",
+        "The run neither waits for these nodes nor verifies them, because they are not ready",
         "The catalog has no GPU model NVIDIA-Unheard-Of (a); a MIG layout for it cannot be verified before it is applied.",
         "Not in a pool, so the run does not wait for c",
     ]
@@ -58,7 +58,7 @@ def test_the_report_names_nodes_that_others_have_cordoned() -> None:
     membership = assign_pools(pools, nodes)
     assert warnings.all_warnings(nodes, membership, (), {}, run=True) == []
     assert warnings.all_warnings(nodes, membership, (), {}, run=False) == [
-        "Cordoned, but not by this collection, so no new pods are scheduled there: a."
+        "No new pods are scheduled to these nodes, because they are cordoned, but not by this collection: a."
     ]
 
 

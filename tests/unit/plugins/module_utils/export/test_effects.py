@@ -29,21 +29,21 @@ def test_nodes_that_a_run_disturbs_are_counted_separately(change: Transition) ->
     remarks = effect_remarks(NODES, {"n1": ALIKE, "n2": Transition(LABELS), "n3": change}, [], [])
     assert [remark.split(":")[0].split(";")[0] for remark in remarks] == [
         "2 node(s) will get the labels that make them members of their pools",
-        "1 node(s) will get other allocatable resources, or lose the pods that use their GPUs",
+        "1 node(s) will get different allocatable resources, or lose the pods that use their GPUs",
     ]
     assert ": n3. See" in remarks[1]
 
 
 def test_nodes_that_a_run_leaves_for_another_run_are_counted_too() -> None:
     (remark,) = effect_remarks(NODES, {}, ["n2"], [])
-    assert remark.startswith("1 node(s) will get other allocatable resources")
+    assert remark.startswith("1 node(s) will get different allocatable resources")
 
 
 @pytest.mark.parametrize("change", [Transition(GEOMETRY, True), Transition(LABELS)])
 def test_a_refused_run_changes_no_node(change: Transition) -> None:
     (remark,) = effect_remarks(NODES, {"n1": change}, ["n2"], ["b", "a"])
     assert (
-        remark == "site and gpu_sharing refuse these variables and change no node until sharing.mode is set for: a, b."
+        remark == "site and gpu_sharing reject these variables and change no nodes until sharing.mode is set for: a, b."
     )
 
 

@@ -122,7 +122,7 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         ([pinned("n1", "a"), pinned("n2", "a", "NVIDIA-L4")], ["pool a: without match"]),
         # A node of the same model that belongs to no pool would be matched too.
         ([pinned("n1", "a"), node("n2")], ["pool a: without match", "pool t4: only a pool label"]),
-        ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels of only some of its nodes are left out: x"]),
+        ([pinned("n1", "a", labels={"x": "y"}), pinned("n2", "a")], ["pool a: labels that only some of its nodes have are not exported: x"]),
         (
             [pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "four"}), pinned("n3", "a")],
             [
@@ -134,13 +134,13 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
             [pinned("n1", "a"), pinned("n2", "a", labels={CONFIG: "gone"})],
             [
                 "pool a: without sharing, because the sharing of some of its nodes is not known: n1 has sharing: {mode: none}; "
-                "n2 cannot be described, because its label names the configuration gone"
+                "n2 cannot be described, because its label selects the configuration gone"
             ],
         ),
         # Only the user has labelled these nodes, so that a run does not release them.
         (
             [node("n1", labels={PIN: "a"}), shared("n2", labels={PIN: "a"})],
-            ["pool a: left out, because its nodes are shared in 2 different ways"],
+            ["pool a: not exported, because its nodes are shared in 2 different ways"],
         ),
         (
             [pinned("n1", "a", labels={"nvidia.com/gpu.product": None})],
@@ -156,12 +156,12 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
             [pinned("n1", "a", notes={ROLLOUT: '{"max_unavailable": 2}'}), pinned("n2", "a")],
             ["pool a: without rollout, because its nodes have different records of it"],
         ),
-        ([pinned("n1", "A.b")], ["pool A.b: left out, because its name is not a DNS label"]),
-        ([node("n1", labels={CONFIG: "gone"})], ["n1: left out, because its label names the configuration gone"]),
-        ([node("n1", labels={CONFIG: "broken"})], ["n1: left out, because its device plugin configuration, or a part of it, is not a map"]),
-        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: left out, because its label names the MIG configuration gone"]),
-        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: left out, because its GPUs are partitioned, but not by its label"]),
-        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: left out, because gpu-feature-discovery has not labelled it"]),
+        ([pinned("n1", "A.b")], ["pool A.b: not exported, because its name is not a DNS label"]),
+        ([node("n1", labels={CONFIG: "gone"})], ["n1: not exported, because its label selects the configuration gone"]),
+        ([node("n1", labels={CONFIG: "broken"})], ["n1: not exported, because its device plugin configuration, or a part of it, is not a map"]),
+        ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: not exported, because its label selects the MIG configuration gone"]),
+        ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: not exported, because its GPUs are partitioned, but not by its label"]),
+        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: not exported, because gpu-feature-discovery has not labelled it"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -> None:
@@ -233,7 +233,7 @@ def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarke
     )
     assert exported.pools == [{"name": "a", "driver": {"version": "1"}}, {"name": "b"}]
     assert exported.remarks == [
-        "NVIDIADriver default: left out, because this collection did not create it; it is not changed"
+        "NVIDIADriver default: not exported, because this collection did not create it; it is not changed"
     ]
 
 

@@ -178,7 +178,7 @@ def test_warnings_about_nodes() -> None:
         "No node of the cluster belongs to: u, e.",
         "Pool t does not match pinned, pinned to it by the label accel.gpu/pool",
         "new have the label accel.gpu/pool=gone, which is not a declared pool",
-        "Not ready, so the run does not wait for these nodes or verify them: away.",
+        "The run neither waits for these nodes nor verifies them, because they are not ready: away.",
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
     assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), (), {}, run=False) == []
@@ -192,8 +192,8 @@ RDMA = {"driver": {"rdma": {"enabled": True}}}
     [
         ("v24.9.0", ("k3s-or-rke2",), {}, "container toolkit v1.17.0 does not start"),
         ("v24.9.2", ("k0s",), {}, "On k0s, the container toolkit before v1.17.6"),
-        ("v25.3.2", ("microk8s",), {}, "its own CONTAINERD_SOCKET"),
-        ("v25.10.0", ("cri-o",), {}, "operands hang in Init:RunContainerError"),
+        ("v25.3.2", ("microk8s",), {}, "If CONTAINERD_SOCKET is set"),
+        ("v25.10.0", ("cri-o",), {}, "operands remain in Init:RunContainerError"),
         ("v25.10.0", ("containerd",), {}, "its own imports"),
         ("v26.3.0", (), RDMA, "nvidia-peermem may not start again"),
         ("v26.3.2", ("rdma-nic",), {}, "every ibverbs device"),
