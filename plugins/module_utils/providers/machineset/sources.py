@@ -122,7 +122,10 @@ def select_source(
     if len(in_zone) == 1:
         where = f" in zone {zone}" if zone else ""
         return Source(chosen, f"it is the only worker MachineSet{where}")
-    return Source(chosen, f"it is the first by name of {_names(in_zone)}, preferably without taints; to copy a different one, set like")
+    return Source(
+        chosen,
+        f"it is the first by name of {_names(in_zone)}, preferably without taints; to copy a different one, set like",
+    )
 
 
 def _is_candidate(machineset: Object) -> bool:
