@@ -69,8 +69,8 @@ options:
         type: str
       kubeconfig:
         description:
-          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted. By default, the kubeconfig
-            is taken from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
+          - Path to a kubeconfig file. The path must be absolute or begin with V(~/). The content of a kubeconfig is not accepted.
+            By default, the connection is taken from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).
         type: str
       context:
         description:
@@ -98,12 +98,12 @@ options:
             default: 300
       distribution:
         description:
-          - The Kubernetes distribution. Set this key if the cluster runs OpenShift, or a distribution that ships its own containerd.
+          - The Kubernetes distribution. Set this key if the cluster runs OpenShift or a distribution that ships its own containerd.
             With V(openshift), OLM installs NFD and the operator, by default into the namespaces C(openshift-nfd) and C(nvidia-gpu-operator).
             With a distribution that ships its own containerd, the container toolkit is configured for that containerd; variables
             in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes,
-            so it must be able to reach the cluster. In this case, an installed operator whose container toolkit works keeps
-            its settings.
+            so the run must be able to reach the cluster. In this case, an installed operator whose container toolkit works
+            keeps its settings.
         type: str
         choices:
           - kubeadm
@@ -115,7 +115,7 @@ options:
       known_issues:
         description:
           - Your own known issues, in addition to those in the catalog. The playbooks C(plan) and C(site) show an issue if the
-            operator's release is one of its C(releases), and the cluster meets all of its C(conditions).
+            operator's release is in the issue's C(releases) and the cluster meets all of the issue's C(conditions).
         type: list
         elements: dict
         suboptions:
@@ -184,11 +184,11 @@ options:
                 type: str
               project_id:
                 description:
-                  - The vServer project, for an account that has several projects.
+                  - ID of the vServer project, for an account that has several projects.
                 type: str
               iam_url:
                 description:
-                  - URL of the IAM API, if it differs from the default URL for the API version.
+                  - URL of the IAM API, if it differs from the default for the API version.
                 type: str
               vks_url:
                 description:
@@ -210,9 +210,8 @@ options:
                 default: openshift-machine-api
       autoscaler:
         description:
-          - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared fields, even in an existing ClusterAutoscaler,
-            and leaves all other fields unchanged. In a new ClusterAutoscaler, the default delays are long enough for a driver
-            installation.
+          - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared fields, even in an existing ClusterAutoscaler.
+            All other fields remain unchanged. In a new ClusterAutoscaler, the default delays are long enough for a driver installation.
         type: dict
         suboptions:
           max_nodes_total:
@@ -263,7 +262,7 @@ options:
                 type: str
               unneeded_time:
                 description:
-                  - The time for which a node must be unneeded before it is removed.
+                  - How long a node must be unneeded before the autoscaler removes it.
                 type: str
               utilization_threshold:
                 description:
@@ -379,9 +378,9 @@ options:
                 type: str
               target_namespaces:
                 description:
-                  - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing OperatorGroup
-                    has different namespaces.
+                  - Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches
+                    only its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing
+                    OperatorGroup has different namespaces.
                 type: list
                 elements: str
               subscription_config:
@@ -631,9 +630,9 @@ options:
                 type: str
               target_namespaces:
                 description:
-                  - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing OperatorGroup
-                    has different namespaces.
+                  - Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches
+                    only its own namespace if it supports this mode, otherwise all namespaces. The run fails if an existing
+                    OperatorGroup has different namespaces.
                 type: list
                 elements: str
               subscription_config:
@@ -656,8 +655,8 @@ options:
             type: str
           images:
             description:
-              - Images of the CUDA kernel by CUDA version, such as V("12.5"). Each node uses the newest of these images that
-                its driver and its GPUs support. By default, the images are V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1),
+              - Images of the CUDA kernel. Each key is a CUDA version, such as V("12.5"). Each node uses the newest of these
+                images that the node's driver and GPUs support. By default, the images are V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1),
                 V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
             type: dict
           load_image:
@@ -786,11 +785,11 @@ options:
           recreate:
             description:
               - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
-                first. If V(false) (the default), such a change is rejected.
+                first. If V(false) (the default), a run rejects this kind of change.
             type: bool
           image:
             description:
-              - (Magnum) Image of the nodes. By default, the image of the cluster.
+              - (Magnum) Image of the nodes. By default, the cluster's image.
             type: str
           role:
             description:
@@ -804,8 +803,8 @@ options:
             type: dict
           merge_labels:
             description:
-              - (Magnum) Whether C(labels) are merged with the labels of the cluster and take precedence over them. If V(false),
-                they replace the labels of the cluster. By default, V(true).
+              - (Magnum) Whether C(labels) are merged with the cluster's labels and take precedence over them. If V(false),
+                C(labels) replace the cluster's labels. By default, V(true).
             type: bool
           docker_volume_size:
             description:
@@ -829,8 +828,8 @@ options:
             type: str
           subnet:
             description:
-              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. The subnet's zone determines the available
-                flavors and disks.
+              - (VKS) Subnet of the nodes. By default, the cluster's subnet. The subnet's zone determines the available flavors
+                and disks.
             type: str
           secondary_subnets:
             description:
@@ -873,14 +872,13 @@ options:
             type: str
           like:
             description:
-              - (MachineSets) The MachineSet that is copied to create a new one. By default, a worker MachineSet that this collection
-                does not manage. If there are several, MachineSets without taints are preferred, and the first one by name is
-                used.
+              - (MachineSets) The MachineSet that is copied to create a new one. By default, the first unmanaged worker MachineSet,
+                in order of the names.
             type: str
           template:
             description:
-              - (MachineSets) The virtual machine to clone on vSphere, instead of C(flavor). Its GPU or vGPU profile determines
-                the GPUs of the nodes.
+              - (MachineSets) The virtual machine to clone on vSphere. Set this key instead of C(flavor). The virtual machine's
+                GPU or vGPU profile determines the GPUs of the nodes.
             type: str
           zones:
             description:
@@ -978,8 +976,8 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. If no mode is set, a run fails if it would turn off existing sharing, or replace
-                another tool's device plugin configuration that a node label selects.
+                each GPU into MIG devices. Without this key, a run fails if it would turn off existing sharing or replace another
+                tool's device plugin configuration that a node label selects.
             type: str
             choices:
               - none
@@ -1092,7 +1090,7 @@ options:
             default: rollback
           reboot:
             description:
-              - How a node is rebooted if its GPUs cannot be reset. Without this setting, no node is rebooted.
+              - How a node is rebooted if the node's GPUs cannot be reset. Without this setting, no node is rebooted.
             type: dict
             suboptions:
               command:
@@ -1111,10 +1109,11 @@ options:
                 default: 900
       driver:
         description:
-          - The driver of the nodes, if it differs between pools. If at least one pool declares this key, NVIDIADriver objects,
-            instead of the ClusterPolicy, describe the drivers of all pools. Pools without C(driver), and keys that a pool does
-            not declare, use the values of the ClusterPolicy. With an empty map, all keys use the values of the ClusterPolicy.
-            A change restarts the driver only on the nodes of its pool, and is held back until you allow it with C(gpu_operator_allow_driver_rollout).
+          - The driver of the nodes, if pools need different drivers. If at least one pool declares this key, NVIDIADriver objects,
+            instead of the ClusterPolicy, describe the drivers of all pools. Pools without C(driver) use the values of the ClusterPolicy.
+            Keys that a pool does not declare also use the values of the ClusterPolicy. With an empty map, all keys use the
+            values of the ClusterPolicy. A change restarts the driver only on the nodes of the changed pool. The change is held
+            back until you allow it with C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           type:
@@ -1140,7 +1139,7 @@ options:
             type: str
           kernel_module_type:
             description:
-              - The type of kernel modules to build. It must support the GPU model that the pool declares. Requires operator
+              - The type of kernel modules to build. This type must support the GPU model that the pool declares. Requires operator
                 v25.3 or later.
             type: str
             choices:
@@ -1150,7 +1149,7 @@ options:
           precompiled:
             description:
               - Whether an image with a precompiled driver is used. If V(true), C(version) must be the driver branch, such as
-                V("580"). This setting cannot be changed later.
+                V("580"). The value of C(precompiled) cannot be changed later.
             type: bool
           image_pull_secrets:
             description:
@@ -1193,7 +1192,7 @@ options:
                 type: bool
               max_parallel:
                 description:
-                  - Number of nodes that are upgraded at the same time. V(0) means no limit. By default, V(1).
+                  - Number of nodes that are upgraded at the same time. With V(0), there is no limit. By default, V(1).
                 type: int
               max_unavailable:
                 description:
@@ -1203,7 +1202,7 @@ options:
         description:
           - Whether new nodes get a taint that keeps workloads away until the partitioning of their GPUs is verified. Only allowed
             if C(sharing.mode) is V(mig). The role C(accel.gpu.new_nodes) removes the taint after the verification. With C(autoscale),
-            install the CronJob of that role; otherwise an added node keeps the taint until the next run.
+            install the CronJob of that role. Otherwise, an added node keeps the taint until the next run.
         type: bool
         default: false
 """

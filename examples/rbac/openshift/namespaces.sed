@@ -1,4 +1,4 @@
-# Replaces the namespaces of the files in examples/rbac with those of OpenShift:
+# Replaces the namespaces in the files of examples/rbac with the namespaces on OpenShift:
 #
 #   sed -E -f openshift/namespaces.sed plan.yaml | oc apply -f -
 #
