@@ -42,7 +42,7 @@ class NoLease:
     def check(self) -> None:
         """Fail once it is lost."""
         if self.checks == self.held:
-            raise LeaseLost("The lease was lost: it was taken. No further request was sent; run again.")
+            raise LeaseLost("The lease was lost: it was taken. No more requests were sent; run the playbook again.")
         self.checks += 1
 
 

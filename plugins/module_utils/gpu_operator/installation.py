@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
+"""Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how a run handles that installation (pure).
 
 The manager is recognized by marks on the Deployment: marks of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, or an owner.
 An installation that this collection did not create, and that gpu_cluster does not name, is adopted: it is used as is and never upgraded.
@@ -23,7 +23,7 @@ from ..pools.plan import ComponentPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
-# The managers of Deployments other than GitOps tools.
+# The possible managers of a Deployment, other than GitOps tools.
 HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
@@ -46,7 +46,7 @@ class Installation:
     version: str
     release: ReleaseId | None = None
     running: bool = True
-    # Whether it is configured by a NodeFeatureDiscovery object of OpenShift, to which a run adds the tolerations of the pools.
+    # Whether a NodeFeatureDiscovery object of OpenShift configures the installation. A run adds the pools' tolerations to that object.
     has_discovery_object: bool = False
 
     @property
@@ -90,7 +90,7 @@ class InstallationFinding:
         return self.installation is None and self.managed and not self.problem
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding as a module returns it."""
+        """The finding, formatted for a module's result."""
         installation = self.installation
         result: dict[str, t.Any] = {
             "found": installation is not None,
@@ -146,7 +146,7 @@ def evaluate_nfd(
     managed: t.Container[ReleaseId],
     replaced: ReleaseId | None = None,
 ) -> InstallationFinding:
-    """The finding for NFD. `managed` are the Helm releases that this collection has installed.
+    """The finding for NFD. `managed` contains the Helm releases that this collection has installed.
 
     `replaced` is a release of the operator that will be upgraded with the collection's values, which disable the NFD that is part of the release.
     """
@@ -178,7 +178,7 @@ def with_policies(
     if finding.managed:
         return finding
     if not policies and finding.installation.manager != OLM_MANAGER:
-        problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run again."
+        problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run the playbook again."
         return replace(finding, problem=problem, notes=())
     return replace(finding, notes=(*finding.notes, *_ignored_policies(policies)))
 
@@ -229,7 +229,7 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
 def evaluate_helm(
     installations: t.Sequence[Installation], planned: ComponentPlan, managed: t.Container[ReleaseId]
 ) -> InstallationFinding:
-    """The finding for a component that Helm installs; `managed` are the Helm releases that this collection has installed."""
+    """The finding for a component that Helm installs; `managed` contains the Helm releases that this collection has installed."""
     # An installation that is scaled to zero does not interfere with a running one.
     relevant = [item for item in installations if item.running] or list(installations)
     if not relevant:
@@ -269,7 +269,7 @@ def _orphans_problem(policies: t.Sequence[Document]) -> str:
     names = sorted(item["metadata"]["name"] for item in policies)
     return (
         f"ClusterPolicy {', '.join(names)} exists without a GPU operator. Restore that operator, or delete its objects "
-        f"(kubectl delete clusterpolicy {' '.join(names)}), and run again."
+        f"(kubectl delete clusterpolicy {' '.join(names)}), and run the playbook again."
     )
 
 

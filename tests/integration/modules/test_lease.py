@@ -254,7 +254,7 @@ def test_a_stolen_lease_is_detected(kube: Kube, location: dict[str, Any]) -> Non
     assert lease.lost.wait(20)
     with pytest.raises(LeaseLost):
         lease.check()
-    with pytest.raises(LeaseLost, match="run again"):
+    with pytest.raises(LeaseLost, match="run the playbook again"):
         lease.__exit__(None, None, None)
     assert spec(kube)["holderIdentity"] == "thief"
 

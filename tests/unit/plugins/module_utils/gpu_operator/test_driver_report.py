@@ -94,7 +94,7 @@ def test_a_plan_shows_that_the_crd_is_older_than_the_operator() -> None:
     add_driver_objects(cast("Client", server), planned(version="580.126.16"), live, NODES, info)
     assert info["warnings"] == [
         "The CRD nvidiadrivers.nvidia.com is older than operator v25.10.1: it has no spec.driverType, spec.image, spec.nodeSelector and "
-        "spec.repository. Apply the CRDs of its chart, and run again."
+        "spec.repository. Apply the CRDs of its chart, and run the playbook again."
     ]
     # The upgrade to another release applies the CRDs of its chart first.
     info = {"warnings": []}

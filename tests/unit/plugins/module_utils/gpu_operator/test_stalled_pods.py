@@ -154,7 +154,7 @@ def test_without_gpu_sharing_the_wait_fails_for_this_node() -> None:
         "except on 1 node(s) that belong to pools",
         f"gpu-2: pod {DRIVER}-gpu-2",
         "3 restarts",
-        "then run again",
+        "then run the playbook again",
     ):
         assert text in str(caught.value)
 
