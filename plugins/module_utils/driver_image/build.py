@@ -38,7 +38,7 @@ _ARGUMENT = re.compile(r"^ARG\s+(?P<name>[A-Z][A-Z0-9_]*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The options of a build. `context`: a checkout of gpu-driver-container. `installers`: a folder with installers, or one installer."""
+    """The options of a build. `context` is a checkout of gpu-driver-container; `installers` is a folder with installers or one installer."""
 
     context: str
     installers: str
@@ -104,7 +104,7 @@ def find_spec(target: BuildTarget, version: str, options: BuildOptions) -> Build
 
 
 def _find_spec(target: BuildTarget, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one target; raises InvalidOptions, or OSError for a file that cannot be read."""
+    """The build of one target; raises InvalidOptions or OSError for a file that cannot be read."""
     problems: list[str] = []
     path, parsed = "", None
     try:
@@ -144,7 +144,7 @@ def _inputs_digest(folder: str, installer: str, arguments: t.Mapping[str, str], 
 
 
 def _installer_path(installers: str, version: str) -> str:
-    """The path of the installer file, or of the (guest) installer of this version in the folder; raises FileNotFoundError or WrongInstaller."""
+    """The path of the installer file or of the (guest) installer of this version in the folder; raises FileNotFoundError or WrongInstaller."""
     if os.path.isfile(installers):
         return installers
     if not os.path.isdir(installers):
@@ -190,14 +190,14 @@ def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options:
 
 
 class ImageBuilder:
-    """Builds images in buildah's storage, and pushes them."""
+    """Builds images in buildah's storage and pushes them."""
 
     def __init__(self, tools: ImageTools, temporary: str) -> None:
-        """temporary: a folder for the build context, which contains the installer as a hard link or a copy."""
+        """`temporary` is a folder for the build context, which contains the installer as a hard link or a copy."""
         self._tools, self._temporary = tools, temporary
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Wait until no other run on this machine is building the same image, because both runs would use and remove it under the same name."""
+        """Wait until no other run on this machine is building the same image, because both runs would use and remove the same local image."""
         path = _lock_path(spec)
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
@@ -274,14 +274,14 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
     if spec.options.catalog_file:
         catalog = os.path.join(drivers, CATALOG_NAME)
         with contextlib.suppress(FileNotFoundError):
-            # The catalog may be a link to one of the user's files.
+            # The catalog can be a link to one of the user's files.
             os.unlink(catalog)
         shutil.copyfile(spec.options.catalog_file, catalog)
     return context
 
 
 def _link(source: str, target: str) -> None:
-    """Create a hard link, or a copy if the target is on another file system."""
+    """Create a hard link or a copy if the target is on another file system."""
     with contextlib.suppress(OSError):
         os.link(source, target)
         return
@@ -297,8 +297,9 @@ def _file_digest(path: str) -> str:
 
 
 def _tree_digest(folder: str, *, with_catalog: bool) -> str:
-    """The digest of all files that a build uses, including their names and whether they are executable; raises InvalidOptions for pipes, sockets and
-    devices.
+    """The digest of all files that a build uses, including their names and whether they are executable.
+
+    Raises InvalidOptions for pipes, sockets and devices.
     """
     digest = hashlib.sha256()
     problems = []

@@ -19,14 +19,14 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Compatibility:
-    """The result of a check: versions with a problem are rejected; a warning is only shown. Both are empty for compatible versions."""
+    """The result of a check: a problem rejects the versions, and a warning is only shown. Both are empty for compatible versions."""
 
     problem: str = ""
     warning: str = ""
 
 
 def check_compatibility(guest: str, manager: str, catalog: Document | None = None) -> Compatibility:
-    """Whether a vGPU manager supports a guest driver. catalog: NVIDIA's vgpuDriverCatalog.yaml, which overrides this collection's table."""
+    """Whether a vGPU manager supports a guest driver. `catalog` is NVIDIA's vgpuDriverCatalog.yaml, which overrides the collection's table."""
     guest_branch, host_branch = branch_of(guest), branch_of(manager)
     if catalog is not None:
         return _by_catalog(guest, manager, catalog)
@@ -85,13 +85,13 @@ def _catalog_problems(document: Document) -> t.Iterator[str]:
 
 
 def _mismatch(path: str, value: t.Any, kind: type) -> t.Iterator[str]:
-    """Yields a problem if a value has the wrong type; a number is accepted as text, because a version may be a number."""
+    """Yield a problem if a value has the wrong type; a number is accepted in place of a string, because a version can be a number."""
     if value is not None and not isinstance(value, (str, int, float) if kind is str else kind):
         yield f"{path} is {type_name(value)}, not {type_name(kind())}"
 
 
 def _supports(host: int, guest: int) -> bool:
-    """Whether the guest belongs to the host's branch, to the branch before it or, if both are long-term branches, the long-term branch before it."""
+    """Whether the guest belongs to the host's branch, to the branch before it or, if both are long-term branches, to the previous long-term branch."""
     if guest in (host, host - 1):
         return True
     if host not in LONG_TERM_BRANCHES or guest not in LONG_TERM_BRANCHES:
@@ -118,7 +118,7 @@ def _unlisted(guest: str, manager: str) -> str:
 
 
 def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
-    """The result according to NVIDIA's catalog; if the catalog lacks a version, a warning is added, and this collection's table is used."""
+    """The result according to NVIDIA's catalog; if the catalog lacks a version, a warning is added, and the collection's table is used."""
     drivers = [entry for entry in catalog.get("driver") or () if isinstance(entry, dict)]
     branches = {
         (entry.get("type"), entry.get("name")): entry
@@ -129,7 +129,7 @@ def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
     own = next((one for one in drivers if one.get("type") == "guest" and one.get("version") == guest), None)
     if host is None or own is None:
         missing = f"vGPU manager {manager}" if host is None else f"guest driver {guest}"
-        # This collection's table decides; the warning contains the version that NVIDIA's catalog lacks.
+        # The collection's table determines the result; the warning contains the version that NVIDIA's catalog lacks.
         verdict = check_compatibility(guest, manager)
         text = f"vgpuDriverCatalog.yaml does not have {missing}; the newest one is on NVIDIA's licensing portal."
         return Compatibility(verdict.problem, text if not verdict.problem else "")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver images that the pools need, with every tag that the operator will request (pure)."""
+"""Determines the driver images that the pools need, with every tag that the operator will request (pure)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 class DriverImage:
     """The driver image of one or several pools: its repository, the bare version, and the operating systems for which it is needed.
 
-    `targets`: the tags by build target; all tags of a target refer to the same image.
+    `targets` contains the tags by build target; all tags of a target refer to the same image.
     """
 
     pools: tuple[str, ...]
@@ -43,7 +43,7 @@ def desired_images(
     *,
     allow_public_registry: bool,
 ) -> tuple[list[DriverImage], list[str]]:
-    """The images of all pools with a vGPU driver, and the problems with pools. systems_of: returns the operating systems of a pool's nodes."""
+    """The images of all pools with a vGPU driver, and the problems with pools. `systems_of` returns the operating systems of a pool's nodes."""
     inherited = driver_of_values(plan.operator.values)
     needed: dict[tuple[ImageReference, str], tuple[list[str], set[System]]] = {}
     problems: list[str] = []
@@ -101,7 +101,7 @@ def tags_by_target(
 
 
 def _repository(pool: PoolPlan, driver: t.Mapping[str, t.Any], *, allow_public_registry: bool) -> ImageReference | str:
-    """The repository of a pool's image, or the problem with it."""
+    """The repository of a pool's image or the problem with it."""
     text = f"{driver.get('repository') or ''}/{driver.get('image') or 'driver'}"
     try:
         found = parse_repository(text)

@@ -25,7 +25,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Installer:
-    """A guest driver's installer: its version without suffix, and its architecture (amd64, arm64)."""
+    """A guest driver's installer: its file name, its version without a suffix, and its architecture (amd64, arm64)."""
 
     name: str
     version: str

@@ -21,7 +21,7 @@ Progress = t.Callable[[str], None]
 
 @dataclass
 class TargetState:
-    """The image of one build target, with its build spec and the digest of each of its tags (None: no image)."""
+    """The image of one build target, with its build spec and the digest of each of its tags; the digest is None for a tag without an image."""
 
     image: DriverImage
     spec: BuildSpec
@@ -49,7 +49,7 @@ class BuiltImages:
     def __init__(
         self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, replace_foreign: bool
     ) -> None:
-        """replace_foreign: whether tags that refer to foreign images are replaced."""
+        """`replace_foreign` is true if tags that refer to foreign images are replaced."""
         self._client, self._builder, self._options, self._replace_foreign = client, builder, options, replace_foreign
 
     def compare(self, images: t.Sequence[DriverImage]) -> list[TargetState]:
@@ -109,8 +109,8 @@ class BuiltImages:
     def apply(self, states: t.Sequence[TargetState], report: Progress) -> None:
         """Build and push the images that are missing; each additional tag needs one request.
 
-        Pushed images are removed from buildah's storage, even if another image fails; so are the images of a killed run. An image that has not been
-        pushed yet is kept for the next run.
+        Pushed images and the images of a killed run are removed from buildah's storage, even if another image fails. An image that has not been pushed
+        yet is kept for the next run.
         """
         specs = {
             state.spec.local_name: state.spec
@@ -182,7 +182,7 @@ class CopiedImages:
     """Images that are copied from another repository, for example one on NGC."""
 
     def __init__(self, client: RegistryClient, copier: ImageCopier, source: ImageReference) -> None:
-        """source: a repository without a tag."""
+        """`source` is a repository without a tag."""
         self._client, self._copier, self._source = client, copier, source
 
     def specs(self, images: t.Sequence[DriverImage]) -> list[CopySpec]:

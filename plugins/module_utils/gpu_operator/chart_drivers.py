@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the NVIDIADriver objects of a Helm release, and finds the nodes on which an upgrade of the release restarts the driver (pure).
+"""Compares the NVIDIADriver objects in two manifests of a Helm release and finds the nodes on which an upgrade restarts the driver (pure).
 
 Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml. The chart creates one object, `default`, if both
 driver.nvidiaDriverCRD.enabled and deployDefaultCR are true.
@@ -24,14 +24,14 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 
 _DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
-# The Helm values of `driver` that have the same name in the chart's object.
+# The keys of the Helm value `driver` that have the same name in the spec of the chart's object.
 _VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
-# Changes to these fields do not affect the pods themselves: the fields only determine how pods are replaced, or which nodes are selected.
+# Changes to these fields do not affect the pods themselves: the fields only determine how pods are replaced or which nodes are selected.
 _NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """For each existing object, by name, the reasons why its driver changes when Helm replaces the manifest `before` with `after`."""
+    """The reasons why the driver of each existing object changes when Helm replaces the manifest `before` with `after`, by object name."""
     old, new = _specs(before), _specs(after)
     reasons: dict[str, list[str]] = {}
     for item in live:
@@ -44,7 +44,7 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
 
 
 def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """For each existing object, by name, the reasons why the planned Helm values change its driver; the chart's own defaults are not known."""
+    """The reasons why the planned Helm values change the driver of each existing object, by object name; the chart's own defaults are not known."""
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
     own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
@@ -65,10 +65,10 @@ def template_fields(before: Document, after: Document) -> list[Path]:
 def rolled_nodes(
     nodes: t.Mapping[str, int], paths: t.Sequence[Path], changed: t.Collection[str], *, replaced: bool
 ) -> dict[str, int]:
-    """The number of nodes on which the driver restarts, by the NVIDIADriver that manages it now (empty: the ClusterPolicy).
+    """The number of nodes on which the driver restarts, by the NVIDIADriver that manages the driver now; the key for the ClusterPolicy is empty.
 
     `paths` contains the changed fields of the ClusterPolicy that affect a driver DaemonSet, and `changed` contains the names of the changed objects.
-    `replaced`: the chart changes, so the new operator writes every template again.
+    `replaced` is true if the chart changes; the new operator then writes every template again.
     """
     reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}
     return {

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the change of the ClusterPolicy that the pools require, and determines its effect on the driver (pure).
+"""Plans the change to the ClusterPolicy that the pools require, and determines how this change affects the driver (pure).
 
 Maps and scalars are applied under the collection's field manager. The list daemonsets.tolerations is atomic in the CRD. The collection
-therefore merges its entries into the list, and records them in an annotation so that it can remove them later; equal foreign entries are kept.
+therefore merges its entries into the list and records them in an annotation so that it can remove them later; equal foreign entries are kept.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def policy_version(live: Document) -> str:
 
 
 def with_planned_values(live: Document, plan: Plan) -> Document:
-    """The policy with the planned Helm values for the driver; unchanged if it belongs to another release. A new chart's defaults are not known."""
+    """The policy with the planned Helm values for the driver; unchanged if the policy belongs to another release.
+
+    The defaults of a new chart are not known.
+    """
     operator = plan.operator
     if helm_release_of(live) != (operator.name, operator.namespace):
         return live
@@ -62,7 +65,7 @@ def with_planned_values(live: Document, plan: Plan) -> Document:
 
 
 def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
-    """The installed and the planned version of the operator's release if a run upgrades it; other releases are never upgraded."""
+    """The installed and the planned version of the operator if a run upgrades its release; otherwise None. Other releases are never upgraded."""
     operator, installed = plan.operator, policy_version(live)
     if operator.installed:
         return operator.installed, operator.version
@@ -86,7 +89,7 @@ class DesiredPolicy:
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
         """Derive the fields from the plan; a policy that does not belong to the planned Helm release is adopted.
 
-        If OLM has installed the operator, this collection creates the policy, which then also gets the fields of gpu_cluster.operator.
+        If OLM has installed the operator, this collection creates the policy. The policy then also gets the fields of gpu_cluster.operator.
         """
         tolerations = (*plan.policy.tolerations, *plan.policy.kept_tolerations)
         if plan.operator.olm is not None and (live is None or is_created_by_collection(live)):
@@ -103,7 +106,7 @@ class DesiredPolicy:
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """One server-side apply; `body` is None if no apply is needed. `before` and `after` contain the fields that the collection owns.
+    """The change that a server-side apply makes; `body` is None if no apply is needed. `before` and `after` contain the fields that the collection owns.
 
     `driver_paths` contains the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
     apply cannot remove a field that another manager owns.
@@ -128,7 +131,7 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
 
 
 def new_policy(example: Document, desired: DesiredPolicy) -> Object:
-    """A new policy: the operator's example with all desired fields, and with the annotation that marks objects created by this collection.
+    """A new policy: the operator's example with all desired fields and with the annotation that marks objects created by this collection.
 
     If pools partition GPUs, the policy has no MIG strategy, because a strategy would override the configuration of each node.
     """
@@ -146,8 +149,9 @@ def new_policy(example: Document, desired: DesiredPolicy) -> Object:
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 
-    `seeded`: the collection passed these tolerations to the chart at its installation, so equal entries count as its own even without an annotation.
-    `hold_driver`: leave out changes that affect the driver's DaemonSet.
+    `seeded` is true if the collection passed these tolerations to the chart when it installed the chart; equal entries then count as the
+    collection's own, even without an annotation.
+    `hold_driver` omits the changes that affect the driver's DaemonSet.
     """
     current = policy_tolerations(live)
     recorded = recorded_tolerations(live)
@@ -192,7 +196,10 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
 def merge_tolerations(
     current: t.Sequence[Object], recorded: t.Sequence[Object], desired: t.Sequence[Object]
 ) -> tuple[list[Object], list[Object]]:
-    """The list to write, and the collection's entries in it; foreign entries keep their order, and an entry that they cover is not added."""
+    """The list to write and the collection's entries in that list.
+
+    Foreign entries keep their order, and an entry that a foreign entry covers is not added.
+    """
     own, needed = _identities(recorded), _identities(desired)
     foreign = [item for item in current if toleration_identity(item) not in own]
     merged = [item for item in current if toleration_identity(item) in _identities(foreign) | needed]
@@ -221,7 +228,7 @@ def _with_driver_objects(live: Document, spec: Object) -> Object:
 
 
 def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Object:
-    """The previous values to record: those already recorded, and those that will be overwritten."""
+    """The previous values to record: those already recorded and those that the change overwrites."""
     previous = recorded_previous_spec(live)
     if not desired.adopted:
         return previous

@@ -65,7 +65,7 @@ class ClusterPolicyClient:
     """Accesses the ClusterPolicy of one cluster and the objects that its operator creates."""
 
     def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
-        """`namespace` is used unless the policy's status contains the operator's namespace; `pools` determine which nodes may be ignored."""
+        """`namespace` is used unless the policy's status contains the operator's namespace; `pools` determines which nodes may be ignored."""
         self._client = client
         self.namespace = namespace
         self._pools = pools
@@ -82,7 +82,7 @@ class ClusterPolicyClient:
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
-        # Whether gpu_sharing runs next. If so, gpu_sharing fails if there are broken nodes, so this module does not.
+        # Whether gpu_sharing runs next. If so, gpu_sharing fails for broken nodes, and this module does not.
         self.sharing_follows = False
 
     def policy(self) -> Object | None:
@@ -126,9 +126,10 @@ class ClusterPolicyClient:
         *,
         switches: bool,
     ) -> DriverRollout:
-        """The driver rollout that results from a change of the policy and from the changes of the objects.
+        """The driver rollout that results from a change to the policy and from the changes to the objects.
 
-        `nodes`: the number of nodes that the change of the policy affects, by NVIDIADriver. `switches`: the objects replace the policy's DaemonSet.
+        `nodes` contains the number of nodes that the change to the policy affects, by NVIDIADriver. `switches` is true if the objects replace the
+        policy's DaemonSet.
         """
         spec = policy.get("spec") or {}
         if switches:
@@ -154,7 +155,10 @@ class ClusterPolicyClient:
         return is_marked_installed(self._client.get(marker_path(release.name, release.namespace)))
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
-        """Send the change; returns whether anything differs, and the reason if that was not checked. Raises a conflict if the policy has changed."""
+        """Send the change. Raises a conflict error if the policy has changed since it was read.
+
+        Returns whether anything differs, and the reason if the server did not check the change.
+        """
         if not change.changed:
             return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
@@ -174,7 +178,7 @@ class ClusterPolicyClient:
     def missing_configmaps(self, plan: Plan, live: Object | None) -> list[Object]:
         """The ConfigMaps that the policy will refer to and that do not exist yet, with their initial content.
 
-        The collection's MIG configuration replaces the one in use, so it starts with the entries of the latter, and with the entries that
+        The collection's MIG configuration replaces the current one, so it initially contains the entries of the current one and the entries that
         the MIG manager has generated on the nodes.
         """
         configmaps: list[Object] = []
@@ -200,13 +204,16 @@ class ClusterPolicyClient:
         ).entries
 
     def create(self, configmaps: t.Iterable[Object]) -> None:
-        """Create ConfigMaps before pods mount them; gpu_sharing manages them from then on."""
+        """Create ConfigMaps before pods mount them; gpu_sharing manages them afterwards."""
         for body in configmaps:
             metadata = body["metadata"]
             self._client.apply(object_path("v1", "ConfigMap", metadata["name"], metadata["namespace"]), body)
 
     def read_readiness(self, name: str, effect: RequiredEffect) -> OperatorReadiness:
-        """Assess whether the operator is ready: read the DaemonSets, the policy (unless it was just read) and, once everything else may be ready, the nodes."""
+        """Assess whether the operator is ready.
+
+        Reads the DaemonSets, the policy unless it was just read and, once everything else may be ready, the nodes.
+        """
         policy = self._policy or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
         self._policy = None
         self._version = policy_version(policy)
@@ -231,7 +238,7 @@ class ClusterPolicyClient:
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
 
     def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:
-        """Add the operands' runtime classes to the readiness, and a line for each one that is missing."""
+        """Add the operands' runtime classes to the readiness, and a line for each missing class."""
         if not runtime_classes_of(self._daemonsets):
             return readiness
         try:
@@ -249,7 +256,7 @@ class ClusterPolicyClient:
         toolkit = next((item for item in self._daemonsets if item["metadata"]["name"] == TOOLKIT), None)
         if toolkit is None or not self._nodes:
             return []
-        # Without permission to list pods, nothing is found, and the wait ends with its timeout.
+        # Without permission to list pods, no problem is found, and the wait ends with a timeout.
         pods = permitted_pods(self._client, self.namespace, SELECTOR)
         first = list(itertools.islice(pods, _MAX_DIAGNOSED))
         return toolkit_problems(toolkit, first, self._nodes, self._version, time.time())
@@ -261,7 +268,7 @@ class ClusterPolicyClient:
     def _continue_stalled_updates(self, lease: t.Callable[[], Lease]) -> None:
         """Replace one pod of each DaemonSet whose rolling update is stalled by ignored nodes.
 
-        A broken node counts only if the pod that fails there belongs to another DaemonSet, such as the driver's, for which this one's pod waits.
+        A broken node counts only if the failing pod belongs to another DaemonSet, such as the driver's, and this DaemonSet's pod waits for that pod.
         Otherwise, the new template itself may cause the failure, and the update would then fail on every node.
         """
         ignored = self._failing_nodes.ignored
@@ -290,7 +297,10 @@ class ClusterPolicyClient:
         partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
     ) -> OperatorReadiness:
-        """Await a ready operator; raises PartialFailure for broken nodes, or WaitTimeout with a diagnosis (at once if waiting cannot help)."""
+        """Wait until the operator is ready. Raises PartialFailure for broken nodes or WaitTimeout with a diagnosis.
+
+        If waiting cannot help, WaitTimeout is raised immediately.
+        """
 
         def read() -> OperatorReadiness:
             readiness = self.read_readiness(name, effect)

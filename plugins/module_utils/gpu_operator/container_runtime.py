@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks whether NVIDIA's runtime class exists, and whether the container toolkit can configure the containerd of each node (pure).
+"""Checks whether NVIDIA's runtime class exists and whether the container toolkit can configure the containerd of each node (pure).
 
-The operator mounts the folders of containerd's socket and configuration into the toolkit's pod, and passes the paths within the pod to the toolkit
+The operator mounts the folders of containerd's socket and configuration into the toolkit's pod and passes the paths within the pod to the toolkit
 (gpu-operator v25.10.1 controllers/object_controls.go, transformForRuntime).
 """
 
@@ -31,9 +31,9 @@ _DEFAULTS = {
     DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
 }
 _CONTAINER = "nvidia-container-toolkit-ctr"
-# Selects the toolkit's pods, and the pods of one operand that uses the runtime class.
+# Selects the toolkit's pods and the pods of one operand that uses the runtime class.
 SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
-# A toolkit container with this number of restarts fails for a lasting reason, because each attempt takes 30 seconds.
+# A toolkit container that has restarted this number of times has a lasting problem, because each attempt takes 30 seconds.
 _MIN_RESTARTS = 2
 # The minimum age in seconds of a pod without a sandbox; the kubelet creates the sandbox immediately if the runtime knows the handler.
 _MIN_AGE = 60.0
@@ -98,7 +98,7 @@ def toolkit_problems(
 
 
 def failing_nodes(pods: t.Iterable[Document], now: float) -> set[str]:
-    """The nodes on which the toolkit's container exits repeatedly, or the runtime creates no sandbox for a pod with a runtime class."""
+    """The nodes on which the toolkit's container exits repeatedly or on which the runtime creates no sandbox for a pod with a runtime class."""
     return {node_of(pod) for pod in pods if not is_ready(pod) and (_crashes(pod) or _lacks_sandbox(pod, now))}
 
 

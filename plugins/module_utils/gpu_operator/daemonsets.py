@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates the operator's DaemonSets: the nodes of their pods, whether their templates match the policy, and stalled updates (pure).
+"""Evaluates the operator's DaemonSets: finds the nodes of their pods, templates that do not match the policy yet, and stalled updates (pure).
 
 Sources: kubernetes v1.36 pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go and update.go
 (rollingUpdate); gpu-operator v25.10.1 controllers/object_controls.go (applyCommonDaemonsetMetadata, transformDriverContainer).
@@ -88,9 +88,9 @@ def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str
 
 
 def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
-    """The nodes that may keep a pod of this DaemonSet but accept no new pod, because all their untolerated taints are NoSchedule.
+    """The nodes that may keep a pod of this DaemonSet but accept no new pod, because all their untolerated taints have the effect NoSchedule.
 
-    The controller does not process the DaemonSet again when a taint with this effect is added, so its numbers may or may not include these
+    The controller does not process the DaemonSet again when a taint with this effect is added, so the DaemonSet's status may or may not count these
     nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
     """
     spec = daemonset["spec"]["template"]["spec"]
@@ -102,7 +102,7 @@ def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[st
 
 
 def selects(pod_spec: Document, node: Document) -> bool:
-    """Whether the node selector and the required node affinity admit the node."""
+    """Whether a pod's node selector and its required node affinity match the node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (pod_spec.get("nodeSelector") or {}).items()):
         return False
@@ -146,7 +146,7 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
 def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
     """A message if the operator has not written the policy's `spec` into the template yet; otherwise empty.
 
-    This check is needed because a restarted operator has not processed anything yet, although all objects that its predecessor created look ready.
+    This check is needed because a restarted operator has not processed anything yet, although all objects that the previous operator created look ready.
     The chart writes its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
     NVIDIADriver depends only on that object; `drivers` contains the specs of these objects, by name.
     """
@@ -196,7 +196,8 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
     """Messages about DaemonSets that do not use the images of a new operator yet.
 
     `operator` is the operator's Deployment, and `spec` is the spec of the ClusterPolicy.
-    After OLM has replaced an operator, only the images show whether the new one has processed the policy: the status may still be from the old one.
+    After OLM has replaced an operator, only the images show whether the new operator has processed the policy: the old operator may have written the
+    status.
     """
     containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
     images = {entry["name"]: entry.get("value") for each in containers for entry in each.get("env") or ()}
@@ -215,8 +216,8 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
     """Whether the rolling update cannot continue because all pods that are not ready are on the nodes in `unready`.
 
-    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including pods on failing
-    nodes, so one failing node can keep all other nodes on the old template.
+    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready. Pods on failing nodes also
+    count, so one failing node can keep all other nodes on the old template.
     """
     if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return False
@@ -226,7 +227,10 @@ def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
 
 
 def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:
-    """A ready pod that was created from an older template; None while a pod on a node that is not ignored is not ready or is being deleted."""
+    """A ready pod that was created from an older template; None if there is none.
+
+    Pods on ignored nodes do not count. The result is also None while any other pod is not ready or is being deleted.
+    """
     generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
     candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
     if any(not is_ready(pod) or is_deleting(pod) for pod in candidates):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Detects a cluster's NFD and GPU operator, and adapts a plan to them."""
+"""Detects a cluster's NFD and GPU operator and adapts a plan to them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from .olm_installation import evaluate_olm, missing_olm, subscribed_namespaces
 
 Object = dict[str, t.Any]
 
-# This name is fixed in NVIDIA's chart and in its bundle for OLM (deployments/gpu-operator/templates/operator.yaml,
-# config/manager/manager.yaml); their labels differ.
+# NVIDIA's chart and its bundle for OLM use the same fixed name (deployments/gpu-operator/templates/operator.yaml,
+# config/manager/manager.yaml), but different labels.
 _OPERATOR = {"field_selector": "metadata.name=gpu-operator"}
-# NFD's chart labels the role; its kustomize manifests and OpenShift's NFD operator only label the app.
+# NFD's chart sets the label `role`; NFD's kustomize manifests and OpenShift's NFD operator set only the label `app`.
 _NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
 _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
 
@@ -110,7 +110,10 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
-    """The finding for NFD; reads two lists and the marker. If NFD is adopted and pools have taints, its workers and the pools' nodes are also read."""
+    """The finding for NFD; reads two lists and the marker.
+
+    If NFD is adopted and pools have taints, NFD's workers and the pools' nodes are also read.
+    """
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     plan, version = _on_platform(client, plan, masters)
     by_helm = _managed_releases(client, masters, plan.nfd)
@@ -137,16 +140,16 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     unlabelled = unlabelled_nodes(client.list(NODES, label_selector=f"{POOL_LABEL} in ({pools})"), missing)
     if unlabelled:
         problem = (
-            f"{finding.installation.title} cannot label {abbreviate_nodes(unlabelled)}: its workers do not tolerate {names}, and without its "
-            "labels no GPU is found there. Add that toleration to its workers where NFD is managed, and run the playbook again."
+            f"{finding.installation.title} cannot label {abbreviate_nodes(unlabelled)}: its workers do not tolerate {names}, and without NFD's "
+            "labels, no GPU is found there. Add a toleration to the workers where NFD is managed, and run the playbook again."
         )
         return replace(finding, problem=problem, notes=())
-    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, they cannot restart there"
+    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, the workers cannot restart on these nodes"
     return replace(finding, notes=(*finding.notes, note))
 
 
 def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
-    """The plan with the operator's actual namespace, and with the device plugin's ConfigMap that this ClusterPolicy refers to.
+    """The plan with the operator's actual namespace and with the device plugin's ConfigMap that this ClusterPolicy refers to.
 
     This sends no request if both are as planned, one read request for a foreign ConfigMap, one list request if the policy has no status,
     and a list request for the nodes if the policy has obsolete tolerations. Without a policy, the result is the plan for the platform, which is
@@ -198,7 +201,7 @@ def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
 def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPlan) -> bool:
     """Whether the marker of a Helm release shows that this collection installed it.
 
-    A missing permission to read the marker is an error only for the planned release: a user without this permission cannot have installed others.
+    A missing permission to read the marker is an error only for the planned release: a user without this permission cannot have installed other releases.
     """
     try:
         return is_marked_installed(client.get(marker_path(*release)))
@@ -225,22 +228,23 @@ def openshift_version(client: Client) -> str | None:
             raise
         return ""
     if version is None:
-        # If the kind exists but not the object, components of OpenShift run on another Kubernetes distribution.
+        # If the kind exists but the object does not, components of OpenShift run on another Kubernetes distribution.
         return None
     return str(get_nested(version, "status", "desired", "version") or "")
 
 
 def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[str]) -> str:
-    """The version of OpenShift; empty if it is unknown. It is only read if the conditions or the variables show that the cluster is OpenShift."""
+    """The version of OpenShift; empty if it is unknown. It is read only if the conditions or the variables show that the cluster is OpenShift."""
     if OPENSHIFT not in conditions and plan.cluster.distribution != OPENSHIFT:
         return ""
     return openshift_version(client) or ""
 
 
 def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
-    """The plan (the one for OpenShift if the cluster is OpenShift and the variables set no distribution), and the version of OpenShift.
+    """The plan for the cluster's platform and the version of OpenShift.
 
-    The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise, the version is None.
+    The plan is the one for OpenShift if the cluster is OpenShift and the variables set no distribution. The platform is read only if the component is
+    missing, or if OLM or another operator has installed the component. Otherwise, the version is None.
     """
     if found and all(item.manager not in (OLM_MANAGER, OWNER) for item in found):
         return plan, None

@@ -115,7 +115,7 @@ class DiscoveryClient:
             )
 
     def await_workers(self, waiting: WaitOptions) -> dict[str, str]:
-        """Wait for the master, the workers and the labels on their nodes; returns the pod counts of both as "ready/required"."""
+        """Wait for the master, the workers and the labels on the workers' nodes. Returns the pod counts of both workloads as "ready/required"."""
         if self._tolerates:
             self._await_tolerations(waiting)
         instance = str(get_nested(self._live, "spec", "instance") or "")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the NodeFeatureDiscovery object of OpenShift's NFD operator: a new object, or the changes of an existing one (pure).
+"""Plans the NodeFeatureDiscovery object of OpenShift's NFD operator: a new object or the changes to an existing one (pure).
 
 The operator gives its workers a toleration for every taint with the effect NoSchedule, and the tolerations in spec.operand.workerTolerations
 (openshift/cluster-nfd-operator internal/daemonset/worker.go). Older releases do not have that field.
@@ -39,7 +39,7 @@ _BUILT_IN: Object = {"operator": "Exists", "effect": "NoSchedule"}
 
 @dataclass(frozen=True)
 class DiscoveryChange:
-    """One request; `body` is None if nothing differs. `before` and `after` contain the fields that the collection sets."""
+    """The change that one request makes; `body` is None if nothing differs. `before` and `after` contain the fields that the collection sets."""
 
     body: Object | None
     before: Object
@@ -60,7 +60,7 @@ def desired_tolerations(plan: Plan) -> list[Object]:
 
 
 def choose_object(found: t.Sequence[Document], namespace: str) -> Document | None:
-    """The object that configures NFD: the oldest object in this namespace, or the oldest in any namespace; None if there is none."""
+    """The object that configures NFD: the oldest object in this namespace or the oldest in any namespace; None if there is none."""
     return min(
         found,
         key=lambda item: (
@@ -73,7 +73,7 @@ def choose_object(found: t.Sequence[Document], namespace: str) -> Document | Non
 
 
 def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
-    """The change that creates the object: the variables' values, merged into the fields of the operator's example (if readable) that the CRD has.
+    """The change that creates the object. If the operator's example is readable, the variables' values are merged into its fields that the CRD has.
 
     The diff contains only the values of the variables, because the example may not be readable yet in check mode.
     """
@@ -94,7 +94,7 @@ def new_object(plan: Plan, example: Document | None, definition: Document | None
 def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> DiscoveryChange:
     """Compare an existing object with the pools. If another tool has created it, only the collection's own tolerations are changed.
 
-    `tolerates`: the CRD has worker tolerations.
+    `tolerates` is true if the CRD has the field for worker tolerations.
     """
     current = list(get_nested(live, *WORKER_TOLERATIONS) or ())
     desired = desired_tolerations(plan) if tolerates else []

@@ -40,7 +40,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
         if before is not None and after is not None and before != after:
             yield (
                 f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the old "
-                f"value. Alternatively, if all its nodes may lose the driver at the same time, run kubectl delete nvidiadriver {name}, "
+                f"value. Alternatively, if all nodes of the pool may lose the driver at the same time, run kubectl delete nvidiadriver {name}, "
                 "and run the playbook again."
             )
 

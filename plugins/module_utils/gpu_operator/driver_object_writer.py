@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes the NVIDIADriver objects of the pools; the API server checks all of them before the first one is written.
 
-Writing only some of the objects would be worse than writing none: while no object covers some of the nodes, the operator does not complete its switch
+Writing only some of the objects would be worse than writing none: while a node is not covered by any object, the operator does not complete its switch
 to NVIDIADriver objects.
 """
 
@@ -25,9 +25,9 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 CRD_NAME = "nvidiadrivers.nvidia.com"
-# The error messages if the schema lacks the kind, or a field of an applied (status 500) or created (status 400) object.
+# The error messages if the schema lacks a field of an applied (status 500) or created (status 400) object.
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
-# The error of a webhook that has side effects; the object itself may be valid.
+# The error message if a webhook has side effects; the object itself may be valid.
 _NO_DRY_RUN = "does not support dry run"
 
 
@@ -85,7 +85,7 @@ def label_nodes(
 
 
 def _definition(client: Client) -> Object | None:
-    """The CRD; None if the cluster does not have it, or the user is not allowed to read it."""
+    """The CRD; None if the cluster does not have it, or if the user is not allowed to read it."""
     try:
         return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{CRD_NAME}")
     except ApiError as error:
@@ -100,7 +100,7 @@ def _old_definition(version: str, details: str) -> str:
 
 
 def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:
-    """Create a new object, which causes a conflict if an object of this name now exists; or apply a change."""
+    """Create a new object or apply a change. Creating an object causes a conflict if an object of this name now exists."""
     if change.is_new:
         client.create(NVIDIA_DRIVERS, change.body, dry_run=dry_run, field_validation="Strict")
         return
@@ -111,6 +111,6 @@ def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) 
 
 
 def _pool_label_edit(edit: NodeEdit) -> t.Callable[[Object], NodeEdit | None]:
-    """A function that makes the same edit for the version of the node that is read after a conflict."""
+    """A function that computes the same edit for the version of the node that is read after a conflict."""
     pool = edit.labels[POOL_LABEL]
     return lambda raw: pool_label_edit(parse_node(raw), pool)

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the NVIDIADriver objects of the pools: one for each pool, so that a change only restarts the driver on the nodes of that pool (pure).
+"""Plans the NVIDIADriver objects of the pools: one for each pool, so that a change restarts the driver only on the nodes of that pool (pure).
 
-Up to v26.3, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, the object of a pool selects
+In v26.3 and earlier, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, a pool's object selects
 the label accel.gpu/pool, and pools without `driver` also get an object. Since v26.7, one more object is the default for all other nodes.
-Removing a declaration removes no object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
+Removing a declaration does not remove an object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 class DriverObjectChange:
     """The creation or server-side apply of an object.
 
-    `members` contains the nodes of the object's pool, `nodes` contains the nodes whose driver restarts, and `reasons` explain the restart.
-    `correction` is a merge patch that is sent before the apply; usually empty.
+    `members` contains the nodes of the object's pool, `nodes` contains the nodes whose driver restarts, and `reasons` explains the restart.
+    `correction` is a merge patch that is sent before the apply; it is usually empty.
     """
 
     name: str
@@ -78,9 +78,9 @@ class DriverObjectChange:
 class DriverObjects:
     """The changes to the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `label_edits` contains the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` describe objects that stay unchanged.
+    `label_edits` contains the edits that add the pool label to nodes. The `problems` prevent a run; the `notes` describe objects that stay unchanged.
     `required_names` contains the names of the pools' objects, `live` contains all existing objects, and `owners` maps each node's name to its object.
-    `own_policies`: the operator follows the upgrade policy of each object.
+    `own_policies` is true if the operator follows the upgrade policy of each object.
     """
 
     changes: tuple[DriverObjectChange, ...] = ()
@@ -107,14 +107,14 @@ class DriverObjects:
         return dict(Counter(self.owners.get(name, "") for name in self.rolled_nodes))
 
     def results(self) -> list[Object]:
-        """The changes as a module returns them."""
+        """The changes, formatted for a module's result."""
         return [
             {"name": change.name, "pool": change.pool, "nodes": len(change.nodes), "created": change.is_new}
             for change in self.changes
         ]
 
     def diff(self) -> tuple[Object, Object]:
-        """The objects and the labels of nodes before and after the changes, for a diff."""
+        """The objects and the nodes' labels before and after the changes, for a diff."""
         before: Object = {}
         after: Object = {}
         if self.changes:
@@ -128,7 +128,7 @@ class DriverObjects:
         """The driver rollout that happens when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
         Before v26.7, the operator deletes all pods of the DaemonSet at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets).
-        Since v26.7, it keeps the pods, and those on the nodes of each object are replaced according to the object's upgrade policy.
+        Since v26.7, it keeps the pods, and replaces those on each object's nodes according to that object's upgrade policy.
         """
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
@@ -230,7 +230,7 @@ def object_name(pool: str) -> str:
 
 
 def recorded_driver(live: Document) -> Object | None:
-    """The `driver` that the pool declared when the object was written, read from the object's annotation; None if it declared none."""
+    """The `driver` that the pool declared when the object was written, read from the object's annotation; None if the pool declared no driver."""
     annotations = live["metadata"].get("annotations") or {}
     return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
 
@@ -238,13 +238,13 @@ def recorded_driver(live: Document) -> Object | None:
 def _desired(
     pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], keep: _Keep
 ) -> tuple[Object, str]:
-    """The object, and a note if the pool no longer declares its driver."""
+    """The object and a note if the pool no longer declares its driver."""
     driver, note = pool.driver, ""
     if driver is None and live is not None:
         driver = recorded_driver(live)
         if driver is not None:
             note = (
-                f"Pool {pool.name} no longer declares its driver; its nodes keep that of NVIDIADriver {live['metadata']['name']} "
+                f"Pool {pool.name} no longer declares its driver; its nodes keep the driver of NVIDIADriver {live['metadata']['name']} "
                 f"({_short(driver)}). To switch them to the driver of the ClusterPolicy, declare driver: {{}}."
             )
     own = [toleration_of(taint) for taint in pool.registration.taints]
@@ -301,14 +301,17 @@ def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChang
 
 
 def _as_applied(live: Document | None) -> Object | None:
-    """The object with managedFields as if this collection had applied all fields that it has written, because it creates objects without an apply."""
+    """The object, with managedFields that record all fields written by this collection as applied.
+
+    This is needed because the collection creates objects without an apply.
+    """
     if live is None:
         return None
     return {**live, "metadata": {**live["metadata"], "managedFields": as_applied(live, FIELD_MANAGER)}}
 
 
 def _correction(live: Document, removed: t.Sequence[str]) -> Object:
-    """The merge patch for parts that an apply does not remove: foreign keys of nodeSelector, and fields that were written by the creation."""
+    """The merge patch for parts that an apply does not remove: foreign keys of nodeSelector and fields that were written by the creation."""
     metadata: Object = {}
     fields = as_applied(live, FIELD_MANAGER)
     if fields != (live["metadata"].get("managedFields") or []):
@@ -320,7 +323,7 @@ def _correction(live: Document, removed: t.Sequence[str]) -> Object:
 
 
 def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
-    """Whether the change restarts the driver of a node of its pool; on a node without a driver, nothing is restarted."""
+    """Whether the change restarts the driver of this node in the object's pool; on a node without a driver, nothing is restarted."""
     owner = owners.get(node.name)
     return owner is not None and bool(change.reasons)
 
@@ -328,7 +331,7 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
 def _default_change(
     plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], keep: _Keep
 ) -> DriverObjectChange | None:
-    """The change of the default object, which operators support since v26.7; None if nothing changes."""
+    """The change to the default object, which operators support since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": keep(tolerations)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
@@ -351,9 +354,9 @@ def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
 
 
 def _keep(plan: Plan, live: Document | None, nodes: t.Sequence[Node]) -> _Keep:
-    """A function that adds to the desired tolerations of an object those that it has, and that the taints of its nodes still need.
+    """A function that extends an object's desired tolerations with its current tolerations that the taints of its nodes still require.
 
-    A new object keeps those that the ClusterPolicy keeps, because its nodes had the driver of the ClusterPolicy.
+    A new object gets the tolerations that the ClusterPolicy keeps, because the object's nodes had the driver of the ClusterPolicy.
     """
     selector = node_selector(live) if live is not None else {}
     taints = [taint for node in nodes if selector.items() <= node.labels.items() for taint in node.taints]
@@ -375,7 +378,7 @@ def pool_label_edits(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> li
 
 
 def pool_label_edit(node: Node, pool: str | None) -> NodeEdit | None:
-    """The edit that sets the pool label on one node; None if the node already has a pool label, or belongs to no pool."""
+    """The edit that sets the pool label on one node; None if the node already has a pool label or belongs to no pool."""
     if pool is None or POOL_LABEL in node.labels:
         return None
     return metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: pool}))

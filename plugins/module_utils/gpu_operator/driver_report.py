@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adds NVIDIADriver objects to a report: their nodes and states, and the changes that a run would make."""
+"""Adds NVIDIADriver objects to a report: their nodes and states and the changes that a run would make."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def add_driver_objects(
     info.setdefault("tolerations", []).extend(_toleration_changes(objects))
     problems = objects.problems
     if policy and not problems and planned_upgrade(policy, plan) is None:
-        # An upgrade applies the CRDs of its chart first.
+        # An upgrade would first replace the current CRDs with those of its chart.
         problems = tuple(refused_objects(client, objects, policy_version(policy), check=True))
     info["warnings"] += [*problems, *objects.notes]
     return objects
 
 
 def _toleration_changes(objects: DriverObjects) -> t.Iterator[Object]:
-    """The tolerations that existing objects gain or lose; new objects are left out, because they are created with their tolerations."""
+    """The tolerations that existing objects gain or lose; new objects are omitted, because they are created with their tolerations."""
     for change in objects.changes:
         if change.is_new:
             continue

@@ -3,10 +3,10 @@
 """Finds the fields of a ClusterPolicy that affect the template of the driver's DaemonSet, and describes the resulting driver rollout (pure).
 
 Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, applyCommonDaemonsetMetadata and -Config) and
-controllers/upgrade_controller.go. The update strategy of this DaemonSet is OnDelete, so the operator treats every change of its template as an
-upgrade, and upgrades node by node.
+controllers/upgrade_controller.go. The update strategy of this DaemonSet is OnDelete, so the operator treats every change to its template as an
+upgrade and upgrades one node after another.
 
-Up to v26.3, every upgrade evicts the GPU pods of the node. Since v26.7, the operator compares the digest of the driver's configuration in the
+In v26.3 and earlier, every upgrade evicts the GPU pods of the node. Since v26.7, the operator compares the digest of the driver's configuration in the
 running pod with the one in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
 node and restarts the driver pod without evicting GPU pods, and the driver manager keeps the loaded driver (k8s-driver-manager
 v0.10, cmd/driver-manager/main.go, shouldSkipUninstall).
@@ -36,7 +36,7 @@ ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_operator_allow_driver_rollout", "allo
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
 # The sidecars, which the template contains only if they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
-# Fields of the template that are not part of the digest: it is computed from the images, commands, arguments, environment and mounts of the
+# Fields that affect the template but not the digest. The digest is computed from the images, commands, arguments, environment and mounts of the
 # driver's containers, and the volumes of the pod (gpu-operator v26.7.0 controllers/object_controls.go, extractDriverInstallConfig).
 _NOT_IN_DIGEST: frozenset[Path] = frozenset(
     {
@@ -53,7 +53,7 @@ _NOT_IN_DIGEST: frozenset[Path] = frozenset(
     }
 )
 _DIGEST = "DRIVER_CONFIG_DIGEST"
-# The driver manager, and the setting that makes it always unload the driver.
+# The driver manager and the setting that makes it always unload the driver.
 _MANAGER, _FORCE_REINSTALL = "k8s-driver-manager", "FORCE_REINSTALL"
 # Fields whose values may be shown in messages. Boolean and numeric values of all fields may also be shown; other values may be confidential.
 _SHOWN = frozenset(
@@ -106,14 +106,14 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
 
 
 def keeps_digest(paths: t.Iterable[Path]) -> bool:
-    """Whether changes at these paths below spec do not change the digest of the driver's configuration."""
+    """Whether changes at these paths below spec leave the digest of the driver's configuration unchanged."""
     return all(any(path[:length] in _NOT_IN_DIGEST for length in (2, 3)) for path in paths)
 
 
 def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, drivers: t.Collection[Document]) -> bool:
     """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
 
-    `version`: the operator's release. Do not call this for changes of the release, because a new release may change the templates themselves.
+    `version` is the operator's release. Do not call this function if the release changes, because a new release may change the templates themselves.
     DaemonSets with outdated pods do not qualify, because these pods may have a different digest than the template.
     """
     return (
@@ -149,7 +149,7 @@ def format_change(before: Document, after: Document, path: Path) -> str:
 
 
 def may_show(path: Path, *values: t.Any) -> bool:
-    """Whether messages may contain these values of a field; maps are never shown, and lists only if they are names of Secrets."""
+    """Whether messages may contain these values of a field; maps are never shown, and lists are shown only if they contain names of Secrets."""
     allowed = (bool, int, str) if path[-1] in _SHOWN else (list,) if path[-1] == _SHOWN_LIST else (bool, int)
     return all(value is None or isinstance(value, allowed) for value in values)
 
@@ -169,9 +169,9 @@ def _format_value(value: t.Any) -> str:
 
 @dataclass(frozen=True)
 class UpgradePolicy:
-    """How driver pods are replaced: automatically by the operator, or only when they are deleted manually.
+    """How driver pods are replaced: automatically by the operator or only when they are deleted manually.
 
-    `setting` is the field that determines this; `at_once`: all pods are deleted at the same time.
+    `setting` is the field that determines this; `at_once` is true if all pods are deleted at the same time.
     """
 
     automatic: bool
@@ -182,20 +182,20 @@ class UpgradePolicy:
 
     @classmethod
     def from_spec(cls, spec: Document) -> UpgradePolicy:
-        """Create from a ClusterPolicy's spec; without an upgradePolicy, the operator does not replace driver pods."""
+        """Create a policy from a ClusterPolicy's spec; without an upgradePolicy, the operator does not replace driver pods."""
         policy = (spec.get("driver") or {}).get("upgradePolicy") or {}
         sandbox = (spec.get("sandboxWorkloads") or {}).get("enabled")
         return cls(bool(policy.get("autoUpgrade")) and not sandbox, *_limits(policy))
 
     @classmethod
     def from_driver(cls, name: str, spec: Document) -> UpgradePolicy:
-        """Create from an NVIDIADriver's spec; upgrades are automatic unless its upgradePolicy disables them."""
+        """Create a policy from an NVIDIADriver's spec; upgrades are automatic unless the upgradePolicy disables them."""
         policy = spec.get("upgradePolicy") or {}
         automatic = policy.get("autoUpgrade", True)
         return cls(bool(automatic), *_limits(policy), f"the upgradePolicy.autoUpgrade of NVIDIADriver {name}")
 
     def max_parallel(self, nodes: int) -> int:
-        """The number of nodes, out of `nodes`, that are upgraded at the same time; a percentage is rounded up, as in the operator."""
+        """The maximum number of nodes, out of `nodes`, that are upgraded at the same time; a percentage is rounded up, as in the operator."""
         if self.at_once:
             return nodes
         limit = nodes
@@ -216,7 +216,7 @@ def _limits(policy: Document) -> tuple[int, str]:
 class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
-    `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so the change requires no permission.
+    `in_place` is true if the driver stays loaded while its pod restarts; no GPU pod is then evicted, so the change requires no permission.
     `parts` contains pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets; `upgrade_policy` applies to all other nodes.
     """
 
@@ -256,7 +256,7 @@ class DriverRollout:
 
     @property
     def max_parallel(self) -> int:
-        """The number of nodes that are upgraded at the same time; 0 if driver pods must be deleted manually."""
+        """The maximum number of nodes that are upgraded at the same time; 0 if driver pods must be deleted manually."""
         return sum(policy.max_parallel(nodes) for nodes, policy in self._all_parts() if policy.automatic)
 
     @property
@@ -287,7 +287,7 @@ class DriverRollout:
         return "there" if self.at_once else "from each node first"
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The rollout as a module returns it."""
+        """The rollout, formatted for a module's result."""
         return {
             "nodes": self.nodes,
             "max_parallel": self.max_parallel,
@@ -297,7 +297,7 @@ class DriverRollout:
 
     def _all_parts(self) -> list[tuple[int, UpgradePolicy]]:
         rest = max(0, self.nodes - sum(nodes for nodes, dummy in self.parts))
-        # Nodes with the same policy are counted together, because its limits apply to all of them.
+        # Nodes with the same policy are counted together, because the policy's limits apply to all of them.
         merged: dict[UpgradePolicy, int] = {self.upgrade_policy: rest} if rest or not self.parts else {}
         for nodes, policy in self.parts:
             merged[policy] = merged.get(policy, 0) + nodes
@@ -310,7 +310,7 @@ def changed_fields(paths: t.Iterable[str]) -> list[str]:
 
 
 def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: str = "the ClusterPolicy") -> str:
-    """The warning about held-back parts of a change: fields of `source`, and NVIDIADriver objects."""
+    """The warning about held-back parts of a change: fields of `source` and NVIDIADriver objects."""
     names = [part if part.startswith("NVIDIADriver ") else f"{part} of {source}" for part in parts]
     was, change = ("was", "it") if len(names) == 1 else ("were", "they")
     known = {f"{name} changes" for name in names}
@@ -334,7 +334,7 @@ class UpgradePolicies:
 
     @classmethod
     def read(cls, spec: Document, drivers: t.Iterable[Document] = (), *, own: bool) -> UpgradePolicies:
-        """Create from a ClusterPolicy's spec and the NVIDIADriver objects; `own` is the result of follows_own_policies()."""
+        """Create the policies from a ClusterPolicy's spec and the NVIDIADriver objects; `own` is the result of follows_own_policies()."""
         by_driver = {
             item["metadata"]["name"]: UpgradePolicy.from_driver(item["metadata"]["name"], item.get("spec") or {})
             for item in (drivers if own else ())
@@ -346,7 +346,7 @@ class UpgradePolicies:
         return self.by_driver.get(driver, self.policy)
 
     def rollout(self, nodes: t.Mapping[str, int], reasons: t.Sequence[str]) -> DriverRollout:
-        """The rollout on `nodes`, given as the number of nodes by NVIDIADriver."""
+        """The rollout; `nodes` contains the number of affected nodes by NVIDIADriver."""
         parts = tuple(
             (count, self.by_driver[name]) for name, count in sorted(nodes.items()) if count and name in self.by_driver
         )

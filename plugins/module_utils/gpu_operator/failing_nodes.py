@@ -80,7 +80,7 @@ class FailingNodes:
         stalled: t.Sequence[Object],
         read_nodes: t.Callable[[], t.Sequence[Object]],
     ) -> dict[str, ContainerFailure]:
-        """The broken nodes, with the failure of each; empty if a driver upgrade is blocked, because its remedy is more useful."""
+        """The broken nodes, with the failure of each; empty if a driver upgrade is blocked, because the remedy for the upgrade is more useful."""
         in_back_off = {
             name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
         }
@@ -95,7 +95,7 @@ class FailingNodes:
 
 
 def _failing_apps(pods: t.Iterable[Object], nodes: t.Collection[str]) -> dict[str, set[str]]:
-    """By node, the apps whose pods are in back-off; other pods there may only wait for them."""
+    """The apps whose pods are in back-off, by node; other pods on a node may only be waiting for these pods."""
     apps: dict[str, set[str]] = {name: set() for name in nodes}
     for pod in pods:
         for name, failure in operand_failures([pod], time.time()).items():

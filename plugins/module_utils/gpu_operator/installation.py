@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
+"""Recognizes the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how a run handles that installation (pure).
 
 The manager is recognized by marks on the Deployment: marks of GitOps tools (see object_managers.py), Helm's annotations, OLM's labels, or an owner.
 An installation that this collection did not create, and that gpu_cluster does not name, is adopted: it is used as is and never upgraded.
@@ -23,7 +23,7 @@ from ..pools.plan import ComponentPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]
 
-# The managers of Deployments other than GitOps tools.
+# The possible managers of a Deployment, other than GitOps tools.
 HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
@@ -46,7 +46,7 @@ class Installation:
     version: str
     release: ReleaseId | None = None
     running: bool = True
-    # Whether it is configured by a NodeFeatureDiscovery object of OpenShift, to which a run adds the tolerations of the pools.
+    # Whether a NodeFeatureDiscovery object of OpenShift configures the installation. A run adds the pools' tolerations to that object.
     has_discovery_object: bool = False
 
     @property
@@ -90,7 +90,7 @@ class InstallationFinding:
         return self.installation is None and self.managed and not self.problem
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding as a module returns it."""
+        """The finding, formatted for a module's result."""
         installation = self.installation
         result: dict[str, t.Any] = {
             "found": installation is not None,

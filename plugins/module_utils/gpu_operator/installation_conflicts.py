@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the reasons why an operator cannot be used, or cannot install the pools' drivers: GPUCluster objects and GitOps sources (pure).
+"""Finds the reasons why an operator cannot be used or cannot install the pools' drivers: GPUCluster objects and GitOps sources (pure).
 
 Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: if both a ClusterPolicy and a GPUCluster
 exist, the operator reports an error and labels no nodes.
@@ -39,13 +39,13 @@ def with_gpu_clusters(
     if policy is None:
         problem = (
             f"GPUCluster {name} provides the GPUs of this cluster through dynamic resource allocation (DRA), without a ClusterPolicy. This "
-            "collection shares GPUs through the device plugin, which such a cluster does not run. Use this cluster without the collection. Or, "
+            "collection shares GPUs through the device plugin, which this cluster does not run. Use this cluster without the collection. Or, "
             f"to move it to the device plugin, run kubectl delete gpucluster {name}, create a ClusterPolicy, and run the playbook again."
         )
     else:
         problem = (
             f"GPUCluster {name} exists in addition to ClusterPolicy {policy['metadata']['name']}. The operator rejects this combination: it "
-            "reports an error, and labels no new node. To share GPUs through the device plugin, as this collection does, run kubectl delete "
+            "reports an error and labels no new node. To share GPUs through the device plugin with this collection, run kubectl delete "
             f"gpucluster {name}; its pods with resource claims lose their GPUs. To use dynamic resource allocation (DRA), run "
             "accel.gpu.uninstall."
         )
@@ -61,7 +61,7 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
         return finding
     problem = (
         f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, but {owner} would "
-        "revert it, which would replace the driver of every node twice. Set it in the source of that object, which restarts the driver on "
+        "revert this field, and the driver of every node would be replaced twice. Set the field in that source, which restarts the driver on "
         "every node, and run the playbook again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())

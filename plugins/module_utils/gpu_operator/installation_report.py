@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adds NFD and the operator to a report: their installations, and the tolerations for the pools' taints that a run adds or removes."""
+"""Adds NFD and the operator to a report: their installations and the tolerations for the pools' taints that a run adds or removes."""
 
 from __future__ import annotations
 

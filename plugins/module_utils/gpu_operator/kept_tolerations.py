@@ -32,7 +32,7 @@ def obsolete_tolerations(policy: Document, plan: Plan) -> list[Object]:
 
 
 def keep_needed_tolerations(policy: Document, plan: Plan, nodes: t.Iterable[Document]) -> Plan:
-    """The plan, extended by the obsolete tolerations that the taints of GPU nodes still require."""
+    """The plan, extended with the obsolete tolerations that the taints of GPU nodes still require."""
     obsolete = obsolete_tolerations(policy, plan)
     identities = {toleration_identity(item) for item in obsolete}
     others = [item for item in policy_tolerations(policy) if toleration_identity(item) not in identities]

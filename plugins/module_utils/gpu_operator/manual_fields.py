@@ -29,7 +29,7 @@ _WRITERS = (
     *(manager for tool in GITOPS_TOOLS.values() for manager in tool.helm_managers),
     "gpu-operator",
 )
-# The prefix of the field manager of Terraform's Helm provider; its version follows.
+# The prefix of the field manager of Terraform's Helm provider; the provider's version follows the prefix.
 _TERRAFORM = "terraform-provider-helm"
 
 
@@ -49,7 +49,7 @@ class ManualField:
 
     @property
     def as_value(self) -> str:
-        """The Helm value, as text, with which an upgrade would keep the field."""
+        """The Helm value with which an upgrade would keep the field, as a string."""
         name = ".".join(self.path)
         if not may_show(self.path, self.value):
             return f"{name} (as in the ClusterPolicy)"
@@ -60,8 +60,8 @@ class ManualField:
 class KnownSources:
     """The sources of values in the ClusterPolicy other than manual changes.
 
-    `manifests` contains the specs in the manifests of the old and the new chart, and `desired` contains the values that the user sets for the Helm
-    release. `definitions` contains the CRDs of the ClusterPolicy from the new chart, the installed chart and the cluster, which may already have
+    `manifests` contains the specs in the old and in the new chart's manifest, and `desired` contains the values that the user sets for the Helm release.
+    `definitions` contains CRDs of the ClusterPolicy: from the new chart, from the installed chart, and from the cluster. The cluster may already have
     the new CRD.
     """
 
@@ -102,7 +102,7 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
 
 
 def _is_covered(values: t.Any, path: Path) -> bool:
-    """Whether the values contain this path, or a value other than a map above it."""
+    """Whether the values contain this path or a value other than a map at one of its parent paths."""
     for key in path:
         if not isinstance(values, t.Mapping):
             return True

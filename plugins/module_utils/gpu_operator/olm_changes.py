@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describes, for a plan, the changes to the OLM objects of an installed operator; in a run, the package olm decides about them."""
+"""Describes, for a plan, the changes to the OLM objects of an installed operator; in a run, the package olm makes these changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
 
 
 def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
-    """The changes as parts of a sentence. Fields that the plan does not set, for example the channel, keep their values."""
+    """The changes, each as a part of a sentence. Fields that the plan does not set, for example the channel, keep their values."""
     olm = planned.olm
     if olm is None:
         return []

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates installations through OLM, and reads the examples of custom resources in their ClusterServiceVersions."""
+"""Evaluates installations through OLM and reads the examples of custom resources in their ClusterServiceVersions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def evaluate_olm(
     by_helm: t.Container[ReleaseId],
     subscribed: t.Container[str],
 ) -> InstallationFinding:
-    """The finding for a component that OLM installs. `by_helm`: this collection's Helm releases; `subscribed`: namespaces with its Subscriptions."""
+    """The finding for a component that OLM installs.
+
+    `by_helm` contains this collection's Helm releases, and `subscribed` contains the namespaces with this collection's Subscriptions.
+    """
     finding = evaluate_helm(installations, replace(planned, named=False), ())
     if finding.problem or finding.installation is None:
         return replace(finding, planned=planned)
@@ -91,7 +94,7 @@ def csv_of(deployment: Document) -> str:
 
 
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
-    """The example of this kind in the namespace's ClusterServiceVersions, where installed versions take precedence; None if there is none."""
+    """The example of this kind in the namespace's ClusterServiceVersions; installed versions take precedence. None if there is no example."""
     versions = sorted(
         client.list_known(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
         key=lambda item: get_nested(item, "status", "phase") != "Succeeded",
@@ -100,7 +103,7 @@ def read_example(client: Client, namespace: str, kind: str) -> Object | None:
 
 
 def example_of(version: Document, kind: str) -> Object | None:
-    """The first example of this kind in a ClusterServiceVersion; None if it has none, or its examples cannot be read.
+    """The first example of this kind in a ClusterServiceVersion; None if there is none, or if the examples cannot be read.
 
     Examples are selected by their kind, because their order differs between releases.
     """

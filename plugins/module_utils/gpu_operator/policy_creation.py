@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creates the ClusterPolicy of an operator that OLM has installed, from the operator's own example; without Helm, no chart creates it."""
+"""Creates the ClusterPolicy of an operator that OLM has installed, from the operator's own example, because OLM does not create a ClusterPolicy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFINITION = "clusterpolicies.nvidia.com"
 
 
 def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, check: bool) -> Plan:
-    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects if there is none.
+    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects without an operator.
 
     In check mode, the operator may be missing if the same run would install it.
     """

@@ -60,9 +60,9 @@ class Operand:
 class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` contains the remedies if waiting cannot help. `ignored_nodes` contains the nodes that the run does not wait for, with the reason;
+    `blocked` contains the remedies if waiting cannot help. `ignored_nodes` contains the nodes that the run does not wait for, with the reasons;
     `broken_nodes` contains the broken nodes among them. `runtime_classes` contains the operands' runtime classes, with their handlers.
-    `stalled_pods` contains the first pods that are not ready, with the cause, if the number of ready pods has not changed for a minute.
+    `stalled_pods` contains the first pods that are not ready, with the causes, if the number of ready pods has not changed for a minute.
     """
 
     state: str
@@ -95,7 +95,7 @@ class OperatorReadiness:
         return ready, sum(item.expected for item in self.operands)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The readiness as the module returns it."""
+        """The readiness, formatted for the module's result."""
         return {
             "ready": self.ready,
             "state": self.state,
@@ -133,7 +133,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IgnoredNodes:
-    """Nodes that the run ignores because NVIDIA's pods fail on them: the reason for each node, and for each app, the nodes whose pod is not ready.
+    """Nodes that the run ignores because NVIDIA's pods fail on them: the reason for each node, and the nodes without a ready pod, by app.
 
     `broken` contains the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
     """
@@ -241,7 +241,7 @@ def operand(
 
 
 def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
-    """The operator's state and reason, and the problems that it reports."""
+    """The operator's state and reason and the problems that it reports."""
     name = policy["metadata"]["name"]
     status = policy.get("status") or {}
     state = str(status.get("state") or "")
@@ -263,7 +263,7 @@ def _driver_objects(
 ) -> t.Iterator[str]:
     """Messages about NVIDIADriver objects that select nodes but are not ready, and about nodes that no object selects.
 
-    `only_ignored`: whether all pods that are not ready are on ignored nodes; if so, objects that report only these pods are left out.
+    `only_ignored` is true if all pods that are not ready are on ignored nodes; objects that report only these pods are then omitted.
     """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)
@@ -305,7 +305,7 @@ def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple
 def _blocked_upgrade(
     policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade, objects: t.Sequence[Document]
 ) -> t.Iterator[str]:
-    """The remedies if the driver is not replaced automatically, or if its upgrade is stuck."""
+    """The remedies if the driver is not replaced automatically or if its upgrade is stuck."""
     daemonsets = [item for item in daemonsets if is_driver(item)]
     own = nvidia_driver.follows_own_policies(objects, policy_version(policy))
     policies = UpgradePolicies.read(policy.get("spec") or {}, objects, own=own)

@@ -50,7 +50,7 @@ _RENAMED = ("driver", "nvidiaDriverCRD")
 
 
 class RestartPreview(t.NamedTuple):
-    """The predicted restarts; `reasons` explain a restart of the driver, and `versions` contains the installed and the planned version if they differ.
+    """The predicted restarts; `reasons` explains a restart of the driver, and `versions` contains the installed and the planned version if they differ.
 
     `driver_paths` contains the fields of the policy that change the driver's DaemonSet.
     """
@@ -64,7 +64,7 @@ class RestartPreview(t.NamedTuple):
     parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
-        """The preview as a module returns it; `counts` is the total impact on all pools. `allowed`: the driver may be restarted."""
+        """The preview, formatted for a module's result. `counts` is the total impact on all pools; `allowed` is true if the driver may be restarted."""
         drivers = counts["driver_restarts"]
         rollout = DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts)
         return {
@@ -106,7 +106,7 @@ def preview_restarts(
 def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, objects: DriverObjects) -> RestartPreview:
     """Add to the preview the changes to NVIDIADriver objects that result from the Helm values and from the pools (pure)."""
     if preview.versions is not None:
-        # The driver is replaced by the new operator.
+        # The new operator replaces the driver.
         objects = replace(objects, own_policies=follows_own_policies((), preview.versions[1]))
     changed = value_changes(plan, objects.live)
     owners = objects.owners

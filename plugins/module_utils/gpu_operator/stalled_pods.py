@@ -24,7 +24,7 @@ _PAGE = 500
 
 
 class StalledPods:
-    """Reads pods at most once a minute, and only while the number of ready pods does not change."""
+    """Reads pods at most once a minute and only while the number of ready pods does not change."""
 
     def __init__(self, client: Client, timer: StateTimer | None = None) -> None:
         """Store the arguments; nothing is read yet."""

@@ -44,9 +44,9 @@ _INSTALLERS = ("helm", "accel.gpu")
 
 @dataclass(frozen=True)
 class ToolkitSettings:
-    """The values to add to the operator's Helm values; `notes` describe the settings that are kept or that change.
+    """The values to add to the operator's Helm values; the `notes` describe the settings that are kept or that change.
 
-    `replaces_declared`: the values that are derived from the declared distribution are left out.
+    `replaces_declared` is true if these values replace those that are derived from the declared distribution.
     """
 
     distribution: str = ""
@@ -64,8 +64,8 @@ class ToolkitSettings:
 class InstalledToolkit:
     """The toolkit of an installed operator, with its environment variables in the ClusterPolicy (`live`) and in the Helm release (`recorded`).
 
-    `ready_nodes` is the number of nodes where its pod is ready; `working`: it runs on nodes, and is ready on all of them. `edited_by` is the field
-    manager of a manual change of its variables.
+    `ready_nodes` is the number of nodes where the toolkit's pod is ready; `working` is true if the toolkit runs on nodes and is ready on all of them.
+    `edited_by` is the field manager of a manual change to the toolkit's variables.
     """
 
     live: t.Mapping[str, t.Any]
@@ -88,7 +88,7 @@ def sample_nodes(client: Client) -> list[Node]:
 def read_toolkit_settings(
     client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
 ) -> ToolkitSettings:
-    """The settings for an operator that Helm installs or upgrades; empty if it is adopted, or if the plan's values already contain them."""
+    """The settings for an operator that Helm installs or upgrades; empty if it is adopted or if the plan's values already contain them."""
     if not finding.managed or finding.problem or not plan.pools:
         return ToolkitSettings()
     if plan.cluster.distribution:
@@ -108,7 +108,7 @@ def read_toolkit_settings(
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
-    """The operator's finding, with the distribution and its values, as a module returns it."""
+    """The operator's finding with the distribution and its values, formatted for a module's result."""
     distribution = plan.cluster.distribution or settings.distribution
     return {
         **finding.as_dict(),
@@ -164,7 +164,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
 
 
 def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
-    """Whether at least one node has the declared distribution, or no node contradicts it."""
+    """Whether at least one node has the declared distribution or no node contradicts it."""
     others = other_nodes(declared, nodes)
     return not others or any(distribution_of(node) is declared for node in nodes)
 
@@ -216,7 +216,7 @@ def _format(env: t.Iterable[Object]) -> str:
 
 
 def restart_note(distribution: Distribution | None, settings: str, nodes: int) -> str:
-    """The note that announces a change of the toolkit's settings."""
+    """The note that announces a change to the toolkit's settings."""
     restarted = distribution.restarts if distribution else "containerd"
     where = f" on {nodes} node(s)" if nodes else ""
     return (

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks the impact of an upgrade of the operator's Helm release and whether it is allowed, and prevents a second restart of the driver.
+"""Checks the impact of an upgrade of the operator's Helm release, checks whether it is allowed, and prevents a second restart of the driver.
 
 Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
 taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore, the old operator is stopped first. Helm
@@ -55,9 +55,9 @@ _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 class UpgradePreview:
     """The effect of an upgrade on the active policy; `spec` is the resulting spec.
 
-    `manual` contains the manually set fields that Helm would overwrite. `driver_paths` contains the fields below spec that change the driver's DaemonSet, and
-    `reasons` explain its change (empty if it does not change). `by_values`: the DaemonSet changes although the chart stays the same.
-    `drivers` contains the NVIDIADriver objects of the Helm release whose driver changes.
+    `manual` contains the manually set fields that Helm would overwrite. `driver_paths` contains the fields below spec that change the driver's DaemonSet.
+    `reasons` explains why the driver changes and is empty if it does not change. `by_values` is true if the driver changes although the chart stays the
+    same. `drivers` contains the names of the NVIDIADriver objects of the Helm release whose driver changes.
     """
 
     spec: Object
@@ -88,7 +88,7 @@ def preview_upgrade(
     paths = driver_fields(spec, outcome)
     replaced = old[0] != new[0]
     reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
-    # A new chart changes many fields, and the version label of every pod. In that case, only the fields that select the
+    # A new chart changes many fields and the version label of every pod. In that case, only the fields that select the
     # driver itself are listed.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
@@ -143,10 +143,10 @@ class UpgradeDecision:
 
 
 class OperatorUpgrade:
-    """Checks an upgrade, and stops the operator before the upgrade starts."""
+    """Checks an upgrade and stops the operator before the upgrade starts."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
-        """`namespace` is the namespace of the Helm release; `allowed`: the driver may restart."""
+        """`namespace` is the namespace of the Helm release; `allowed` is true if the driver may restart."""
         self._client = client
         self._namespace = namespace
         self._allowed = allowed
@@ -238,7 +238,7 @@ class OperatorUpgrade:
         return [found] if found else []
 
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
-        """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
+        """Stop the operators of a manifest and wait until their pods are gone; raises WaitTimeout."""
         for name in operator_deployments(manifest):
             # A Deployment that was deleted is skipped; the upgrade restores it.
             if self._client.get(self._path(name)) is not None:
@@ -256,7 +256,7 @@ class OperatorUpgrade:
         )
 
     def resume(self, manifest: str, *, check: bool, before_write: t.Callable[[], None]) -> bool:
-        """Start operators that were stopped for an upgrade that did not take place; returns whether any were stopped."""
+        """Start operators that were stopped for an upgrade that did not take place. Returns whether any operator was stopped."""
         stopped = [name for name in operator_deployments(manifest) if self._is_stopped(name)]
         if stopped and not check:
             before_write()
@@ -299,7 +299,7 @@ def _defines_policy(definition: Document) -> bool:
 
 
 def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], installed: Chart) -> str:
-    """`restarting` contains the paths of the changed values that restart the driver; empty if the chart changes."""
+    """`restarting` contains the paths of the changed values that restart the driver; it is empty if the chart changes."""
     alternative = f"keep version {installed.version}"
     if restarting:
         alternative = f"set {abbreviate(restarting)} in gpu_cluster.operator.values to the installed value, so that only the other values change"

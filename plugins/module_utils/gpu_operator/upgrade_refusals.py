@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Predicts, for a plan, whether the playbook site would refuse an upgrade of the operator's Helm release; changes nothing.
 
-The release is read first. The chart is fetched and rendered only if site would change the release; the code of helm_release then decides.
+The release is read first. The chart is fetched and rendered only if site would change the release; the code of helm_release then determines the result.
 """
 
 from __future__ import annotations
@@ -52,14 +52,17 @@ class RefusalPreview:
     problem: str = ""
 
     def as_dict(self) -> Object:
-        """The preview as gpu_info returns it."""
+        """The preview, formatted for the result of gpu_info."""
         return {"refusals": [{"code": code, "message": text} for code, text in self.refusals], "problem": self.problem}
 
 
 def preview_upgrade_of_site(
     client: Client, plan: Plan, finding: InstallationFinding, tools: HelmTools, *, allowed: bool
 ) -> RefusalPreview | None:
-    """The preview of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may be restarted."""
+    """The preview of the upgrade that site would make; None if site does not change the release or installs it.
+
+    `allowed` is true if the driver may be restarted.
+    """
     installation = finding.installation
     if not plan.pools or installation is None or not finding.managed or finding.installer != HELM:
         return None
@@ -87,7 +90,7 @@ def preview_upgrade_of_site(
 
 
 def initial_values(plan: Plan) -> Object:
-    """The values of a first installation, the same as in the role gpu_operator."""
+    """The values for a first installation; the role gpu_operator uses the same values."""
     values: Object = {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
     if plan.declares_drivers:
         values["driver"] = {"nvidiaDriverCRD": dict(DRIVER_OBJECT_VALUES)}

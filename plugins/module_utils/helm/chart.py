@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the identity of Helm charts from their files, and the objects in helm's rendered output."""
+"""Reads the identity of Helm charts from their files and the objects in helm's rendered output."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Chart:
 
     @property
     def label(self) -> str:
-        """Name and version as `helm list` prints them."""
+        """The name and the version, in the same format as in the output of `helm list`."""
         return f"{self.name}-{self.version}"
 
     @classmethod
     def from_metadata(cls, metadata: t.Mapping[str, t.Any]) -> Chart:
-        """Read a Chart.yaml, or the chart.metadata of a release."""
+        """Read a Chart.yaml or the chart.metadata of a release."""
         return cls(*(str(metadata.get(key) or "") for key in ("name", "version", "appVersion")))
 
 
@@ -94,7 +94,7 @@ def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
 
 
 def definitions_of(text: str) -> list[dict[str, t.Any]]:
-    """The CRDs among the YAML documents of a text."""
+    """The CRDs among the YAML documents in a string."""
     objects = [_without_nulls(item) for item in load_all(text) if isinstance(item, dict)]
     return [item for item in objects if item.get("kind") == "CustomResourceDefinition"]
 

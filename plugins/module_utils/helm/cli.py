@@ -18,7 +18,7 @@ INSTALL_HELM = (
 
 _PREFIX = re.compile(r"^(Error:\s*|WARNING:.*\n)+", re.IGNORECASE)
 _INCOMPATIBLE = "incompatible with Kubernetes"
-# Parts of helm's error messages, and the remedy for each.
+# Parts of helm's error messages and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("connection refused", "Nothing listens at this address: check the address, or use a chart from a local path."),
     ("no such host", "The name does not resolve from this machine: check the address, the DNS or a proxy, "
@@ -38,7 +38,7 @@ _TIMEOUT = 300.0
 
 
 class HelmMissing(Exception):
-    """Raised if helm was not found; the message says where helm was searched for, and contains the remedy."""
+    """Raised if helm was not found; the message says where helm was searched for and contains the remedy."""
 
 
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
@@ -146,5 +146,5 @@ def processes(run: RunCommand) -> list[list[str]] | None:
             with open(f"/proc/{entry}/cmdline", "rb") as handle:
                 commands.append(handle.read().decode("utf-8", "replace").rstrip("\0").split("\0"))
         except OSError:
-            continue  # The process has ended since the folder was listed.
+            continue  # The process has exited since the folder was listed.
     return commands

@@ -57,7 +57,7 @@ class ReleaseOptions:
 
 @dataclass
 class ReleasePreparation:
-    """Prepares one release for helm, and records the findings and changes."""
+    """Prepares one release for helm and records the findings and changes."""
 
     client: Client
     release: ReleaseOptions
@@ -85,7 +85,7 @@ class ReleasePreparation:
         self._records = ReleaseRecords(self.client, self.release.name, self.release.namespace)
 
     def load_chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:
-        """Fetch and render the chart; returns its identity and its CRDs. Raises ChartProblem. Usually sends no request to the cluster."""
+        """Fetch and render the chart. Returns its identity and its CRDs; raises ChartProblem. Usually sends no request to the cluster."""
         release = self.release
         program = Helm(binary, self.run_command, folder)
         path = program.fetch(release.chart, release.repository, release.version)
@@ -101,7 +101,7 @@ class ReleasePreparation:
         return read_chart(path), custom_resource_definitions(rendered)
 
     def recover_pending(self) -> None:
-        """Find the newest valid revision: wait for a running helm process, and discard the revisions of killed processes."""
+        """Find the newest valid revision: wait for a running helm process and discard the revisions of killed processes."""
         revisions = self._records.revisions()
         self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
@@ -126,7 +126,7 @@ class ReleasePreparation:
         self.content = self._records.content(self._latest)
 
     def next_step(self, chart: Chart) -> ReleaseStep:
-        """The next step for helm; an interrupted operation is repeated. Raises InvalidObjects if helm must run and the namespace does not exist."""
+        """The next step for helm, which repeats an interrupted operation. Raises InvalidObjects if helm must run and the namespace does not exist."""
         step = helm.next_step(self._latest, self.content, chart, self.desired_values)
         repeat = step.action == helm.NOTHING and bool(self.repaired) and self._latest is not None
         if repeat:
@@ -147,7 +147,7 @@ class ReleasePreparation:
         return helm.merge_values(self.kept_values, initial)
 
     def apply_crds(self, definitions: list[Object]) -> None:
-        """Create or update the CRDs from the chart, and wait until the server serves them."""
+        """Create or update the CRDs from the chart and wait until the server serves them."""
         self._definitions = _apply_crds(self.client, definitions, check=self.check, before_write=self.before_write)
 
     def write_marker(self, step: ReleaseStep) -> None:
@@ -180,7 +180,7 @@ class ReleasePreparation:
         return self.content.manifest if self.content else ""
 
     def as_dict(self, chart: Chart, step: ReleaseStep) -> Object:
-        """The result of the module; the only values of the release that it contains are the initial values."""
+        """The result of the module; of the release's values, it contains only the initial values."""
         return {
             "action": step.action,
             "reasons": list(step.reasons),

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decodes Helm's records of a release, and derives the next step from them (pure).
+"""Decodes Helm's records of a release and derives the next step from them (pure).
 
-Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go). The Secret's labels contain name, status and version, and its
+Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go). The Secret's labels contain the name, the status and the version, and its
 only key contains the release as gzipped JSON, encoded twice in base64. Only the names of differing values are returned, never the values.
 """
 

@@ -27,7 +27,7 @@ Object = dict[str, t.Any]
 
 
 class ReleaseRecords:
-    """Accesses the Secrets of one release; lists contain only their metadata, and Secrets are read individually."""
+    """Accesses the Secrets of one release. List requests return only metadata; the content of each Secret is read separately."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         """Store the arguments; no request is sent yet."""
@@ -103,7 +103,7 @@ class ReleaseRecords:
         self._client.apply(path, body)
 
     def is_abandoned(self, revision: Revision, run: RunCommand, pending_timeout: float) -> tuple[bool, str]:
-        """Whether no helm process works on this unfinished revision any longer, and the reason."""
+        """Whether this unfinished revision is abandoned, so that no helm process works on it any longer; also returns the reason."""
         running = processes(run)
         return is_abandoned(
             revision,
@@ -148,9 +148,9 @@ def is_abandoned(
     age: float,
     timeout: float,
 ) -> tuple[bool, str]:
-    """Whether no helm process works on an unfinished revision of this age any longer, and the reason.
+    """Whether an unfinished revision of this age is abandoned, so that no helm process works on it any longer; also returns the reason.
 
-    `helm_here`: whether a helm process on this `machine` works on the release; None if unknown.
+    `helm_here` is true if a helm process on this `machine` works on the release; None if this is unknown.
 
     1. If a helm process on this machine works on the release, the revision is not abandoned, regardless of its age.
     2. If, according to the marker, helm was started on this machine for this revision, and that process no longer exists, the revision is abandoned.
@@ -182,5 +182,5 @@ def is_marked_installed(marker: t.Mapping[str, t.Any] | None) -> bool:
 
 
 def machine_id() -> str:
-    """An id of this machine that changes with each boot; each container counts as a separate machine, because only its own processes are visible."""
+    """An id of this machine that changes with each boot; each container counts as a separate machine, because it sees only its own processes."""
     return f"{socket.gethostname()}/{process.machine() or f'{uuid.getnode():x}'}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prepares the removal of a Helm release: checks whether this collection has installed it, and repairs its records before helm uninstalls it."""
+"""Prepares the removal of a Helm release: checks whether this collection has installed the release, and repairs its records before helm uninstalls it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .release_records import ReleaseRecords, is_marked_installed
 
 
 class ReleaseRemoval:
-    """The state of one release; its records are read when the object is created."""
+    """The state of one release; the release's records are read when this object is created."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class ReleaseRemoval:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether supersede() has already marked the newest record, or there is no record."""
+        """Whether supersede() has already marked the newest record or there is no record."""
         return self._latest is None or self._latest.status in (helm.SUPERSEDED, helm.UNINSTALLED)
 
     def supersede(self, run_id: str) -> None:
-        """Mark the newest record as superseded, and record the run; call this before any object of the release is deleted.
+        """Mark the newest record as superseded and record the run; call this before any object of the release is deleted.
 
-        Otherwise, if this run were killed while it deletes objects, a record with the status deployed would prevent an installation from restoring them,
-        and if the status were uninstalling, kubernetes.core.helm would not finish the removal (it treats this status as done).
+        Otherwise, if this run were killed while it was deleting objects, a record with the status `deployed` would prevent an installation from restoring
+        them. With the status `uninstalling`, kubernetes.core.helm would not finish the removal, because it treats this status as done.
         """
         if self._latest is not None and not self.is_superseded:
             self._records.write_marker(run_id, "uninstall", self._latest.number, self._timeout)

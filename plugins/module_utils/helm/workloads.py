@@ -27,7 +27,7 @@ _LOG_LINES = 3
 
 @dataclass(frozen=True)
 class WorkloadRollout:
-    """The state of the rollout of one workload."""
+    """The state of one workload's rollout."""
 
     kind: str
     name: str
@@ -43,14 +43,17 @@ class WorkloadRollout:
 @dataclass(frozen=True)
 class _ReleaseRollout:
     rollouts: tuple[WorkloadRollout, ...]
-    # The nodes without the annotation, and the number of nodes with it. The number is None if no annotation is required, or
+    # The nodes without the annotation and the number of nodes with it. The number is None if no annotation is required, or
     # if it was not counted because pods are missing.
     unannotated: tuple[str, ...] = ()
     annotated: int | None = None
 
     @property
     def missing_annotations(self) -> int:
-        """The number of nodes that still lack the annotation; only as many nodes as a DaemonSet runs on are expected to have it."""
+        """The number of nodes that still lack the annotation.
+
+        The expected number of nodes with the annotation is the number of nodes on which a DaemonSet runs.
+        """
         served = max((item.desired for item in self.rollouts if item.kind == "DaemonSet"), default=0)
         return 0 if self.annotated is None else max(0, served - self.annotated)
 
@@ -77,7 +80,7 @@ def workloads(manifest: str) -> list[tuple[str, str]]:
 
 
 def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
-    """The state of a workload's rollout; it is only `done` if the status is for the current generation."""
+    """The state of a workload's rollout; the rollout is `done` only if the status is for the current generation."""
     metadata, spec, status = live["metadata"], live["spec"], live.get("status") or {}
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
     if kind == "DaemonSet":
@@ -101,7 +104,7 @@ def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
 def await_workloads(
     client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: WaitOptions
 ) -> dict[str, str]:
-    """Wait for the rollout of a Helm release; returns the numbers of pods as "ready/desired" by workload. Raises WaitTimeout."""
+    """Wait for the rollout of a Helm release. Returns the numbers of pods as "ready/desired" by workload; raises WaitTimeout."""
     expected = workloads(manifest)
     if annotation is None and not expected:
         return {}
@@ -120,7 +123,7 @@ def await_rollout(
 ) -> dict[str, str]:
     """Wait for these workloads (kind and name), and for the annotation on as many nodes as a DaemonSet runs on; raises WaitTimeout.
 
-    `names`: the owner of the workloads in messages, its name in progress reports, and the key of the partial result.
+    `names` contains the owner of the workloads in messages, the owner's name in progress reports, and the key of the partial result.
     """
     title, short, key = names
 
@@ -174,7 +177,7 @@ def diagnose_pods(
 ) -> list[ContainerFailure]:
     """The failures of the selected pods that are not ready; the first failure includes the end of the container's log, if the log can be read.
 
-    last_nodes: nodes whose pods are listed after the pods of other nodes.
+    The pods of `last_nodes` are listed after the pods of other nodes.
     """
     pods = [
         pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
@@ -186,7 +189,7 @@ def diagnose_pods(
 def pod_failures(
     pods: t.Iterable[Document], limit: int = 5, last_nodes: t.Collection[str] = ()
 ) -> list[ContainerFailure]:
-    """The failures of up to `limit` pods that are not ready, those with the most restarts first; pods on `last_nodes` come last."""
+    """The failures of up to `limit` pods that are not ready, with the most restarts first; pods on `last_nodes` come last."""
     listed = list(pods)
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}

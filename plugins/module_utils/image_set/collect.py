@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Collects the images that a plan needs: renders the charts in the same way as an installation, or reads the ClusterServiceVersions of OLM's packages."""
+"""Collects the images that a plan needs: renders the charts in the same way as an installation or reads the ClusterServiceVersions of OLM's packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import ComponentPlan, Plan, PoolPlan
 
 Object = dict[str, t.Any]
-# Used only for charts that need a newer Kubernetes than helm's default; every chart in the catalog supports this release.
+# Used only for charts that need a newer Kubernetes version than helm's default; every chart in the catalog supports this version.
 _KUBERNETES = "v1.34.0"
 _PUBLIC_DRIVER = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1]}
 _MANAGER = "vgpuManager"
@@ -50,16 +50,16 @@ class ImageCollector:
         suffixes_of: t.Callable[[PoolPlan | None, bool], t.Collection[str]],
         programs: t.Collection[str],
     ) -> None:
-        """suffixes_of: returns the suffixes of driver tags for a pool (None: for all nodes); its second argument is true for precompiled drivers.
+        """`suffixes_of` returns the suffixes of driver tags for a pool (None: for all nodes); its second argument is true for precompiled drivers.
 
-        programs: the validation programs. client: needed only for OLM.
+        `programs` contains the names of the validation programs. `client` is needed only for OLM.
         """
         # The components whose images are not in a public registry.
         self.private: set[str] = set()
         self._helm, self._client, self._suffixes_of, self._programs = helm, client, suffixes_of, programs
 
     def images(self, plan: Plan) -> dict[str, str]:
-        """All images by component; raises InvalidOptions."""
+        """All images of the plan by component; raises InvalidOptions."""
         found = self._of_olm(plan) if plan.operator.installer == OLM else self._of_charts(plan)
         for program in PROGRAMS:
             if program.name in self._programs:
@@ -91,7 +91,7 @@ class ImageCollector:
         return found
 
     def _of_pool(self, pool: PoolPlan | None, driver: Object) -> dict[str, str]:
-        """The images of a pool's driver, or of the driver for all nodes."""
+        """The images of a pool's driver or of the driver for all nodes."""
         part = f"{DRIVER}/{pool.name}" if pool else DRIVER
         found = driver_images(part, driver, self._suffixes_of(pool, is_precompiled(driver)))
         if driver.get("driverType") == VGPU_TYPE:
@@ -120,7 +120,7 @@ class ImageCollector:
         return found
 
     def _of_package(self, release: ComponentPlan) -> dict[str, str]:
-        """The images of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog."""
+        """The images of the installed ClusterServiceVersion or of the newest one in a channel of the catalog."""
         if release.olm is None or self._client is None:
             raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])
         package, wanted = release.olm["package"], release.version.removeprefix("v")

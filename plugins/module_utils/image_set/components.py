@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the images that a cluster pulls for the GPU operator and NFD, using rendered charts, a ClusterPolicy and ClusterServiceVersions (pure)."""
+"""Finds the images that a cluster pulls for the GPU operator and NFD, from rendered charts, a ClusterPolicy and ClusterServiceVersions (pure)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def policy_images(
 ) -> dict[str, str]:
     """The images of the operands by their part of the ClusterPolicy; drivers have one entry for each suffix, such as driver/rhel9.6.
 
-    suffixes_of: returns the suffixes; its argument is true for precompiled drivers, whose suffixes contain the kernel.
-    environment: the operator's environment variables, which contain the images of the other parts.
+    `suffixes_of` returns the suffixes; its argument is true for precompiled drivers, whose suffixes contain the kernel.
+    `environment` contains the operator's environment variables, which set the images of the other parts.
     """
     found: dict[str, str] = {}
     for part, by_system, variable in _parts(spec):
@@ -77,7 +77,7 @@ def is_precompiled(settings: Document) -> bool:
 
 
 def related_images(csv: Document) -> dict[str, str]:
-    """The images of a ClusterServiceVersion: its relatedImages, and those of its Deployments."""
+    """The images of a ClusterServiceVersion: its relatedImages and those of its Deployments."""
     found = {
         str(item.get("name") or item["image"]): str(item["image"])
         for item in get_nested(csv, "spec", "relatedImages") or ()
@@ -103,8 +103,10 @@ def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
 
 
 def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
-    """Yields for each operand that runs: the part of the ClusterPolicy with its image, whether the image's tag contains the operating system, and the
-    operator's environment variable with the image.
+    """Yield three values for each operand that runs.
+
+    These are the part of the ClusterPolicy with the operand's image, whether the image's tag contains the operating system, and the operator's
+    environment variable with the image.
     """
     for operand in OPERANDS:
         if _runs(spec, operand):

@@ -17,10 +17,10 @@ if t.TYPE_CHECKING:
 
 
 class FileSet:
-    """The files in the folder that the user has chosen; if no folder is set, there are none."""
+    """The files in the folder that the user has chosen; if no folder is set, there are no files."""
 
     def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
-        """openshift: the version of OpenShift; empty for other clusters."""
+        """`openshift` is the version of OpenShift; empty for other clusters."""
         packages = [release for release in (plan.operator, plan.nfd) if release.installer == OLM]
         documents = {
             "imageset-config.yaml": [image_set_configuration(images, packages, openshift)],
@@ -39,7 +39,7 @@ class FileSet:
         return list(self._texts)
 
     def changes(self) -> dict[str, tuple[str | None, str]]:
-        """The current and the new text of each file that differs; the current text is None for a file that does not exist."""
+        """The current and the new content of each file that differs; the current content is None for a file that does not exist."""
         found = {}
         for path, text in self._texts.items():
             present = private_file.text_of(path)
@@ -49,7 +49,7 @@ class FileSet:
 
     @staticmethod
     def write(changes: t.Mapping[str, tuple[str | None, str]]) -> None:
-        """Write the files that differ, as changes() returns them; raises ConnectionProblem."""
+        """Write the files that changes() has returned; raises ConnectionProblem."""
         for path, (dummy, text) in changes.items():
             private_file.make_folder(path)
             private_file.write(path, text, keep_mode=True)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines the names of images in a mirror, and lists images in the formats of other tools (pure).
+"""Determines the names of images in a mirror and lists images in the formats of other tools (pure).
 
 Sources: openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
 ImageDigestMirrorSet and ImageTagMirrorSet; their effect on nodes: openshift-docs PR 100960.
@@ -29,9 +29,9 @@ DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts
 class MirroredImage:
     """An image that the cluster needs.
 
-    component: the component that needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
-    source: the image in the public registry. destination: the image in the mirror; equal to the source for an image that is not mirrored, such as a
-    vGPU driver in a private registry. upstream: the image that is copied to the mirror, if that is not the source.
+    `component` is the component that needs the image, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
+    `source` is the image in the public registry. `destination` is the image in the mirror; it equals the source for an image that is not mirrored,
+    such as a vGPU driver in a private registry. `upstream` is the image that is copied to the mirror, if that is not the source.
     """
 
     component: str
@@ -58,7 +58,7 @@ class MirroredImage:
         return str(reference.with_tag(reference.tag or reference.digest.replace(":", "-")))
 
     def as_dict(self) -> dict[str, str]:
-        """The image as a module returns it."""
+        """The image, formatted for a module's result."""
         return {"component": self.component, "source": self.source, "destination": self.destination}
 
 
@@ -77,10 +77,10 @@ def mirrored(
 ) -> list[MirroredImage]:
     """The images with their sources, without duplicates; raises InvalidOptions if two images would have the same name in the mirror.
 
-    requested, public: the images of each component with and without the declared mirror. registry: a mirror that replaces the declared one, for example
-    one that the cluster does not use yet.
-    upstreams: registries, optionally with a folder, that are read instead of public ones. private: components whose images are not in a public
-    registry; these images keep the names that the variables contain.
+    `requested` and `public` contain the image of each component with and without the declared mirror. `registry` is a mirror that replaces the declared
+    one, for example a mirror that the cluster does not use yet.
+    `upstreams` contains registries, optionally with a folder, that are read instead of public ones. `private` contains the components whose images are
+    not in a public registry; these images keep the names that the variables contain.
     """
     found: dict[str, MirroredImage] = {}
     problems: list[str] = []
@@ -123,7 +123,7 @@ def image_set_configuration(
 ) -> Object:
     """The ImageSetConfiguration of oc-mirror v2: the operators in OLM's catalogs, and all other images by name.
 
-    packages: the components that OLM installs. openshift: the version of OpenShift, which is the tag of Red Hat's catalogs.
+    `packages` contains the components that OLM installs. `openshift` is the version of OpenShift, which is the tag of Red Hat's catalogs.
     """
     mirror: Object = {}
     operators = []

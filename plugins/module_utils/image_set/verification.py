@@ -22,13 +22,13 @@ _DIGEST = re.compile(r"sha\d+:[0-9a-f]{64,}")
 
 
 class IncompleteMirror(ModuleFailure):
-    """Images are missing in the mirror, or have an unexpected digest there."""
+    """Images are missing from the mirror or have an unexpected digest there."""
 
     code = "mirror"
 
 
 def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_file: str | None) -> dict[str, list[str]]:
-    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest is unknown.
+    """The images that are missing from the mirror, those with an unexpected digest, and those whose expected digest is unknown.
 
     Without a `digests_file`, the expected digests are those in the registries from which the images were copied. An image that was not copied is only
     required to exist.

@@ -17,7 +17,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True)
 class Permission:
-    """A verb on a resource (with its subresource, as in pods/eviction) of an API group, as in an RBAC rule."""
+    """A verb on a resource of an API group, as in an RBAC rule; the resource can include a subresource, as in pods/eviction."""
 
     verb: str
     resource: str

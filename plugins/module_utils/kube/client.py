@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of a Kubernetes API server as dictionaries: paged lists, server-side apply, patches, watches.
+"""Reads and writes the objects of a Kubernetes API server as dictionaries, with paged lists, server-side apply, patches and watches.
 
-For a list of 5,000 nodes, the dynamic client of the kubernetes library needs six times as long and three times the memory.
+For a list of 5,000 nodes, the dynamic client of the kubernetes library takes six times as long and uses three times as much memory.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 _PAGE = 500
-# Lists in a node object that no code reads.
+# Lists in a node object that the collection does not read.
 _UNREAD_OF_NODES = ("managedFields", "images")
 # Writes of these objects change nothing for users: Leases only record runs, and reviews are not stored.
 _UNCOUNTED_WRITES = ("/apis/coordination.k8s.io/", "/apis/authorization.k8s.io/")
-# Seconds after which the server closes a watch whose reader has ended.
+# The time limit in seconds for a watch with a guard, so that the server closes a watch whose reader has stopped.
 _GUARDED_TIMEOUT = 30.0
 
 Object = dict[str, t.Any]
@@ -47,13 +47,13 @@ Query = t.Mapping[str, t.Any]
 class Client(Transport):
     """A client of one cluster; bodies and responses are dictionaries.
 
-    `has_written`: whether the server has accepted a write other than a dry run; writes of Leases do not count.
+    `has_written` is true if the server has accepted a write other than a dry run; writes of Leases do not count.
     """
 
     has_written = False
 
     def send(self, method: str, path: str, **request: t.Any) -> HttpResponse:
-        """Send a request as Transport.send() does, and record whether it was a write; returns the response."""
+        """Send a request with Transport.send(), record whether the request was a write, and return the response."""
         response = super().send(method, path, **request)
         is_dry_run = "dryRun" in (request.get("query") or {}) or "dryRun" in (request.get("body") or {})
         if method != "GET" and not is_dry_run and not path.startswith(_UNCOUNTED_WRITES):
@@ -81,7 +81,7 @@ class Client(Transport):
         return self._described[path]
 
     def text(self, path: str, query: Query | None = None) -> str:
-        """The body as text, for example a pod's log or /version."""
+        """The body of the response as a string, for example a pod's log or /version."""
         return self.send("GET", path, query=query, accept="*/*").data.decode(errors="replace")
 
     def list(
@@ -93,9 +93,9 @@ class Client(Transport):
         metadata_only: bool = False,
         limit: int | None = None,
     ) -> Listing:
-        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out.
+        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are omitted.
 
-        limit: the size of a page, for a caller that reads only some objects; pages that are not needed are not fetched.
+        `limit` is the size of a page for a caller that reads only some of the objects; pages that are not needed are not fetched.
         """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or _PAGE}
         accept = _METADATA_LIST if metadata_only else "application/json"
@@ -155,7 +155,7 @@ class Client(Transport):
         field_validation: str | None = None,
         manager: str = FIELD_MANAGER,
     ) -> Object:
-        """Server-side apply of the object at `path`; without `force_conflicts`, a field that another manager owns causes a conflict."""
+        """Send a server-side apply for the object at `path`; without `force_conflicts`, a field that another manager owns causes a conflict."""
         query = _write_query(dry_run, manager, field_validation)
         query["force"] = "true" if force_conflicts else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
@@ -167,7 +167,7 @@ class Client(Transport):
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Patch an object of a built-in kind without reading the response.
 
-        A strategic merge is cheaper for the server than a merge patch, which converts the object to JSON and back. Both merge maps and replace
+        A strategic merge is cheaper for the server than a merge patch, which converts the object to JSON and back. Both patches merge maps and replace
         atomic lists (such as a node's taints).
         """
         accept, query = _SMALL_ANSWER
@@ -195,10 +195,10 @@ class Client(Transport):
     def delete(
         self, path: str, *, body: t.Mapping[str, t.Any] | None = None, dry_run: bool = False, query: Query | None = None
     ) -> bool:
-        """Delete an object, by default in the background; returns False if the object did not exist."""
+        """Delete an object, by default in the background. Returns False if the object did not exist."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **(body or {})}
         if dry_run:
-            # dryRun must be in the body: in the query of a request with a body, the server ignores it and deletes the
+            # dryRun must be in the body: if a request has a body, the server ignores dryRun in the query and deletes the
             # object.
             options["dryRun"] = ["All"]
         try:
@@ -235,9 +235,9 @@ class Client(Transport):
         timeout: float | None = None,
         repeatable: bool = False,
     ) -> ExecResult:
-        """Run a command in a container for at most `timeout` seconds (by default, the request timeout); returns its result.
+        """Run a command in a container for at most `timeout` seconds (by default, the request timeout), and return its result.
 
-        Servers log the command, so a secret must be in `stdin` only. After a lost connection, a command is run again if it is `repeatable`.
+        Servers log the command, so a secret must be passed only through `stdin`. After a lost connection, a command is run again if it is `repeatable`.
         """
         from .exec import ExecRequest
 

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The UID and the recorded name of a cluster, which identify the cluster regardless of the kubeconfig or address.
+"""Reads the UID and the recorded name of a cluster, which identify the cluster regardless of the kubeconfig or the address.
 
 The name is an annotation of the Lease kube-system/accel-gpu, which every run that changes the cluster acquires. The first run records
-its gpu_cluster.name in the same write, so one of two runs with different names fails, even if both start at the same time.
+its gpu_cluster.name in the same write, so if two runs with different names start at the same time, one of them fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ClusterIdentity:
     """
 
     def __init__(self, client: Client, cluster: t.Mapping[str, t.Any] | None = None, *, records: bool = True) -> None:
-        """Store the arguments; no request is sent yet. records: whether acquiring the lease records the name."""
+        """Store the arguments; no request is sent yet. `records` is true if acquiring the lease records the name."""
         cluster = cluster or {}
         self._client = client
         self.name = str(cluster.get("name") or "")
@@ -43,7 +43,7 @@ class ClusterIdentity:
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
         self.recorded = ""
-        # The previous name, and the name that this module has recorded; None if the module has recorded no name.
+        # The previous name and the name that this module has recorded; None if the module has recorded no name.
         self.change: tuple[str, str] | None = None
 
     def verify(self) -> None:
@@ -71,7 +71,7 @@ class ClusterIdentity:
             raise WrongCluster(
                 f"This is a different cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is "
                 f"recorded as {self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential "
-                f"of {self.name!r}. If the cluster {self.recorded!r} should be called {self.name!r} from now on, set gpu_cluster.renamed_from: "
+                f"of {self.name!r}. If the cluster {self.recorded!r} should now be called {self.name!r}, set gpu_cluster.renamed_from: "
                 f"{self.recorded} for one run."
             )
 
@@ -165,7 +165,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """For a report, the recorded name of a cluster for which the run declares none; empty if the user is not allowed to read it."""
+    """The recorded name of a cluster whose name the run does not declare, for a report; empty if the user is not allowed to read it."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

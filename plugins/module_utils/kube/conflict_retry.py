@@ -58,9 +58,9 @@ def patch_object(
     *,
     dry_run: bool = False,
 ) -> Object | None:
-    """The object after the merge patch that `compute` returns for it; unchanged if there is no patch, and None if the object does not exist.
+    """Send the merge patch that `compute` returns for the object, and return the patched object; None if the object does not exist.
 
-    Each patch applies only to the version of the object that it was computed from.
+    If there is no patch, the object is returned unchanged. Each patch applies only to the version of the object from which it was computed.
     """
     current = live
 

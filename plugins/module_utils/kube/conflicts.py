@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks that the environment does not select a cluster or user other than that of the connection."""
+"""Checks that the environment does not select a cluster or a user other than those of the connection."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def same_server(one: str, other: str) -> bool:
 
 
 def _same_file(one: str | None, other: str | None) -> bool:
-    """Whether two paths lead to the same file, or to files with equal content."""
+    """Whether two paths lead to the same file or to files with equal content."""
     if not one or not other:
         return False
     if os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other)):

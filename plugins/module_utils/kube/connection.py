@@ -26,7 +26,7 @@ from .errors import WrongCluster
 from .key_files import keep_keys_in_memory
 
 # Modules that `import kubernetes` imports, but that a connection does not use (only the auth-provider `oidc` needs those for OAuth). Without
-# them, the import takes half of its 0.5 s (kubernetes 37).
+# these modules, the import takes half of the usual 0.5 s (kubernetes 37).
 _UNUSED = (
     "kubernetes.dynamic",
     "kubernetes.informer",
@@ -69,7 +69,7 @@ _MAX_LENGTH = 200
 
 @dataclass(frozen=True)
 class Connection:
-    """A loaded configuration of the kubernetes library, and the names of its cluster."""
+    """A loaded configuration of the kubernetes library, with the names of its context and its cluster."""
 
     configuration: t.Any
     origin: str
@@ -90,7 +90,7 @@ class Connection:
         return f"{self.server} ({self.origin})"
 
     def authorization(self) -> dict[str, str]:
-        """The header with the credentials; an exec plugin is run again, or a token file read again, when necessary.
+        """The header with the credentials; an exec plugin is run again, or a token file is read again, when necessary.
 
         Raises ConnectionProblem, without the token in the message, if a token cannot be sent.
         """
@@ -228,7 +228,7 @@ def _kubeconfig_path(options: ConnectionOptions) -> str | None:
 
 
 def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
-    """The wanted context, or the current one."""
+    """The context with the wanted name or the current context if no name is given."""
     by_name = {str(entry["name"]): entry for entry in contexts}
     found = active if wanted is None else by_name.get(wanted)
     if found is None:
@@ -241,9 +241,9 @@ def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, ori
 
 @contextlib.contextmanager
 def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
-    """Convert every error that the library raises or logs while it reads a kubeconfig to one ConnectionProblem.
+    """Convert all errors that the library raises or logs while it reads a kubeconfig into one ConnectionProblem.
 
-    If a credential plugin fails, the library only logs this and continues without credentials.
+    If a credential plugin fails, the library only logs the failure and continues without credentials.
     """
     logged = logging.handlers.BufferingHandler(sys.maxsize)
     logged.setLevel(logging.ERROR)
@@ -255,7 +255,7 @@ def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
     finally:
         logging.getLogger().removeHandler(logged)
     if logged.buffer and not _has_credentials(configuration):
-        # Other lines of a plugin's output may contain anything, such as a token or its environment.
+        # Other lines of a plugin's output may contain anything, such as a token or the plugin's environment.
         lines = [" ".join(record.getMessage().strip().partition("\n")[0].split()) for record in logged.buffer]
         raise ConnectionProblem(
             f"The {origin} provides no credentials: its plugin failed with: {_one_line('; '.join(lines))}"
@@ -282,7 +282,7 @@ def _one_line(text: str) -> str:
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
     """Let options override the kubeconfig, even after the library has loaded the kubeconfig again.
 
-    The library loads it whenever it refreshes the token (kube_config.py, _refresh_api_key).
+    The library loads the kubeconfig again whenever it refreshes the token (kube_config.py, _refresh_api_key).
     """
     _write_options(options, configuration)
     refresh = configuration.refresh_api_key_hook

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Selects the source of the connection: module options, gpu_cluster, K8S_AUTH_* or the default kubeconfig (pure).
 
-Two sources are never combined, because the server from one source, with the user or the names from another, could lead a run to the wrong cluster.
-Impersonation, and options that select neither the cluster nor the user (TLS verification, proxy, timeout), may be combined with any source.
+Two sources are never combined, because the server from one source and the user or the names from another could lead a run to the wrong cluster.
+Impersonation and options that select neither the cluster nor the user (TLS verification, proxy, timeout) may be combined with any source.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Values = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The options of a connection (None if not set), and their source."""
+    """The options of a connection (None if not set) and their source."""
 
     kubeconfig: str | dict[str, t.Any] | None = None
     context: str | None = None
@@ -87,7 +87,7 @@ class ConnectionOptions:
         cluster: t.Mapping[str, t.Any] | None = None,
         environ: t.Mapping[str, str] | None = None,
     ) -> ConnectionOptions:
-        """Create from the first source that selects a cluster: options, gpu_cluster, K8S_AUTH_*, or kubectl's defaults.
+        """Create the options from the first source that selects a cluster: options, gpu_cluster, K8S_AUTH_*, or kubectl's defaults.
 
         Raises WrongCluster if this source is incomplete.
         """
@@ -161,7 +161,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = None) -> Values:
-    """The options that are set; empty text or an empty list counts as not set."""
+    """The options that are set; an empty string or an empty list counts as not set."""
     wanted = names or (*_CLUSTER, *_USER, *_TUNING, *IMPERSONATION)
     found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
     groups = found.get("impersonate_groups", [])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The defaults that a CustomResourceDefinition sets (apiextensions.k8s.io/v1, openAPIV3Schema): pure."""
+"""Finds the defaults that a CustomResourceDefinition sets in its openAPIV3Schema (apiextensions.k8s.io/v1) (pure)."""
 
 from __future__ import annotations
 

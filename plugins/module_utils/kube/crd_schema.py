@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields that a CustomResourceDefinition defines (apiextensions.k8s.io/v1, openAPIV3Schema)."""
+"""Reads CustomResourceDefinitions and finds the fields that they define in their openAPIV3Schema (apiextensions.k8s.io/v1)."""
 
 from __future__ import annotations
 

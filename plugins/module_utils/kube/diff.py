@@ -29,10 +29,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class _FieldContext:
-    """The field whose values are compared: its owners, and the rules for the comparison."""
+    """The owners of a field whose values are compared, and the rules for the comparison."""
 
     built_in: bool
-    # The fields below it that any manager owns, that the applying manager owns, and that other managers own.
+    # The fields below this field that any manager owns, that the applying manager owns, and that other managers own.
     shape: managed_fields.Tree
     owned: managed_fields.Tree
     others: managed_fields.Tree
@@ -56,7 +56,7 @@ class _FieldContext:
 
 
 def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
-    """The difference; changed unless `live` contains all fields of `wanted`, and `wanted` contains all fields that the manager has applied."""
+    """The difference, which is `changed` unless `live` contains all fields of `wanted` and `wanted` contains all fields that the manager has applied."""
     body = normalized(wanted)
     if live is None:
         return Difference(True, {}, shown(body), body)
@@ -76,7 +76,7 @@ def without(live: Object, owned: managed_fields.Tree, others: managed_fields.Tre
 
 
 def normalized(wanted: Object) -> Object:
-    """The body to send, without the status and fields that only the server writes; the text of a Secret is encoded."""
+    """The body to send, without the status and fields that only the server writes; the `stringData` of a Secret is encoded as `data`."""
     body = copy.deepcopy(wanted)
     body.pop("status", None)
     metadata = body.setdefault("metadata", {})
@@ -114,7 +114,7 @@ def _bare(found: Object | None) -> Object:
 
 
 def _contains(live: t.Any, wanted: t.Any, context: _FieldContext) -> bool:
-    """Whether `live` contains `wanted`; other fields of `live` are foreign, or defaults of the server."""
+    """Whether `live` contains `wanted`; other fields of `live` are foreign or defaults of the server."""
     if wanted is None:
         return live is None
     if isinstance(wanted, dict):
@@ -183,14 +183,14 @@ def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object
         if wanted.get(key) is not None:
             applied[key] = _applied(value, wanted[key], below)
         elif key in wanted:
-            # Null removes a field of any owner.
+            # Null removes a field, regardless of its owner.
             continue
         elif entry not in context.owned:
             applied[key] = value
         else:
             is_whole = managed_fields.is_leaf(below.owned)
             rest = value if is_whole else _applied(value, type(value)(), below)
-            # Foreign fields below it are kept; a map that is now empty belonged only to the owner.
+            # Foreign fields below this field are kept; a map that is now empty belonged only to the owner.
             if entry in context.others or (rest and not is_whole):
                 applied[key] = rest
     added = {key: value for key, value in wanted.items() if key not in live}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error of a Kubernetes API server, and the message that explains it to users."""
+"""Represents the errors of a Kubernetes API server and explains them to users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..common.errors import ModuleFailure, ServiceError
 if t.TYPE_CHECKING:
     from .connection import Connection
 
-# How responses of the eviction API report disruption budgets: the cause of a 429, and the start of the message of a 500.
+# How responses of the eviction API report disruption budgets: the cause of a 429 and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
@@ -46,9 +46,9 @@ class WrongCluster(ModuleFailure):
 
 
 class ApiError(ServiceError):
-    """An error response of an API server, or a missing response (status is None).
+    """An error response of an API server or a missing response (status is None).
 
-    not_found: the object or its kind does not exist. conflict: also true if another manager owns a field.
+    `not_found` is true if the object or its kind does not exist. `conflict` is also true if another manager owns a field.
     """
 
     service = "The API server"
@@ -81,7 +81,7 @@ class ApiError(ServiceError):
 
     @property
     def fails_every_request(self) -> bool:
-        """Whether all other requests would fail, too; unlike other services, an API server may reject a single object with the status 403."""
+        """Whether all other requests would also fail; unlike other services, an API server may reject a single object with the status 403."""
         return super().fails_every_request and not self.rejects_object
 
     @property
@@ -92,7 +92,7 @@ class ApiError(ServiceError):
 
     @property
     def refuses_eviction(self) -> bool:
-        """Whether a disruption budget or a webhook denies the eviction, so retries at short intervals are useless.
+        """Whether a disruption budget or a webhook denies the eviction, so retries at short intervals do not help.
 
         The server's own 429 (too many requests, storage that is starting) has Retry-After and no cause. The 429 of a budget has a cause
         (registry/core/pod/storage/eviction.go), and the 429 of a webhook (KubeVirt) has neither.
@@ -112,9 +112,9 @@ def status_error(
     details: t.Mapping[str, t.Any] | None = None,
     **fields: t.Any,
 ) -> ApiError:
-    """The error for the Status object in a response; `text`, `code` and `reason` describe a response without a Status, which a proxy may send.
+    """The error for a response. `text` and `reason` are used for a response without a Status object, which a proxy may send; `code` is the HTTP status.
 
-    `details` are added to those of the object; `fields` contains other fields of ApiError.
+    `details` are added to the details of the Status object; `fields` contains other fields of ApiError.
     """
     error = ApiError(
         status.get("message") or text,
@@ -128,7 +128,7 @@ def status_error(
 
 
 def parse_status(body: bytes) -> dict[str, t.Any]:
-    """The fields of the Status object in an error response. Fields with unexpected types, which a proxy may send, are left out."""
+    """The fields of the Status object in an error response. Fields with unexpected types, which a proxy may send, are omitted."""
     with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(body)
         if isinstance(parsed, dict):
@@ -155,7 +155,7 @@ def explain(error: ApiError, connection: Connection) -> str:
     if error.forbidden:
         return f"{error.message} ({connection.origin}).{_forbidden_remedy(error)}"
     if error.status == 429:
-        return f"{connection.server} rejects further requests for now: {error.message}. Run again when it is less busy."
+        return f"{connection.server} rejects more requests for now: {error.message}. Run the playbook again when the server is less busy."
     return f"{error.operation} on {connection.server} failed with {error.status} {error.reason}: {error.message}"
 
 

@@ -63,14 +63,14 @@ class ExecRequest:
 
     @property
     def query(self) -> str:
-        """The query of the address."""
+        """The query string of the URL."""
         given = [("container", self.container), *(("command", part) for part in self.command)]
         given += [("stdin", "true")] if self.stdin is not None else []
         return urlencode([*given, ("stdout", "true"), ("stderr", "true")], quote_via=quote)
 
 
 class CommandRunner:
-    """Opens a connection for each command, with the TLS settings, the credentials and the proxy of one API server; safe for use by many threads."""
+    """Opens a connection for each command, with the TLS settings, credentials and proxy of one API server; it is safe for use by many threads."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CommandRunner:
         proxy: t.Any = None,
         proxy_headers: t.Mapping[str, str] | None = None,
     ) -> None:
-        """headers: the headers except those for authorization. proxy: the parsed address of the proxy (urllib3.util.Url); None without a proxy."""
+        """`headers` contains all headers except those for authorization. `proxy` is the parsed URL of the proxy (urllib3.util.Url); None without a proxy."""
         self._connection = connection
         self._headers = headers
         self._proxy = proxy
@@ -116,7 +116,7 @@ class CommandRunner:
         return context
 
     def run(self, request: ExecRequest, timeout: float) -> ExecResult:
-        """Run a command for at most this number of seconds; raises ApiError if it cannot be started, or does not end in time."""
+        """Run a command for at most this number of seconds; raises ApiError if it cannot be started or does not end in time."""
         import websocket
 
         deadline = time.monotonic() + timeout
@@ -173,7 +173,7 @@ class CommandRunner:
         return channel
 
     def _open(self, request: ExecRequest, deadline: float) -> tuple[t.Any, _LimitedSocket]:
-        """A connection to the API server, and its limits."""
+        """Open a connection to the API server. Returns the connection and the socket that enforces its limits."""
         address = urlsplit(self._connection.server)
         host, secure = address.hostname or "", address.scheme == "https"
         port = address.port or (443 if secure else 80)
@@ -213,7 +213,7 @@ class CommandRunner:
 
     @staticmethod
     def _encrypted(connection: _LimitedSocket, context: ssl.SSLContext, name: str) -> t.Any:
-        """TLS inside a connection that may itself be encrypted, which sockets of the standard library do not support."""
+        """Start TLS inside a connection that may itself be encrypted; sockets of the standard library do not support this."""
         from urllib3.util.ssltransport import SSLTransport
 
         return SSLTransport(t.cast("socket.socket", connection), context, name)
@@ -277,7 +277,7 @@ class _LimitedSocket:
 
 
 def _connect(host: str, port: int, context: ssl.SSLContext | None, name: str, deadline: float) -> socket.socket:
-    """A connection, encrypted with TLS if `context` is given."""
+    """Open a connection, encrypted with TLS if `context` is given."""
     connection = socket.create_connection((host, port), max(0.1, deadline - time.monotonic()))
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -289,7 +289,7 @@ def _connect(host: str, port: int, context: ssl.SSLContext | None, name: str, de
 
 
 class _Conversation:
-    """The frames of one command: the input is sent, then the output is read until the server reports the end."""
+    """Exchanges the messages of one command: sends the input, then reads the output until the server reports the end."""
 
     def __init__(self, channel: t.Any, request: ExecRequest) -> None:
         self._channel = channel
@@ -301,11 +301,11 @@ class _Conversation:
             return ExecResult(None, "", "")
         while not self._output[_STATUS] and self._receive():
             pass
-        # The status is one message, and the last one.
+        # The status is a single message, and it is the last message.
         return ExecResult(self._exit_code(), self._text(_STDOUT), self._text(_STDERR))
 
     def _send(self, data: bytes) -> bool:
-        """Send the input and close it; returns False if this ends the connection."""
+        """Send the input and close the standard input. Returns False if this ends the connection."""
         for start in range(0, len(data), _CHUNK):
             self._channel.send_binary(bytes([_STDIN]) + data[start : start + _CHUNK])
         if self._channel.subprotocol == V5:
@@ -315,7 +315,7 @@ class _Conversation:
         return False
 
     def _receive(self) -> bool:
-        """Read one message; returns False after the last one."""
+        """Read one message. Returns False after the last one."""
         import websocket
 
         opcode, data = self._channel.recv_data()
@@ -326,7 +326,7 @@ class _Conversation:
         return True
 
     def _exit_code(self) -> int:
-        """The exit code in the status; raises ApiError if the command was not started, or if the connection ended before the command."""
+        """The exit code in the status; raises ApiError if the command was not started or if the connection ended before the command did."""
         try:
             status = json.loads(self._output[_STATUS])
             outcome, details = status["status"], status.get("details") or {}

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Environment variables that make kubernetes.core.helm use the cluster that a module has verified; none of them is secret.
+"""Builds environment variables that make kubernetes.core.helm use the cluster that a module has verified; none of them contains a secret.
 
 kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program reads KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
 A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder. Paths are
-absolute, because helm may start in a different folder than the module.
+absolute, because helm may start in a folder other than the module's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USE_A_KUBECONFIG = "Use a kubeconfig (gpu_cluster.kubeconfig), which can contai
 
 
 def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables; raises WrongCluster if helm would use another cluster or user, or cannot use this connection."""
+    """The variables; raises WrongCluster if helm would use another cluster or user, or if helm cannot use this connection."""
     options, connection = client.options, client.connection
     environ = os.environ if environ is None else environ
     _require_usable(options)
@@ -88,7 +88,7 @@ def _require_usable(options: ConnectionOptions) -> None:
     unusable = [group for group in options.impersonate_groups if "," in group]
     if unusable:
         raise WrongCluster(
-            f"Helm cannot impersonate the group {unusable[0]!r}, since it takes groups as a comma-separated list."
+            f"Helm cannot impersonate the group {unusable[0]!r}, because it accepts groups only as a comma-separated list."
         )
 
 

@@ -35,7 +35,7 @@ def in_memory(data: bytes) -> str | None:
     """The path of an in-memory file with this content, valid only in this process; None if this is not possible."""
     if data not in _paths:
         with contextlib.suppress(OSError):
-            # Started programs do not inherit it, because close-on-exec is Python's default.
+            # Programs that this process starts do not inherit the file, because close-on-exec is Python's default.
             handle = os.memfd_create("accel-gpu-key")
             with open(handle, "wb", closefd=False) as file:
                 file.write(data)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A coordination.k8s.io Lease that a run holds and renews during changes, so that only one run at a time changes a cluster."""
+"""Holds and renews a coordination.k8s.io Lease while a run makes changes, so that only one run at a time changes a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
     from .client import Client
 
 _POLL = 1.0
-# Within this time, a process that was stopped, or whose machine slept, notices that its lease has expired.
+# The maximum interval in seconds at which a process checks its lease, so that it notices an expired lease after it was stopped or its machine slept.
 _TICK = 1.0
 
 Object = dict[str, t.Any]
@@ -44,7 +44,7 @@ class LeaseLost(ModuleFailure):
 
 
 def elapsed() -> float:
-    """Seconds on a clock that continues while the machine is suspended (if the system has one), because other machines also count that time."""
+    """The seconds of a clock that, if the system supports it, continues while the machine is suspended, because other machines count that time."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -52,10 +52,10 @@ def elapsed() -> float:
 
 @dataclass(eq=False)
 class Lease:
-    """A context manager; inside it, `lost` is set (and check() raises) once this run no longer holds the lease.
+    """A context manager that holds the lease. Once this run no longer holds it, `lost` is set and check() raises an error.
 
-    From then on, the client sends no request, so every wait for the API server also ends. Another holder counts as dead if this
-    process has observed no renewal for the duration of the lease, so the clocks of the machines need not agree.
+    The client then sends no more requests, so every wait for the API server also ends. Another holder counts as dead if this
+    process has observed no renewal for the duration of the lease, so the clocks of the machines do not have to agree.
     """
 
     client: Client
@@ -100,7 +100,7 @@ class Lease:
                 self._observed = self._identity.last_read(self._path) or (self.client.get(self._path),)
 
     def __enter__(self) -> Lease:
-        """Acquire the lease; waits for another active holder for at most `wait_timeout` seconds, then raises LeaseHeld."""
+        """Acquire the lease. Waits for another active holder for at most `wait_timeout` seconds, then raises LeaseHeld."""
         if self.active:
             observed, self._observed = self._observed, None
             self.untouched = observed is not None and self._is_unused(observed[0]) and self._write(observed[0])
@@ -119,7 +119,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """Release the lease; without another error, raises LeaseLost if the lease was lost, even if this is noticed only at the release."""
+        """Release the lease. Raises LeaseLost if the lease was lost and there is no other error, even if the loss is noticed only at the release."""
         if self._thread is None:
             return
         self._stop.set()
@@ -147,7 +147,7 @@ class Lease:
             )
 
     def _admit(self, path: str) -> None:
-        """The client's guard, which only allows requests for the Lease itself once the lease is lost."""
+        """The client's guard, which allows only requests for the Lease itself once the lease is lost."""
         if self._outer_guard is not None:
             self._outer_guard(path)
         if path not in (self._path, self._collection):
@@ -167,7 +167,7 @@ class Lease:
             )
 
     def _wait(self) -> Object | None:
-        """Wait until the Lease may be acquired; returns the Lease, or None if it does not exist yet."""
+        """Wait until the Lease may be acquired. Returns the Lease or None if it does not exist yet."""
         start = self.clock()
         last_renewal: tuple[t.Any, ...] | None = None
         renewed_at = start
@@ -195,11 +195,11 @@ class Lease:
         return live is None or not holder or holder == self.holder or all_ended(live)
 
     def _is_unused(self, live: Object | None) -> bool:
-        """Whether the Lease is free, and not held by another process of this run either."""
+        """Whether the Lease is free and no other process of this run holds it."""
         return self._is_free(live) and not remaining(live)
 
     def _write(self, live: Object | None) -> bool:
-        """Write the Lease with this holder; returns False if another process was faster."""
+        """Write the Lease with this holder. Returns False if another process wrote the Lease first."""
         try:
             self._put(live)
         except ApiError as error:

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The holder of a lease: an inventory host of one run, and the processes that work for it.
+"""Identifies the holder of a lease: an inventory host of one run and the processes that work for this host.
 
 Modules of one run and host may hold the lease together (for example, a background task and the next task). The Lease lists their
-processes, so the first process to end does not release it, and a later run on the same machine does not wait for dead processes.
+processes, so the first process to end does not release the lease, and a later run on the same machine does not wait for dead processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Process = dict[str, t.Any]
 
 
 def holder_of(run_id: str, inventory_hostname: str) -> str:
-    """The holder's identity; without an action plugin, the inventory host is unknown (empty)."""
+    """The holder's identity; without an action plugin, the inventory host is unknown, and its name is empty."""
     return f"{run_id}/{inventory_hostname}" if inventory_hostname else run_id
 
 
@@ -32,7 +32,7 @@ def this_process() -> Process:
 
 
 def remaining(lease: Object | None) -> list[Process]:
-    """The processes that a Lease lists, except processes that are known to have ended."""
+    """The processes that a Lease lists, except processes that are known to have exited."""
     return [process for process in _listed(lease) if not _has_ended(process)]
 
 
@@ -44,7 +44,7 @@ def others(lease: Object | None, holder: str, process: Process) -> list[Process]
 
 
 def all_ended(lease: Object | None) -> bool:
-    """Whether the holder ran on this machine and all its processes have ended, so that other runs need not wait until its Lease expires."""
+    """Whether the holder ran on this machine and all its processes have exited, so that other runs do not have to wait until its Lease expires."""
     listed = _listed(lease)
     return bool(listed) and all(map(_has_ended, listed))
 

@@ -26,7 +26,7 @@ _END = b"}]"
 
 
 class Listing(t.Iterator[Object]):
-    """Iterates over a collection; keeps one page and the text of the next in memory. `resource_version` is known after the first page."""
+    """Iterates over a collection; keeps one page and the text of the next page in memory. `resource_version` is known after the first page."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Listing(t.Iterator[Object]):
         *,
         ahead: bool = True,
     ) -> None:
-        """Store the arguments; the first next() sends a request. omit: as in parse_page(). ahead: request each page before it is needed."""
+        """Store the arguments; the first next() sends a request. For `omit`, see parse_page(). `ahead` requests each page early."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
@@ -97,10 +97,10 @@ class Listing(t.Iterator[Object]):
 
 
 def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
-    """The page as a dictionary; the fields in `omit`, which must be lists of objects, are left out of the page's objects.
+    """The page as a dictionary; the fields in `omit`, which must be lists of objects, are omitted from the page's objects.
 
     The images and managedFields of nodes are more than half of a page. Parsing them takes a fifth of the CPU time of a run without changes
-    for 5,000 nodes, and finding their ends takes a twentieth of the time to parse them. If text contains something that looks like an end,
+    for 5,000 nodes, and finding their ends takes a twentieth of the time to parse them. If a string contains something that looks like an end,
     the shortened page is not valid JSON, because its brackets or quotes do not match. In that case, the whole page is parsed.
     """
     try:
@@ -110,7 +110,7 @@ def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
 
 
 def _shortened(data: bytes, omit: t.Sequence[str]) -> bytes:
-    # A quote inside text is escaped, so these matches are names of fields. API servers write no white space.
+    # A quote inside a string is escaped, so these matches are names of fields. API servers write no white space.
     for name in omit:
         first, *rest = data.split(f',"{name}":[{{'.encode())
         data = b"".join([first, *(part[part.find(_END) + len(_END) :] for part in rest)])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of an object by owner, as the API server records them in managedFields (structured-merge-diff, FieldsV1)."""
+"""Finds the fields of an object by owner, according to the managedFields that the API server records (structured-merge-diff, FieldsV1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
 
 
 def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """The fields of all other managers, and the fields that this manager has written in other ways than by an apply."""
+    """The fields of all other managers and the fields that this manager has written without an apply."""
     return _fields(live, lambda entry: not _is_applied_by(entry, manager))
 
 

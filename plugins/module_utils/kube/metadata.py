@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name and the version of an object, and whether it is being deleted (pure)."""
+"""Reads the name of an object, compares versions of an object, and checks whether an object is being deleted (pure)."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def is_deleting(item: Document | None) -> bool:
 
 
 def is_older_version(version: str, than: str) -> bool:
-    """Whether a resource version is older. Versions are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
+    """Whether a resource version is older than another. Versions are increasing numbers (comparable since Kubernetes 1.35); other formats count as newer."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of the Kubernetes modules: connection options, variables and lease."""
+"""Base classes of the Kubernetes modules, which provide the connection options, the client and the lease."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ClusterModule(BaseModule):
         return self.params
 
     def secrets(self) -> set[str]:
-        """Credentials in kubeconfigs and in the environment, and text in other options that looks like a secret."""
+        """The credentials in kubeconfigs and in the environment, and strings in other options that look like secrets."""
         return super().secrets() | secrets_in(self.kube_params) | secret_variables(os.environ)
 
     @property
@@ -132,7 +132,7 @@ class ClusterModule(BaseModule):
         return self._client is not None and self._client.has_written
 
     def service_warnings(self) -> t.Iterator[str]:
-        """The warnings of the API server, and warnings about environment variables that have no effect on this connection."""
+        """The warnings of the API server and warnings about environment variables that have no effect on this connection."""
         if self._client is None:
             return
         options = self._client.options
@@ -158,8 +158,8 @@ class GpuModule(ClusterModule):
     ) -> None:
         """Compose the argument spec; the module's own options override shared options with the same name.
 
-        records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: list options for which empty text
-        means unset, because the empty list has a meaning of its own.
+        `records_name` is true if acquiring the lease records gpu_cluster.name in the cluster. `empty_is_unset` lists the options for which an empty string
+        unsets the option, because the empty list has a meaning of its own.
         """
         shared = ((EXPECTED, expected), (WAIT, wait), (LEASE_OPTIONS, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
@@ -171,7 +171,7 @@ class GpuModule(ClusterModule):
                 continue
             if option.get("type") == "list" and option.get("elements") == "str" and self.params[name] is not None:
                 unset = name in empty_is_unset and self.params[name] == [""]
-                # Ansible splits text only at commas, and keeps spaces, line breaks and brackets.
+                # Ansible splits a string only at commas, and keeps spaces, line breaks and brackets.
                 self.params[name] = None if unset else self._names(name)
 
     def _names(self, option: str) -> list[str]:
@@ -180,14 +180,14 @@ class GpuModule(ClusterModule):
             found = names(given)
         except ValueError as error:
             self.fail_json(msg=f"{option}: {error}", code="invalid")
-        # Ansible converts empty text to one empty element, and a comma to two empty elements.
+        # Ansible converts an empty string to one empty element, and a comma to two empty elements.
         if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
-            # For many options, an empty list means all; text such as "," must not mean the same.
+            # For many options, an empty list selects everything; a string such as "," must not do so.
             self.fail_json(msg=f"{option}: contains no name; use comma-separated names", code="invalid")
         return found
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options without kubeconfigs that are dictionaries, and without Helm values."""
+        """The options without kubeconfigs that are dictionaries and without Helm values."""
         return shown_options(self.params)
 
     @property
@@ -200,7 +200,7 @@ class GpuModule(ClusterModule):
         super().run(lambda module: self._with_record(work(module)))
 
     def _with_record(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The result, with the recorded name of the cluster if this module has recorded it, or would record it."""
+        """The result, with the recorded name of the cluster if this module has recorded or would record the name."""
         if not self._verified or "lease_namespace" not in self.params:
             return result
         if self.identity.renames and not self.check_mode:

@@ -35,9 +35,10 @@ E = t.TypeVar("E", bound=Edit)
 
 @dataclass(frozen=True)
 class PatchResult(t.Generic[E]):
-    """The last edit that was sent, and its effect; `node` is the changed node, if it was requested.
+    """The last edit that was sent and its effect; `node` is the changed node if the caller requested it.
 
-    unchanged: after a conflict, there was nothing left to change. gone: the node does not exist. unchecked: this user is not allowed to send a dry run.
+    `status` is `unchanged` if nothing was left to change after a conflict, `gone` if the node does not exist, and `unchecked` if this user is not
+    allowed to send a dry run.
     """
 
     status: PatchStatus
@@ -56,7 +57,7 @@ def patch_node(
 ) -> PatchResult[E]:
     """Send the edit; after a conflict, `compute` gets the current node and returns a new edit, or None.
 
-    If the response to a patch is lost and `compute` then finds nothing to change, the patch was applied, so the status is changed.
+    If the response to a patch is lost and `compute` then finds nothing to change, the patch was applied, so the status is `changed`.
     `check_lease` is called before each patch and raises when the lease is lost. Without `answer`, the server does not return the node.
     """
     path = f"{NODES}/{edit.name}"

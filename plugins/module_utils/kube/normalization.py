@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Normalizes values that an API server returns in a form other than the one that was sent: quantities, numbers as text, defaults, omitted zeros."""
+"""Compares values that an API server may return in a different form: quantities, numbers as strings, defaults and omitted zeros."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import typing as t
 from decimal import Decimal
 
-# This is needed because parse_quantity() also accepts text that an API server rejects, such as "inf" and "1_000".
+# This is needed because parse_quantity() also accepts strings that an API server rejects, such as "inf" and "1_000".
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([KMGTPE]i|[numkMGTPE])?")
 # Fields whose values, or the values of their keys, are quantities (such as ResourceList in k8s.io/api core/v1).
 QUANTITY_FIELDS = frozenset(
@@ -31,7 +31,7 @@ QUANTITY_FIELDS = frozenset(
     }
 )
 
-# Maps of text, in which no value is a number.
+# Maps in which every value is a string, never a number.
 TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "binaryData", "selector"})
 
 # Defaults that the API server writes into elements of atomic lists (k8s.io/kubernetes pkg/apis/*/v1/defaults.go).
@@ -47,7 +47,7 @@ _DEFAULTS: dict[str, tuple[t.Any, ...]] = {
     "singular": (),
 }
 
-# API groups of Kubernetes itself, whose objects omit fields that are false, 0 or empty text.
+# API groups of Kubernetes itself, whose objects omit fields that are false, 0 or an empty string.
 _BUILT_IN = frozenset(
     {
         "",
@@ -73,7 +73,7 @@ _BUILT_IN = frozenset(
 
 
 def is_built_in(api_version: str) -> bool:
-    """Whether a kind belongs to Kubernetes itself, and not to a CRD."""
+    """Whether a kind belongs to Kubernetes itself and not to a CRD."""
     return (api_version.rpartition("/")[0]) in _BUILT_IN
 
 
@@ -93,7 +93,7 @@ def quantity(value: t.Any) -> Decimal | None:
 
 
 def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> bool:
-    """Whether the API server treats both values as equal in a field with quantities, with text only, or with neither."""
+    """Whether the API server treats both values as equal, in a field that contains quantities, only strings, or neither."""
     if type(live) is type(wanted) and live == wanted:
         return True
     if text:
@@ -105,5 +105,5 @@ def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> 
         return False
     if isinstance(live, (int, float)) and isinstance(wanted, (int, float)):
         return live == wanted
-    # An int-or-string (such as a port or maxUnavailable) may be a number or text.
+    # An int-or-string (such as a port or maxUnavailable) can be a number or a string.
     return {type(live), type(wanted)} == {int, str} and str(live) == str(wanted)

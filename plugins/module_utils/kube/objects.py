@@ -54,7 +54,7 @@ class ExpectedObjects:
 
     @classmethod
     def from_dict(cls, option: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
-        """Create from `{namespaces: [..], kinds: [{api_version, kind}]}`."""
+        """Create an instance from the option `{namespaces: [..], kinds: [{api_version, kind}]}`."""
         given = option or {}
         return cls(
             frozenset(given.get("namespaces") or ()),
@@ -64,7 +64,7 @@ class ExpectedObjects:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """The change to one object, or the change that check mode predicts."""
+    """The change to one object or the change that check mode predicts."""
 
     api_version: str
     kind: str
@@ -86,7 +86,7 @@ class ObjectChange:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def summary(self) -> dict[str, t.Any]:
-        """The change as a module returns it, without the objects."""
+        """The change without the objects, formatted for a module's result."""
         summary = {
             "api_version": self.api_version,
             "kind": self.kind,
@@ -128,9 +128,9 @@ class _ObjectTarget:
 
 @dataclass
 class ObjectWriter:
-    """Gives objects their desired content, or deletes them; for an object without a difference, it sends one read request.
+    """Creates, updates or deletes objects; for an object that needs no change, it sends one read request.
 
-    `before_write` is called once before the first change, to acquire the lease; after that, all objects are read again, and the
+    `before_write` acquires the lease; it is called once, before the first change. All objects are then read again, and the
     lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
     With `record_creation`, an object that the writer creates gets a permanent annotation.
     """
@@ -151,7 +151,7 @@ class ObjectWriter:
         self._namespaces: dict[str, bool] = {}
 
     def apply(self, wanted: t.Sequence[Object]) -> list[ObjectChange]:
-        """Give the objects their desired content; if a kind or namespace is missing, raises InvalidObjects before any change."""
+        """Create or update the objects; if a kind or namespace is missing, raises InvalidObjects before any change."""
         targets = self._targets(wanted)
         live = self._read(targets)
         self._require_namespaces(targets, live)
@@ -296,7 +296,7 @@ class ObjectWriter:
         return target.change(action, plan.before, plan.after if live is None else shown(result))
 
     def _can_dry_run(self, target: _ObjectTarget, live: Object | None) -> bool:
-        """Whether a dry run is possible, which needs the kind and the namespace on the server."""
+        """Whether a dry run is possible; the kind and the namespace must exist on the server."""
         if target.kind is None:
             return False
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
@@ -332,7 +332,7 @@ def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
 
 
 def _definition_problem(body: t.Any) -> str | None:
-    """The reason why a definition is not an object, or None."""
+    """The reason why a definition is not an object or None."""
     if not isinstance(body, dict):
         return "is not an object"
     for name in ("apiVersion", "kind"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Paths of objects in the API: fixed paths for the kinds that the collection uses, and discovery for all other kinds."""
+"""Finds the paths of objects in the API: fixed paths for the kinds that the collection uses, and discovery for all other kinds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Kind:
         return f"{self.collection(namespace)}/{name}"
 
 
-# Not in _KNOWN, because applying objects of this kind needs discovery, which notices if the kind is missing.
+# This kind is not in _KNOWN, because applying its objects requires discovery, which notices if the kind is missing.
 NODE_FEATURE_DISCOVERY = Kind(*NFD_CR, plural="nodefeaturediscoveries", namespaced=True)
 
 
@@ -95,7 +95,7 @@ class Discovery:
         return found
 
     def forget(self) -> None:
-        """Read the kinds again, because a CRD was applied."""
+        """Discard the kinds that were read, so that they are read again after a CRD was applied."""
         self._groups.clear()
 
     def _kinds(self, api_version: str) -> dict[str, Kind]:

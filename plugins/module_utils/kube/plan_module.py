@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of the Kubernetes modules that read the pools. Other modules do not need the code that derives a plan."""
+"""Base class of the Kubernetes modules that read the pools. Other modules do not need the code that derives a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PlanModule(GpuModule):
     """A module for a cluster with the options `gpu_defaults` and `gpu_pools`."""
 
     def __init__(self, argument_spec: ArgumentSpec | None = None, **kwargs: t.Any) -> None:
-        """Compose the argument spec like GpuModule, which describes the other parameters."""
+        """Compose the argument spec in the same way as GpuModule, which documents the other parameters."""
         super().__init__(merge_specs(VARIABLES, argument_spec or {}), **kwargs)
 
     @functools.cached_property

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of a module for logs and results: without kubeconfigs, Helm values and other secrets (pure)."""
+"""Prepares a module's options for logs and results, without kubeconfigs, Helm values and other secrets (pure)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 
-# Helm values: options of helm_release with their aliases, and fields of components in gpu_cluster.
+# Helm values: options of helm_release with their aliases and fields of components in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _COMPONENTS = ("operator", "nfd")
-# The variables of the inventory: an invalid value may be a misplaced secret.
+# The variables of the inventory, in which an invalid value can be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Options without no_log that may contain a secret.
 _WITH_SECRETS = ("gpu_cluster", "proxy", "proxy_address", "host", "provider_spec", "nodegroups", *_VALUES)
@@ -37,7 +37,7 @@ def shown_options(options: t.Mapping[str, t.Any]) -> Document:
 
 
 def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
-    """The secrets in the options, to be masked: credentials of kubeconfigs, api_key, and text in the options _WITH_SECRETS that looks like a secret."""
+    """The secrets in the options, to be masked: credentials of kubeconfigs, api_key, and strings in _WITH_SECRETS that look like secrets."""
     if not isinstance(options, dict):
         # The module fails with its own message in this case.
         return set()
@@ -46,7 +46,7 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
     found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_components(cluster) | secret_texts(given) | token
-    # Masking short text would hide parts of other text.
+    # Masking short strings would hide parts of other strings.
     return {text for text in found if len(text) >= _MIN_LENGTH}
 
 
@@ -61,7 +61,7 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
             found |= {
                 text for key in _SECRET_KEYS if user.get(key) for text in (str(user[key]), str(user[key]).strip())
             }
-            # Tokens of an auth-provider, variables and arguments of an exec plugin.
+            # Also the tokens of an auth-provider, and the variables and arguments of an exec plugin.
             found |= secret_texts(user)
     return found
 
@@ -86,7 +86,7 @@ def _quotable(value: t.Any) -> t.Any:
 
 
 def _shown_cluster(cluster: t.Any) -> t.Any:
-    """gpu_cluster without kubeconfig and Helm values."""
+    """gpu_cluster without the kubeconfig and the Helm values."""
     if not isinstance(cluster, dict):
         return cluster
     shown = _hidden(cluster)

@@ -48,7 +48,7 @@ class PodLimits:
 
 
 class Transport:
-    """Sends requests to one API server; safe for use by many threads."""
+    """Sends requests to one API server; it is safe for use by many threads."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class Transport:
         is_final: t.Callable[[ApiError], bool] = lambda error: False,
         **request: t.Any,
     ) -> HttpResponse:
-        """The response, after as many attempts as fit into the budget (in seconds, by default twice the request timeout); see Retrier.send().
+        """Send a request and return the response, after as many attempts as `budget` allows (seconds; twice the request timeout by default).
 
-        `request`: the other arguments of open().
+        For the attempts, see Retrier.send(). `request` contains the other arguments of open().
         """
 
         def attempt(left: float) -> HttpResponse:
@@ -154,7 +154,7 @@ class Transport:
         )
 
     def admit(self, path: str) -> None:
-        """Call the guard, whose errors are raised, and count the request."""
+        """Call the guard, which may raise an error, and count the request."""
         if self.guard is not None:
             self.guard(path)
         with self._lock:
@@ -173,7 +173,7 @@ class Transport:
         return t.cast("t.Mapping[str, str]", getattr(self._pool, "proxy_headers", None) or {})
 
     def _is_first_timeout(self, error: ApiError) -> bool:
-        """Whether the server accepts connections but has never responded; another attempt would only take as long again."""
+        """Whether the server accepts connections but has never responded; another attempt would only take the same time again."""
         return not self._connected_before and error.sent and error.reason == TIMEOUT
 
     def open(
@@ -190,7 +190,7 @@ class Transport:
     ) -> t.Any:
         """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised.
 
-        read_of_pod: for a pod's response, the function that reads the body of an error.
+        `read_of_pod` is the function that reads the body of an error in a pod's response.
         """
         self.admit(path)
         headers = HTTPHeaderDict({"User-Agent": self.user_agent, "Accept": accept, **self.connection.authorization()})

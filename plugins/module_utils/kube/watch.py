@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a stream that may be silent for a long time, and stops if a check fails in the meantime."""
+"""Reads a stream that may be silent for a long time, and stops if a check fails while it waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = t.TypeVar("T")
 def interruptible(
     stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0, closed: threading.Event | None = None
 ) -> t.Iterator[T]:
-    """Yield the items of the stream and raise its errors; after `every` seconds without an item, `check` is called, which may raise an error.
+    """Yield the items of the stream and raise its errors. After `every` seconds without an item, call `check`, which may raise an error.
 
     A thread reads the stream. The thread ends with the stream, or with the next item after this generator was closed, which sets `closed`.
     """

@@ -96,7 +96,7 @@ class WatchCache:
                 threading.Thread(target=self._watch, args=(name,), name=f"watch {name}", daemon=True).start()
 
     def await_change(self, timeout: float) -> bool:
-        """Wait until an object changes, and apply all changes that have arrived; False if nothing has changed. Raises the error of a watch."""
+        """Wait until an object changes and apply all changes that have arrived. Returns False if nothing has changed; raises the error of a watch."""
         try:
             change: _Change | None = self._changes.get(timeout=max(0.0, timeout))
         except queue.Empty:
@@ -175,7 +175,7 @@ def _key(item: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 
 def _is_older(item: Object, known: Object | None) -> bool:
-    """Whether an event is about an older version than the known one, which is the response to a write."""
+    """Whether an event contains an older version than the known object, which can be the response to a write."""
     versions = [str((found or {}).get("metadata", {}).get("resourceVersion") or "") for found in (item, known)]
     same = known is not None and item["metadata"].get("uid") == known["metadata"].get("uid")
     return same and is_older_version(*versions)

@@ -161,7 +161,8 @@ def test_a_pool_without_its_driver_keeps_it_and_says_so() -> None:
     found = plan_driver_objects(plan(A100, B200), policy(), live, NODES)
     assert not found.changes
     assert (
-        "Pool a100 no longer declares its driver; its nodes keep that of NVIDIADriver accel-gpu-a100" in found.notes[0]
+        "Pool a100 no longer declares its driver; its nodes keep the driver of NVIDIADriver accel-gpu-a100"
+        in found.notes[0]
     )
     # A pool that never declared one follows the ClusterPolicy.
     moved = plan_driver_objects(plan(A100, B200), policy(version="590.10.01"), live, NODES)
