@@ -93,7 +93,7 @@ options:
         suboptions:
           wait_timeout:
             description:
-              - Seconds to wait if another run is changing the cluster. With V(0), the run fails immediately.
+              - Seconds to wait for another run that is changing the cluster. With V(0), the run fails immediately.
             type: int
             default: 300
       distribution:
@@ -180,7 +180,7 @@ options:
                 type: str
               region:
                 description:
-                  - The region, which is V(HCM-3) or V(HAN). By default, V(HCM-3).
+                  - The region, V(HCM-3) or V(HAN). By default, V(HCM-3).
                 type: str
               project_id:
                 description:
@@ -987,8 +987,8 @@ options:
             default: none
           replicas:
             description:
-              - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), the maximum
-                is 48, or 16 on GPUs older than Turing. With V(mig), this is the number of shares of each MIG device. Not allowed
+              - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most
+                48 (16 on GPUs older than Turing). With V(mig), this is the number of shares of each MIG device. Not allowed
                 with V(none).
             type: int
           layout:
