@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base class for the action plugins of modules that report progress. It runs the module, and shows the progress on stderr.
 
-Each of these modules has its own action plugin, which `make docs` writes. Before Ansible forks the worker of the task, it loads the plugin and thereby the
-module that the plugin names, so the tasks of a run share the imports. Three alternatives do not work: the main process does not follow a route in
+Each of these modules has its own action plugin, which `make docs` writes. Before Ansible forks the worker of the task, it loads the plugin, and the plugin
+imports the module that it names, so the tasks of a run share the imports. Three alternatives do not work: the main process does not follow a route in
 meta/runtime.yml, a redirect gives a module the module_defaults of another module, and ansible-galaxy omits links.
 """
 
