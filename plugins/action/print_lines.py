@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints lines on stderr, where they do not disturb a callback that writes JSON on stdout."""
+"""Prints lines to stderr, so that they do not corrupt the JSON output of a callback on stdout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..module_utils.schema.messages import visible
 
 
 class ActionModule(ActionBase):
-    """Runs on the controller only; opens no connection and runs no module."""
+    """Runs on the controller only, without a connection or a module."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         if not self._task.no_log:
             display = Display()
             for line in options["lines"]:
-                # Annotations of nodes, for example, may contain escape sequences of the terminal.
+                # Node annotations, for example, can contain terminal escape sequences.
                 display.display(visible(line), stderr=True)
         result.update(changed=False, print_lines={"count": len(options["lines"])})
         return result

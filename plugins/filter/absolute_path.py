@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: absolute_path
-short_description: Make a path of this machine absolute
+short_description: Make a path on this machine absolute
 version_added: 0.1.0
 description:
-  - Returns the absolute path of a file that a user names on the command line or in the inventory. A relative path is relative to the directory in which
+  - Returns the absolute path of a file that a user specifies on the command line or in the inventory. A relative path starts from the directory in which
     Ansible was started, and C(~) is the home directory.
-  - Tasks with the connection C(local) run in the directory of the playbook, so a module would look for a relative path there.
-  - An empty path and null result in an empty string, so that C(default(omit, true)) can follow.
+  - Tasks with the connection C(local) run in the directory of the playbook, so a module would resolve a relative path from that directory.
+  - For an empty path or null, returns an empty string, so that you can append C(default(omit, true)).
 positional: _input
 options:
   _input:
@@ -25,7 +25,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Write the pools of the cluster into a file in the current directory
+- name: Write the pools of the cluster to a file in the current directory
   accel.gpu.gpu_pools_export:
     gpu_cluster: "{{ gpu_cluster }}"
     path: "{{ 'pools.yml' | accel.gpu.absolute_path }}"
@@ -45,7 +45,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def absolute_path(path: t.Any) -> str:
-    """The absolute path. Symbolic links in the given path are not resolved, so that modules can reject them."""
+    """Return the absolute path. Symbolic links in the given path are not resolved, so that modules can reject them."""
     if path is None or path == "":
         return ""
     if not isinstance(path, str):
@@ -57,5 +57,5 @@ class FilterModule:
     """The filter accel.gpu.absolute_path."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"absolute_path": absolute_path}

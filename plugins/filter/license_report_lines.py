@@ -8,14 +8,14 @@ name: license_report_lines
 short_description: Render the licensing of several clusters as lines of text
 version_added: 0.1.0
 description:
-  - Renders results of M(accel.gpu.license_info) as one table with a line for each cluster, and the problems of each cluster below it.
-  - A result without RV(accel.gpu.license_info#module:license_info), such as that of an unreachable cluster, is shown with its message.
-  - If a result also has RV(accel.gpu.license_server_info#module:license_servers), the table shows the number of licenses in the pools and the number of
+  - Renders the results of M(accel.gpu.license_info) as one table with a line for each cluster. The problems of each cluster are listed below the table.
+  - If a result does not contain RV(accel.gpu.license_info#module:license_info), for example because the cluster is unreachable, its error message is shown.
+  - If a result also contains RV(accel.gpu.license_server_info#module:license_servers), the table shows the number of licenses in the pools and the number of
     leases.
 positional: _input
 options:
   _input:
-    description: The results of the module by the name of the cluster.
+    description: A map from cluster names to the results of the module.
     type: dict
     required: true
   width:
@@ -55,7 +55,7 @@ from ..module_utils.licensing.report_text import report_lines
 
 
 def license_report_lines(reports: t.Any, width: int = 100) -> list[str]:
-    """The table and the problems."""
+    """Return the lines of the table and of the problems."""
     if not isinstance(reports, t.Mapping) or not all(isinstance(item, t.Mapping) for item in reports.values()):
         raise AnsibleFilterError(
             "accel.gpu.license_report_lines needs a map of results of accel.gpu.license_info by cluster"
@@ -67,5 +67,5 @@ class FilterModule:
     """The filter accel.gpu.license_report_lines."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"license_report_lines": license_report_lines}

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: license_report_problems
-short_description: List why the licensing of a cluster needs attention
+short_description: List the reasons why the licensing of a cluster needs attention
 version_added: 0.1.0
 description:
-  - Lists the C(problems) of RV(accel.gpu.license_info#module:license_info) as sentences. If the cluster could not be read, the filter reports this instead.
-  - If the result also has C(license_servers) of M(accel.gpu.license_server_info), the filter also reports that all licenses are in use, unless every node has
-    a license. If it has C(license_servers_failure), which is the error message of that module, the filter reports this message, too.
+  - Lists the C(problems) in RV(accel.gpu.license_info#module:license_info) as sentences. If the cluster could not be read, the filter reports that failure
+    instead.
+  - If the result also contains C(license_servers) from M(accel.gpu.license_server_info), the filter reports if all licenses are in use, unless every node has a
+    license. If the result contains C(license_servers_failure), which is the error message of that module, the filter also reports this message.
 positional: _input
 options:
   _input:
@@ -47,7 +48,7 @@ from ..module_utils.licensing.report_text import report_problems
 
 
 def license_report_problems(report: t.Any) -> list[str]:
-    """The problems of one cluster."""
+    """Return the problems of one cluster."""
     if not isinstance(report, t.Mapping):
         raise AnsibleFilterError("accel.gpu.license_report_problems needs the result of accel.gpu.license_info")
     return report_problems(report)
@@ -57,5 +58,5 @@ class FilterModule:
     """The filter accel.gpu.license_report_problems."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"license_report_problems": license_report_problems}

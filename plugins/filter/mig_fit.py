@@ -8,22 +8,22 @@ name: mig_fit
 short_description: Check whether MIG devices fit on one GPU, and where they are placed
 version_added: 0.1.0
 description:
-  - Places MIG devices on the memory slices of one GPU, the largest first, as the driver does.
-  - If they do not fit, the filter returns the devices that need the same slices, or the rule that they violate, and the most similar layouts that
-    fit.
-  - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
+  - Places MIG devices on the memory slices of one GPU in the same way as the driver, starting with the largest device.
+  - If the devices do not fit, the filter returns the reason and the most similar layouts that fit. The reason names the devices that need the same slices, or
+    the rule that the devices violate.
+  - The geometry of the model comes from the collection's catalog. The filter reads only its input.
 positional: _input, model
 options:
   _input:
     description:
-      - The profiles, in the notation of C(nvidia-smi mig -lgip). Either one entry for each device, as a list or as a string with
-        commas, or a dictionary of counts, as in C(sharing.layout) of a pool.
+      - The profiles, in the notation of C(nvidia-smi mig -lgip). Specify one entry for each device, in a list or in a comma-separated string, or specify a
+        dictionary with the number of devices of each profile, as in C(sharing.layout) of a pool.
     type: raw
     required: true
   model:
     description:
-      - The GPU model, by its key in the catalog, its product name, or a common short name.
-      - A name that is not in the catalog, or a model without MIG, is an error.
+      - The GPU model, as its key in the catalog, its product name, or a common short name.
+      - The filter fails if the catalog does not contain the name, or if the model does not support MIG.
     type: str
     required: true
 seealso:
@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Whether and where the devices fit.
+  description: Whether the devices fit, and where they are placed.
   type: dict
   contains:
     fits:
@@ -58,7 +58,7 @@ _value:
       type: bool
       sample: true
     placements:
-      description: The placement of each device, the largest first. Empty if they do not fit.
+      description: The placement of each device, starting with the largest device. Empty if the devices do not fit.
       type: list
       elements: dict
       contains:
@@ -67,7 +67,7 @@ _value:
           type: str
           sample: 3g.40gb
         start:
-          description: First memory slice, counted from 0.
+          description: Number of the first memory slice. Slices are numbered from 0.
           type: int
           sample: 4
         size:
@@ -79,15 +79,16 @@ _value:
       type: dict
       contains:
         compute:
-          description: Compute slices.
+          description: Number of unused compute slices.
           type: int
           sample: 1
         memory:
-          description: Memory slices.
+          description: Number of unused memory slices.
           type: int
           sample: 0
         media:
-          description: Whether no device has the media engines that exist only once on a GPU. They belong to C(+me), C(+me.all) or the whole GPU.
+          description: Whether no device uses the media engines that exist only once on a GPU. Only the profiles with C(+me) or C(+me.all), and the profile of
+            the whole GPU, use these engines.
           type: bool
           sample: true
     alternatives:
@@ -96,8 +97,8 @@ _value:
       elements: list
       sample: [[3g.40gb, 3g.40gb]]
     reason:
-      description: The reason why the devices do not fit, and the alternatives, as the second part of a sentence that begins with the name of the GPU. Empty
-        if they fit.
+      description: The reason why the devices do not fit, and the alternatives. The text continues a sentence that begins with the name of the GPU. Empty if the
+        devices fit.
       type: str
       sample: ""
 """
@@ -115,7 +116,7 @@ from ..module_utils.schema.types import ListOf, MapOf, Text, integer_between
 from ..module_utils.schema.validators import mig_profile
 
 _PROFILES = ListOf(item=Text((mig_profile,)))
-# More devices than any cluster has; larger numbers are mistakes.
+# No cluster has this number of devices, so a larger number is an error.
 _COUNTS = MapOf(
     keys=(mig_profile,),
     item=integer_between(0, 10**9, "use 0 or more", "no cluster has more MIG devices; use a smaller number"),
@@ -123,7 +124,7 @@ _COUNTS = MapOf(
 
 
 def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
-    """The placements of the profiles on one GPU of the model and the unused slices, or the reason why they do not fit, and alternatives."""
+    """Return the placements of the profiles on one GPU and the unused slices, or the reason why the profiles do not fit, and alternatives."""
     try:
         geometry, counts = geometry_of(model), _counts(profiles)
     except ValueError as error:
@@ -141,7 +142,7 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
 
 
 def _counts(profiles: t.Any) -> dict[str, int]:
-    """The number of devices of each profile; raises a ValueError if the value is neither a list of profiles nor a map of counts."""
+    """Return the number of devices of each profile. Raise ValueError if the value is neither a list of profiles nor a map of counts."""
     field = _COUNTS if isinstance(profiles, t.Mapping) else _PROFILES
     value = field.coerce(plain(profiles))
     problems = list(field.problems(value, "profiles"))
@@ -154,5 +155,5 @@ class FilterModule:
     """The filter accel.gpu.mig_fit."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"mig_fit": mig_fit}

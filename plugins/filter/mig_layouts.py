@@ -8,15 +8,15 @@ name: mig_layouts
 short_description: List the maximal MIG layouts of a GPU model
 version_added: 0.1.0
 description:
-  - Lists the maximal MIG layouts of a GPU model, which are the layouts to which no device can be added. A layout fits on the GPU if and only if it is a
-    maximal layout or a subset of one.
-  - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
+  - Lists the maximal MIG layouts of a GPU model. A layout is maximal if no device can be added to it. A layout fits on the GPU if and only if it is a maximal
+    layout or a subset of one.
+  - The geometry of the model comes from the collection's catalog. The filter reads only its input.
 positional: _input
 options:
   _input:
     description:
-      - The GPU model, by its key in the catalog, its product name, or a common short name.
-      - A name that is not in the catalog, or a model without MIG, is an error.
+      - The GPU model, as its key in the catalog, its product name, or a common short name.
+      - The filter fails if the catalog does not contain the name, or if the model does not support MIG.
     type: str
     required: true
 seealso:
@@ -54,7 +54,7 @@ from ..module_utils.mig.placement import geometry_of, maximal
 
 
 def mig_layouts(model: t.Any) -> list[list[str]]:
-    """The maximal layouts of the model."""
+    """Return the maximal layouts of the model."""
     try:
         return [format_devices(layout) for layout in maximal(geometry_of(model))]
     except ValueError as error:
@@ -65,5 +65,5 @@ class FilterModule:
     """The filter accel.gpu.mig_layouts."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"mig_layouts": mig_layouts}

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: misspelled_variables
-short_description: List names that resemble a variable of this collection
+short_description: List names that resemble one of this collection's variables
 version_added: 0.1.0
 description:
-  - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
-    that is similar to one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
-  - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_), as are names that
-    end like the variables that select pools or nodes, such as C(_pool_names).
-  - Other names that extend the name of a variable, such as C(gpu_pools_of_team_a), are not reported, nor are names that do not resemble any variable.
+  - Compares names with all variables of this collection's roles and playbooks, and returns one line for each name that is similar to one of these variables.
+    Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
+  - The collection reserves names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), except C(gpu_pools_). It also reserves names that end
+    like the variables that select pools or nodes, such as C(_pool_names).
+  - The filter does not report other names that extend the name of a variable, such as C(gpu_pools_of_team_a), or names that do not resemble any variable.
 positional: _input
 options:
   _input:
@@ -57,27 +57,27 @@ import typing as t
 
 from ..module_utils.common import yaml_documents
 
-# The variables of playbooks, the defaults that several roles share, and the results of roles: no argument specification lists them.
+# No argument specification lists the variables of playbooks, the defaults that several roles share, and the results of roles.
 _OF_NO_ROLE = (
     *("gpu_hosts", "gpu_pool", "gpu_node_count"),
-    # The inventory's group is a likely name of a user's own variable.
+    # A user's own variable is likely to have the name of the inventory group.
     "gpu_clusters",
     *("gpu_helm_binary", "gpu_secure_logging"),
     *("gpu_plan", "gpu_autoscaling_result", "gpu_nodegroups_result", "gpu_operator_policy"),
 )
-# The similarity of two names of eight characters that differ in one character.
+# The similarity of two names with eight characters that differ in one character.
 _SIMILARITY = 0.85
 # The ends of variables that select a part of the cluster. If one is ignored, the run changes everything.
 _SELECTIONS = ("pool_names", "node_names", "label_selectors", "node_counts")
 _SIMILARITY_OF_SELECTIONS = 0.94
-# If one of these is misspelled, it is not set, so an unset one is the most likely of several similar names.
+# A misspelled required variable is not set, so an unset variable is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
 # The minimum similarity of a suggestion for a reserved name.
 _SUGGESTED = 0.6
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
-    """A line for each name that resembles a variable of the collection, or begins like the variables of a role."""
+    """Return a line for each name that resembles one of the collection's variables, or begins like the variables of a role."""
     names = list(map(str, names))
     unset = [name for name in _REQUIRED if name not in names]
     found = {name: _meant(name, unset) for name in names}
@@ -89,11 +89,11 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
 
 
 def _meant(name: str, unset: list[str]) -> str:
-    """A suggestion for a name, preferably one of the required names in `unset`; empty if the name is correct or belongs to the user."""
+    """Return a suggestion for a name, preferably one of the required names in `unset`; empty if the name is correct or belongs to the user."""
     known = known_variables()
     if name in known:
         return ""
-    # Without the role's name: gpu_pool_names instead of gpu_sharing_pool_names.
+    # The user omitted the name of the role: gpu_pool_names instead of gpu_sharing_pool_names.
     if shortened := [other for other in known if "_" in name[4:] and other.endswith(name[3:])]:
         return _question(shortened)
     if prefix := next((role for role in _role_prefixes() if name.startswith(role)), ""):
@@ -116,7 +116,7 @@ def _question(names: list[str]) -> str:
 
 @functools.cache
 def known_variables() -> tuple[str, ...]:
-    """The variables in the argument specifications of all roles, and those in _OF_NO_ROLE."""
+    """Return the variables in the argument specifications of all roles, and those in _OF_NO_ROLE."""
     found = set(_OF_NO_ROLE)
     for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
         with path.open(encoding="utf-8") as file:
@@ -125,7 +125,10 @@ def known_variables() -> tuple[str, ...]:
 
 
 def _selection(name: str) -> str:
-    """The end of the variables that the name probably means: gpu_reset_pool_names ends like one, and gpu_pool_name is similar to one without its role."""
+    """Return the ending of the variable that the user probably intended.
+
+    For example, gpu_reset_pool_names ends with pool_names, and gpu_pool_name is similar to that ending.
+    """
     if ends := [end for end in _SELECTIONS if name.endswith(f"_{end}")]:
         return ends[0]
     return next(iter(difflib.get_close_matches(name[4:], _SELECTIONS, 1, _SIMILARITY_OF_SELECTIONS)), "")
@@ -133,7 +136,7 @@ def _selection(name: str) -> str:
 
 @functools.cache
 def _role_prefixes() -> tuple[str, ...]:
-    """The common prefix of the variables of each role. The variables of the role pools have no common prefix."""
+    """Return the common prefix of the variables of each role. The variables of the role pools have no common prefix."""
     roles = {path.name.removeprefix("gpu_") for path in (pathlib.Path(__file__).parents[2] / "roles").iterdir()}
     return tuple(f"gpu_{role}_" for role in sorted(roles - {"pools"}))
 
@@ -142,5 +145,5 @@ class FilterModule:
     """The filter accel.gpu.misspelled_variables."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"misspelled_variables": misspelled_variables}

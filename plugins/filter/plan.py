@@ -8,11 +8,10 @@ name: plan
 short_description: Derive all values from the pools of a cluster
 version_added: 0.1.0
 description:
-  - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs,
-    so that all components agree. These values are tolerations, node labels, the device plugin's configurations, resource names,
-    Helm values and the objects that a run will create.
+  - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs, so that all components agree. These values
+    include tolerations, node labels, device plugin configurations, resource names, Helm values, and the objects that a run will create.
   - The filter does not contact the cluster. The same input always results in the same plan.
-  - If the variables contain errors, it fails and reports all of them together. Use P(accel.gpu.plan_problems#filter) to get them as a list.
+  - If the variables contain errors, the filter fails and reports all of them together. Use P(accel.gpu.plan_problems#filter) to get a list of the errors.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input
@@ -47,8 +46,8 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name) and C(kubeconfig) of the cluster, its C(cloud) (the provider of its nodes, or null), its C(distribution) with the
-        C(distribution_values), and its C(known_issues).
+      description: The C(name) and C(kubeconfig) of the cluster, its C(cloud), its C(distribution) with the C(distribution_values), and its C(known_issues).
+        C(cloud) is the provider of the nodes, or null.
       type: dict
       sample: {name: lab, kubeconfig: null, cloud: null}
       contains:
@@ -62,24 +61,24 @@ _value:
         known_issues: {description: 'The known issues that the user declares, as in C(gpu_cluster.known_issues).', type: list,
           elements: dict, sample: []}
         cloud:
-          description: The provider of its nodes; null if there is none.
+          description: The provider of the cluster's nodes; null if there is none.
           type: dict
           sample: {provider: magnum, cluster: prod, template: null, nodegroup_label: magnum.openstack.org/nodegroup, options: {},
             module: magnum_nodegroup, issues_kubeconfig: true, lists_undeclared_groups: false}
           contains:
-            provider: {description: The provider., type: str, sample: magnum}
+            provider: {description: Name of the provider., type: str, sample: magnum}
             cluster: {description: Name of the cluster in the cloud., type: str, sample: prod}
-            template: {description: Template from which the cluster is created; null if it exists., type: str, sample: null}
-            nodegroup_label: {description: The node label with the name of the node group; empty if there is none., type: str,
+            template: {description: Template from which the cluster is created; null if the cluster already exists., type: str, sample: null}
+            nodegroup_label: {description: The node label that contains the name of the node group; empty if there is none., type: str,
               sample: magnum.openstack.org/nodegroup}
             options: {description: The connection options of the provider's modules., type: dict, sample: {}}
-            module: {description: The module for its node groups., type: str, sample: magnum_nodegroup}
+            module: {description: The module that manages the node groups., type: str, sample: magnum_nodegroup}
             issues_kubeconfig: {description: Whether another module fetches the kubeconfig of the cluster., type: bool, sample: true}
             lists_undeclared_groups: {description: Whether a deletion includes node groups that a pool no longer declares., type: bool,
               sample: false}
     operator:
-      description: The Helm release of the GPU operator, with its static values. C(image_pull_secrets) are the names of the Secrets for
-        pulling the images of the operands and of the pools' drivers.
+      description: The Helm release of the GPU operator, with its static values. C(image_pull_secrets) contains the names of the Secrets with which the images
+        of the operands and of the pools' drivers are pulled.
       type: dict
       sample: {name: gpu-operator, namespace: gpu-operator, version: v25.10.1}
     nfd:
@@ -87,7 +86,8 @@ _value:
       type: dict
       sample: {name: nfd, namespace: node-feature-discovery, version: 0.19.0}
     policy:
-      description: The fields of the ClusterPolicy that depend on the pools, C(spec), and the C(tolerations) of its DaemonSets.
+      description: The parts of the ClusterPolicy that depend on the pools. C(spec) contains its fields, and C(tolerations) contains the tolerations of its
+        DaemonSets.
       type: dict
       sample: {spec: {}, tolerations: []}
       contains:
@@ -109,25 +109,25 @@ _value:
       sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
       contains:
         name: {description: Name of the ConfigMap., type: str, sample: accel-gpu-device-plugin}
-        namespace: {description: Its namespace., type: str, sample: gpu-operator}
-        data: {description: The text of each entry., type: dict, sample: {time-slicing-4-1c2f0a9b: 'version: v1'}}
+        namespace: {description: Namespace of the ConfigMap., type: str, sample: gpu-operator}
+        data: {description: The content of each entry., type: dict, sample: {time-slicing-4-1c2f0a9b: 'version: v1'}}
     validation:
-      description: Images and namespace of the validation pods. C(images) are by their key in C(gpu_cluster.validation) and by CUDA version.
+      description: Images and namespace of the validation pods. C(images) contains the images by key in C(gpu_cluster.validation) and by CUDA version.
       type: dict
       sample: {images: {image: {"12.5": "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"}}, namespace: gpu-operator}
       contains:
-        images: {description: The images by their key in C(gpu_cluster.validation) and by CUDA version., type: dict, sample: {
+        images: {description: The images by key in C(gpu_cluster.validation) and by CUDA version., type: dict, sample: {
           image: {'12.5': 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}}}
         image_pull_secrets:
-          description: The names of C(gpu_cluster.operator.image_pull_secrets).
+          description: The names of the Secrets in C(gpu_cluster.operator.image_pull_secrets).
           type: list
           elements: str
           sample: [registry]
-        namespace: {description: The namespace., type: str, sample: gpu-operator}
-        configmap: {description: The ConfigMap with the results., type: str, sample: accel-gpu-validation}
+        namespace: {description: Namespace of the validation pods., type: str, sample: gpu-operator}
+        configmap: {description: The ConfigMap that contains the results., type: str, sample: accel-gpu-validation}
     pools:
-      description: Every pool with its derived values, in the order given. C(registration) contains the C(node_labels) and C(taints) of
-        a node group or MachineSet. C(nodegroup) is the node group that a run creates, or null.
+      description: Every pool with its derived values, in the order of C(gpu_pools). C(registration) contains the C(node_labels) and C(taints) of a node group
+        or MachineSet. C(nodegroup) is the node group that a run creates, or null.
       type: list
       elements: dict
       sample: [{name: notebooks, resource: nvidia.com/gpu, shares_per_gpu: 4}]
@@ -137,7 +137,7 @@ _value:
       elements: dict
       sample: [{name: train, flavor: g4.p4.40g, node_count: 2}]
     drain_options:
-      description: How nodes of these groups are drained before removal, in the format of the option C(kubernetes.drain) of the provider's module.
+      description: How the nodes of these groups are drained before they are removed, in the format of the option C(kubernetes.drain) of the provider's module.
       type: dict
       sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
       contains:
@@ -163,7 +163,7 @@ from ..module_utils.pools.variables import InvalidVariables, split_variables
 
 
 def plan(variables: t.Any) -> dict[str, t.Any]:
-    """The plan for the variables as plain data."""
+    """Return the plan for the variables as plain data."""
     try:
         return derive(*split_variables(variables)).as_dict()
     except InvalidVariables as error:
@@ -174,5 +174,5 @@ class FilterModule:
     """The filter accel.gpu.plan."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"plan": plan}

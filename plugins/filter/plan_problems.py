@@ -8,9 +8,9 @@ name: plan_problems
 short_description: List all errors in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
-  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each error. The line begins with the path of the value, and contains the
-    rule and the remedy.
-  - An empty list means that P(accel.gpu.plan#filter) accepts the variables. No cluster is contacted.
+  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each error. Each line begins with the path of the invalid value, and
+    contains the rule and the remedy.
+  - If the list is empty, P(accel.gpu.plan#filter) accepts the variables. The filter does not contact a cluster.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input
@@ -47,7 +47,7 @@ from ..module_utils.pools.variables import InvalidVariables, split_variables, va
 
 
 def plan_problems(variables: t.Any) -> list[str]:
-    """All mistakes in the variables."""
+    """Return all errors in the variables."""
     try:
         return validate(*split_variables(variables))
     except InvalidVariables as error:
@@ -58,5 +58,5 @@ class FilterModule:
     """The filter accel.gpu.plan_problems."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"plan_problems": plan_problems}

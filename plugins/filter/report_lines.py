@@ -8,8 +8,8 @@ name: report_lines
 short_description: Render a report or plan of a GPU cluster as lines of text
 version_added: 0.1.0
 description:
-  - Renders the result of M(accel.gpu.gpu_info) as a table of the pools, at most O(width) columns wide, and lines with the state or the changes
-    of each pool.
+  - Renders the result of M(accel.gpu.gpu_info) as a table of the pools that is at most O(width) columns wide, and as lines that describe the state or the
+    changes of each pool.
   - The filter reads only its input.
 positional: _input
 options:
@@ -29,14 +29,14 @@ options:
     default: 100
   nodegroups:
     description:
-      - The result of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)) in check mode, so that a plan includes
-        the changes to node groups. A failed result is shown as an unreachable cloud.
+      - The result of the module that manages the cloud's node groups, such as M(accel.gpu.magnum_nodegroup), in check mode. The plan then includes the changes
+        to node groups. If the module failed, the plan shows the cloud as unreachable.
     type: dict
     default: {}
   applied:
     description:
-      - Whether the autoscaler has been configured. If not, because M(accel.gpu.autoscaling) ran in check mode, a report also describes how pools scale
-        from zero after the run.
+      - Whether the autoscaler has been configured. Set V(false) if M(accel.gpu.autoscaling) ran in check mode. The report then also describes how pools scale
+        from zero after the real run.
     type: bool
     default: true
 seealso:
@@ -79,7 +79,7 @@ from ..module_utils.report.text import lines
 def report_lines(
     info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None, applied: bool = True
 ) -> list[str]:
-    """The lines of a plan or a report."""
+    """Return the lines of a plan or a report."""
     if not isinstance(info, t.Mapping) or "pools" not in info:
         raise AnsibleFilterError("accel.gpu.report_lines needs the value gpu_info of the result of accel.gpu.gpu_info")
     if kind not in KINDS:
@@ -91,5 +91,5 @@ class FilterModule:
     """The filter accel.gpu.report_lines."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"report_lines": report_lines}

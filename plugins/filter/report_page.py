@@ -10,8 +10,8 @@ version_added: 0.1.0
 description:
   - Renders the result of M(accel.gpu.gpu_info) as one HTML page. It shows the pools and their state, and draws every node with its GPUs, shares or MIG
     devices, the free units, and the pods that request the remaining units.
-  - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without
-    JavaScript, except for the search. It follows the dark or light mode of the browser.
+  - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without JavaScript, except for the search. It follows
+    the browser's dark or light mode.
   - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:include_workloads=true) and a O(accel.gpu.gpu_info#module:limit) above the number of nodes.
     The page lists the data that is missing.
   - The filter reads only its input. The same input always results in the same page.
@@ -60,7 +60,7 @@ from ..plugin_utils.report_page.render import render
 
 
 def report_page(info: t.Any) -> str:
-    """The page as text."""
+    """Return the page as HTML."""
     if not isinstance(info, t.Mapping) or "pools" not in info:
         raise AnsibleFilterError("accel.gpu.report_page needs the value gpu_info of the result of accel.gpu.gpu_info")
     return render(info)
@@ -70,5 +70,5 @@ class FilterModule:
     """The filter accel.gpu.report_page."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"report_page": report_page}

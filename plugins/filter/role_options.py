@@ -8,14 +8,14 @@ name: role_options
 short_description: Convert variables to the types of their defaults
 version_added: 0.1.0
 description:
-  - Converts variables that are strings, from a survey or an extra variable, to the types of their defaults.
+  - Converts variables to the types of their defaults. Variables from a survey or from the command line can be strings, for example.
   - An empty string or null selects the default. Numbers and booleans can be given as strings. A list can be given as a string, either with the elements
     separated by commas or line breaks, or with a list in brackets. A map can be given as a JSON string.
-  - If any value has the wrong type, the filter fails, and lists every such variable with the accepted values.
+  - If any value has the wrong type, the filter fails, and lists all of these variables with the accepted values.
 positional: _input, defaults
 options:
   _input:
-    description: The variables, by name.
+    description: A map from the names of the variables to their values.
     type: dict
     required: true
   defaults:
@@ -59,7 +59,7 @@ _FIELDS = ((bool, Boolean()), (int, seconds()))
 
 
 def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
-    """The variables with the types of their defaults."""
+    """Return the variables with the types of their defaults."""
     values, defaults = plain(values), plain(defaults)
     if not isinstance(values, dict) or not isinstance(defaults, dict):
         raise AnsibleFilterError("accel.gpu.role_options: needs a map of variables and a map of their defaults")
@@ -98,7 +98,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
 
 
 def _names(value: t.Any) -> list[str]:
-    """The names in a value; raises ValueError for text without a name, because for many roles an empty list means all pools."""
+    """Return the names in a value. Raise ValueError for a string without a name, because for many roles an empty list selects all pools."""
     found = coercion.names(value)
     if not found and value and value != "[]":
         raise ValueError("contains no name; use comma-separated names")
@@ -109,5 +109,5 @@ class FilterModule:
     """The filter accel.gpu.role_options."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"role_options": role_options}

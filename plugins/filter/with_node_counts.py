@@ -5,11 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: with_node_counts
-short_description: Change the number of nodes of pools
+short_description: Change the number of nodes in pools
 version_added: 0.1.0
 description:
   - Returns C(gpu_pools) with a different C(nodes.count) for some pools, to scale their node groups.
-  - Fails for a pool that is not declared, has no C(nodes), or has C(autoscale).
+  - The filter fails if a pool is not declared, has no C(nodes), or has C(autoscale).
 positional: _input, counts, defaults
 options:
   _input:
@@ -18,11 +18,11 @@ options:
     elements: dict
     required: true
   counts:
-    description: The number of nodes of each pool, by the name of the pool.
+    description: A map from the names of pools to their numbers of nodes.
     type: dict
     required: true
   defaults:
-    description: C(gpu_defaults). Its C(autoscale) also applies to the pools.
+    description: The variable C(gpu_defaults). C(autoscale) in this variable also applies to the pools.
     type: dict
     default: {}
 seealso:
@@ -59,7 +59,7 @@ from ..module_utils.pools.variables import InvalidVariables, plain
 
 
 def with_node_counts(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:
-    """The pools with these numbers of nodes."""
+    """Return the pools with these numbers of nodes."""
     try:
         return _resized(plain(pools), plain(counts), plain(defaults))
     except InvalidVariables as error:
@@ -70,5 +70,5 @@ class FilterModule:
     """The filter accel.gpu.with_node_counts."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """The name and the function of the filter."""
+        """Return the filter's name and function."""
         return {"with_node_counts": with_node_counts}

@@ -11,14 +11,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Each cluster of the named clouds becomes a host of the group C(gpu_clusters), with the variable C(gpu_cluster) that the roles of this collection
-    read. The other variables belong in C(group_vars).
+  - Each cluster in the listed clouds becomes a host of the group C(gpu_clusters). The host has the variable C(gpu_cluster), which this collection's roles read.
+    Set the other variables in C(group_vars).
   - The variable C(gpu_discovered) contains the data that the cloud returns about the cluster and its node groups, with their flavors and GPUs.
-  - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, if the
-    flavors name them (C(model_T4), C(model_H100)).
-  - If clusters share a name, their hosts get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host is
-    C(gpu_cluster.name), which the first run that changes the cluster records in it. If a host gets a longer name because a second cluster with the same
-    name has appeared, rename the cluster with C(gpu_cluster.renamed_from).
+  - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)) and region (C(region_NAME)). They are also grouped by the GPU models of their node
+    groups (C(model_T4), C(model_H100)) if the flavors name the models.
+  - If several clusters share a name, the plugin adds the region, the cloud, or a part of the ID to the name of each host to make it unique. The host name is
+    the value of C(gpu_cluster.name), and the first run that changes the cluster records this name in the cluster. If a host gets a longer name because a second
+    cluster with the same name has appeared, rename the cluster with C(gpu_cluster.renamed_from).
   - The name of the inventory file must end with C(clusters.yml) or C(clusters.yaml).
 options:
   plugin:
@@ -28,12 +28,13 @@ options:
     choices: [accel.gpu.clusters]
   clouds:
     description:
-      - The clouds to query. Each entry has one key, C(magnum) or C(vks), with settings below it.
-      - C(magnum) has C(cloud) (its name in C(clouds.yaml), whose credentials are used), C(region_names) (a list, by default all regions that
-        C(clouds.yaml) has for the cloud) and C(gpu_aliases) (a map from the cloud operator's names for GPUs to models of the catalog).
-      - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as in
-        M(accel.gpu.vks_nodegroup), and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's credentials, by
-        default the same variables that the modules read.
+      - The clouds to query. Each entry has one key, C(magnum) or C(vks), which contains the settings of the cloud.
+      - The settings of C(magnum) are C(cloud), C(region_names) and C(gpu_aliases). C(cloud) is the name of the cloud in C(clouds.yaml), which provides the
+        credentials. C(region_names) is a list of regions. By default, all regions of the cloud in C(clouds.yaml) are queried. C(gpu_aliases) is a map from the
+        cloud operator's names for GPUs to models in the catalog.
+      - The settings of C(vks) are C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as in
+        M(accel.gpu.vks_nodegroup), and C(client_id_env) and C(client_secret_env). The latter two are the names of the environment variables that contain the
+        account's credentials. By default, the plugin reads the same environment variables as the modules.
     type: list
     elements: dict
     required: true
@@ -44,19 +45,20 @@ options:
     default: ['*']
   kubeconfig_folder:
     description:
-      - Directory of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path is relative to the directory of the inventory file.
+      - Directory of the kubeconfigs. Each file is named C(HOST.kubeconfig). A relative path is relative to the directory of the inventory file.
     type: str
     default: kubeconfigs
   write_kubeconfigs:
     description:
-      - Whether a kubeconfig is fetched if it is missing, belongs to a server other than the cluster's, or is about to expire. Only its owner can read it.
-      - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it is about to expire. Both grant administrator
-        permissions in the cluster.
-      - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the host of this cluster is left out.
+      - Whether to fetch a kubeconfig if it is missing, belongs to a server other than the cluster's API server, or is about to expire. Only the owner of the
+        file can read it.
+      - For Magnum, the plugin requests a new client certificate. For VKS, it fetches the existing kubeconfig, or requests a new one if the existing one is
+        about to expire. Both kinds of kubeconfigs grant administrator permissions in the cluster.
+      - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the inventory then omits the host of this cluster.
     type: bool
     default: true
   renew_before:
-    description: A kubeconfig is replaced this number of days before it expires.
+    description: Number of days before its expiration when a kubeconfig is replaced.
     type: int
     default: 3
   expiration_days:
@@ -64,7 +66,7 @@ options:
     type: int
     default: 30
   fail_on_errors:
-    description: Whether the inventory fails if a cloud cannot be queried. With V(false), the cloud is left out and a warning is shown.
+    description: Whether the inventory fails if a cloud cannot be queried. With V(false), the cloud is omitted and a warning is shown.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -76,7 +78,7 @@ requirements:
   - cryptography and PyYAML
 notes:
   - Changes to O(clouds) or O(names) take effect immediately, because the cache has an entry for each query.
-  - The cache contains no secrets. A missing kubeconfig is fetched even if the rest comes from the cache.
+  - The cache contains no secrets. A missing kubeconfig is fetched even if the other data comes from the cache.
 seealso:
   - module: accel.gpu.magnum_kubeconfig
   - module: accel.gpu.vks_kubeconfig
@@ -134,7 +136,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "accel.gpu.clusters"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file name has an ending that this plugin accepts."""
+        """Return whether this plugin accepts the ending of the file name."""
         return bool(super().verify_file(path)) and path.endswith(_ENDINGS)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
@@ -156,10 +158,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"{path}: {error}") from None
 
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
-        """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
+        """Return the clusters from the cache, or query the clouds and store the result in the cache, if it is enabled."""
         self.load_cache_plugin()
         wanted = ClusterFilter(self.get_option("names"))
-        # A different list of clouds, of regions in clouds.yaml, or a different filter requires a new query; another release may store other fields.
+        # Different clouds, regions in clouds.yaml, or filters require a new query. Another release may store other fields.
         identity = [VERSION, path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)]
         key = self.get_cache_key(json.dumps(identity, default=str))
         enabled = self.get_option("cache")

@@ -13,7 +13,7 @@ description:
   - C(__ROLE_unconverted) in the same file is a regular expression for the names of variables that are not returned.
 options:
   _terms:
-    description: The directory of the role, which is C(role_path) in its tasks.
+    description: The directory of the role, which is the value of C(role_path) in the role's tasks.
     type: list
     elements: str
     required: true
@@ -31,7 +31,7 @@ __example_options: "{{ lookup('accel.gpu.role_options', role_path) }}"
 
 RETURN = r"""
 _list:
-  description: For each role, a map of its variables by name.
+  description: For each role, a map from the names of its variables to their values.
   type: list
   elements: dict
   sample: [{pools: [train, notebooks], timeout: 600}]
@@ -51,16 +51,16 @@ from ..module_utils.common import yaml_documents
 
 @functools.cache
 def _defaults(path: str) -> dict[str, t.Any]:
-    """The defaults of a role, which do not change during a task."""
+    """Return the defaults of a role, which do not change during a task."""
     with open(os.path.join(path, "defaults", "main.yml"), encoding="utf-8") as file:
         return yaml_documents.load(file) or {}
 
 
 class LookupModule(LookupBase):
-    """The lookup accel.gpu.role_options. The same conversion as YAML expressions took a third of the time of a task with several options."""
+    """The lookup accel.gpu.role_options. YAML expressions for the same conversion took a third of the time of a task with several options."""
 
     def run(self, terms: list[str], variables: dict[str, t.Any], **dummy: t.Any) -> list[dict[str, t.Any]]:
-        """The options of each role."""
+        """Return the options of each role."""
         return [self._role_options(path, variables) for path in terms]
 
     def _role_options(self, path: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -12,20 +12,22 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of the operator and of NFD, and
-    converts them to C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
-  - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
-  - If this collection has configured the cluster and every GPU node has a pool, a plan with these variables shows no change. For other nodes, the plan shows
-    the labels that make them members of their pools; their allocatable resources do not change. A remark lists the nodes for which this is not possible.
-  - If the nodes of a pool are shared in different ways, for example because a rolling update has not finished, the pool is exported without C(sharing), and a
-    remark contains the sharing of each node. M(accel.gpu.gpu_sharing) refuses such a pool instead of changing the sharing of its nodes. The module fails if a
-    run with the exported variables would release nodes from their pools.
+  - Reads the nodes, the ClusterPolicy, the device plugin and MIG manager configurations, and the Helm releases of the operator and NFD. Converts them to
+    C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
+  - A node with the label C(accel.gpu/pool) belongs to the pool that the label names. The other nodes are grouped by model, sharing and taints.
+  - If this collection has configured the cluster and every GPU node has a pool, a plan with these variables shows no change. Otherwise, the plan shows the
+    labels that make the remaining nodes members of their pools. These labels do not change the nodes' allocatable resources. A remark lists any nodes whose
+    allocatable resources would change or whose GPU pods would be evicted.
+  - If the nodes of a pool have different sharing configurations, for example because a rolling update has not finished, the pool is exported without
+    C(sharing), and a remark lists the sharing configuration of each node. For a pool without C(sharing), M(accel.gpu.gpu_sharing) fails instead of changing
+    these nodes.
+  - The module fails if a run with the exported variables would release nodes from their pools.
   - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
     version.
-  - Settings that C(gpu_pools) cannot express are left out, and a remark lists them. No setting is guessed. The source of a chart and the connection are
-    taken from O(gpu_cluster), because the cluster does not contain them.
-  - Helm values may contain secrets. They are written only to the file O(path), never to the result or the diff. Values that look
-    like secrets are not written at all.
+  - Settings that C(gpu_pools) cannot express are omitted and listed in remarks. The module does not guess any settings. It takes the chart sources and the
+    connection settings from O(gpu_cluster), because the cluster does not store them.
+  - Helm values may contain secrets. They are written only to the file at O(path), never to the result or the diff. Values that look like secrets are not
+    written at all.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
@@ -42,7 +44,7 @@ options:
   path:
     description:
       - Path to the file to which the configuration is written as YAML, with the remarks as comments. By default, nothing is written.
-      - Its mode is 0600. The module fails if the path is a symbolic link.
+      - The file's mode is 0600. The module fails if the path is a symbolic link.
     type: path
 seealso:
   - module: accel.gpu.gpu_info
@@ -58,40 +60,40 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpu_cluster:
-  description: The cluster, without Helm values.
+  description: The exported C(gpu_cluster), without Helm values.
   type: dict
   returned: success
   sample: {name: prod, uid: 5b0c1d9e-6f0a-4e0b-9a51-0c5f6a6f7a10, operator: {version: v25.10.1}}
 gpu_pools:
-  description: The pools.
+  description: The exported C(gpu_pools).
   type: list
   elements: dict
   returned: success
   sample: [{name: train, match: {model: H200}, sharing: {mode: none}}]
 remarks:
-  description: Settings that were left out, with the reason, one sentence each.
+  description: Remarks about the export, one sentence each, for example about a setting that was omitted and the reason.
   type: list
   elements: str
   returned: success
   sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as declared."]
 with_values:
-  description: Components whose Helm releases have user-supplied values. Only the file O(path) contains these values.
+  description: Components whose Helm releases have user-supplied values. Only the file at O(path) contains these values.
   type: list
   elements: str
   returned: success
   sample: [operator]
 changing_nodes:
-  description: The number of nodes that differ from this configuration.
+  description: The number of nodes that a run with the exported variables would change.
   type: int
   returned: success
   sample: 0
 yaml:
-  description: The configuration as text, without Helm values.
+  description: The configuration as YAML, without Helm values.
   type: str
   returned: success
   sample: "gpu_cluster:\n  name: prod\n"
 path:
-  description: The file with the configuration.
+  description: Path to the file that contains the configuration.
   type: str
   returned: when O(path) is set
   sample: /home/me/host_vars/prod.yml
@@ -192,7 +194,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _declared_cluster(module: GpuModule) -> Object:
-    """The option gpu_cluster with the cluster's UID, but without renamed_from, and without a kubeconfig that is a dictionary with credentials."""
+    """Return the option gpu_cluster with the cluster's UID, but without renamed_from and without a kubeconfig that is given as a dictionary."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
     name = (
         declared.get("name")
@@ -224,7 +226,7 @@ def _nfd_release(module: GpuModule) -> InstalledRelease | None:
 def _managed_release(
     module: GpuModule, component: str, release: InstalledRelease | None, declared: Object
 ) -> InstalledRelease | None:
-    """A Helm release that this collection installed, with its values if they are readable. Others are omitted, because site upgrades exported releases."""
+    """Return the release with its readable values; None if this collection did not install it, because the playbook site upgrades exported releases."""
     if release is None or not is_managed_release(
         module.client, (release.name, release.namespace), getattr(derive(declared, {}, []), component)
     ):

@@ -13,29 +13,29 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
-  - Adds entries to the device plugin's ConfigMap (which the ClusterPolicy names) and to the MIG manager's ConfigMap before a node refers to them,
-    and removes entries that no node refers to any longer. Foreign entries are left unchanged.
-  - Applies changes that do not affect any pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in a
-    rolling update of C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned. C(docs/rollout.md)
-    describes each step and which pods are evicted.
+  - Adds entries to the device plugin's ConfigMap, which the ClusterPolicy names, and to the MIG manager's ConfigMap before a node refers to these entries.
+    Removes entries that no node refers to any longer. Foreign entries are left unchanged.
+  - Applies changes that do not affect any pod to all nodes in parallel. If pods must be evicted or GPUs must be partitioned, the nodes of a pool are changed in
+    a rolling update, C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned. C(docs/rollout.md) describes
+    each step and lists which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
-  - If pods are evicted, the module checks before the first change, and in check mode, whether the user is allowed to evict them, and fails if not.
-    In check mode, if the user is not allowed to change nodes at all, the module does not fail, and returns RV(gpu_sharing.unchecked).
-  - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
-    MIG devices are removed first, and the node is uncordoned once their removal is verified.
-  - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes
-    that another tool or user cordoned stay cordoned.
-  - Records the progress on each node, so that the next run can continue if a run is killed.
-  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the nodes to be changed. The kubelet then refreshes their copies of the
+  - If pods must be evicted, the module verifies before the first change that the user is allowed to evict them, and fails otherwise. Check mode includes this
+    check. In check mode, if the user is not allowed to change nodes at all, the module does not fail, but returns the reason in RV(gpu_sharing.unchecked).
+  - Releases nodes that no longer belong to a pool. Everything that the former pool set on a node is removed, according to the C(rollout) settings that are
+    recorded on the node. MIG devices are removed first, and the node is uncordoned once their removal is verified.
+  - If the change of a node fails, rolls the node back to its last working configuration, or leaves it cordoned and tainted with the reason.
+    C(rollout.on_failure) selects the behavior. Nodes that another tool or user cordoned stay cordoned.
+  - Records the progress on each node, so that the next run can continue the work of a killed run.
+  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the affected nodes. The kubelet then refreshes the pods' copies of the
     ConfigMap promptly instead of after a minute or more.
-  - Waits until every node of every pool advertises exactly the resources that the pool declares (and no resources of another mode), and
+  - Waits until every node of every pool advertises exactly the resources that the pool declares, and no resources of another sharing mode, and until
     gpu-feature-discovery has set the matching labels.
   - Holds back taints that the ClusterPolicy does not tolerate, and shows a warning, because NVIDIA pods could not restart on such nodes. If a node already
     has such a taint, the taint is kept.
-  - Sends no changing request if nothing differs, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
-  - Keeps labels and taints that already existed on a node. The labels and taints that the module sets are recorded in annotations, and removed when the pool no
-    longer declares them or the node is released. Other nodes are not changed.
+  - If nothing differs, sends no write requests, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
+  - Keeps labels and taints that already existed on a node. The module records the labels and taints that it sets in annotations, and removes them when the pool
+    no longer declares them or when the node is released. Nodes outside the pools are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -67,8 +67,8 @@ options:
     default: []
   allow_release:
     description:
-      - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all nodes that the
-        collection manages. Without this option, such a run fails before the first change, including in check mode.
+      - Names of the pools whose nodes may be released, or V(all). Required if the run would release the nodes of more than one pool, or all nodes that the
+        collection manages. Without this option, such runs fail before the first change, including in check mode.
       - A node is released if it has the labels of a pool but belongs to no pool in O(gpu_pools). Releasing the nodes of one of several pools
         only causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
@@ -82,27 +82,27 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait until a node is as declared after its labels have changed. After this time, the module fails and reports the differences of each node,
-        how long they have existed, and the remedy.
+      - Seconds to wait, after the labels of a node have changed, until the node matches its declaration. After this time, the module fails and reports the
+        differences on each node, how long they have existed, and the remedy.
     type: int
     default: 600
   expected_policy:
     description:
-      - Used by the role P(accel.gpu.sharing#role) of this collection; not a stable interface.
-      - In check mode, the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
-      - Otherwise, its C(broken_nodes). If an NVIDIA pod still fails on one of them, the module fails after all other nodes are done. It does not change such a
-        node, unless the failing pod is one that the MIG manager stops, such as the device plugin.
+      - The collection's role P(accel.gpu.sharing#role) uses this option. It is not a stable interface.
+      - In check mode, contains the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
+      - Otherwise, contains C(broken_nodes) of the same return value. If an NVIDIA pod still fails on one of these nodes, the module fails after all other nodes
+        are done. The module does not change the broken node, unless the failing pod is one that the MIG manager stops, such as the device plugin.
     type: dict
     default: {}
   report_path:
     description:
-      - File for the complete result as JSON. The module itself returns the names of up to 100 nodes.
+      - Path to the file to which the complete result is written as JSON. The module itself returns the names of up to 100 nodes.
       - A new file is created with mode 0600, and an existing file keeps its mode. The module fails if the path is a symbolic link.
     type: path
 notes:
   - A node that matches several pools is not changed, and a warning names it. Set its label C(accel.gpu/pool) to choose the pool.
   - A node that is not ready gets its labels, but the module neither waits for it nor verifies it.
-  - If the module fails after it has started to read the cluster, the failure contains RV(gpu_sharing) with the result so far.
+  - If the module fails after it has started to read the cluster, it still returns RV(gpu_sharing) with the results up to that point.
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.gpu_info
@@ -122,7 +122,7 @@ EXAMPLES = r"""
         sharing: {mode: none}
         taints: [{key: restricted-access, value: "yes", effect: NoSchedule}]
 
-- name: Partition the GPUs of one pool, two nodes at a time, with an hour for each drain
+- name: Partition the GPUs of one pool, two nodes at a time, and allow one hour for each drain
   accel.gpu.gpu_sharing:
     gpu_cluster: "{{ gpu_cluster }}"
     pool_names: [train]
@@ -155,44 +155,44 @@ gpu_sharing:
   contains:
     pools:
       description:
-        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its most frequent C(resource), the numbers of C(expected) and C(allocatable)
-          devices, and the same counts for each of its C(resources).
-        - C(missing) contains, by profile, the devices of a C(sharing.demand) that do not fit on the nodes.
+        - For each pool, the numbers of nodes (C(nodes), C(changed), C(verified)), the most frequent C(resource), the numbers of C(expected) and C(allocatable)
+          devices, and the numbers of these devices for each of the C(resources).
+        - C(missing) contains the number of devices, by profile, that C(sharing.demand) requests but that do not fit on the nodes.
       type: dict
       returned: always
       sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}}
       contains:
         NAME:
-          description: 'One pool, by its name.'
+          description: 'The entry for one pool. The key is its name.'
           type: dict
           returned: always
           sample: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}
           contains:
-            nodes: {description: Number of its nodes., type: int, returned: always, sample: 4}
+            nodes: {description: Number of nodes in the pool., type: int, returned: always, sample: 4}
             changed: {description: 'Number of changed nodes, as in C(changed_nodes).', type: int, returned: always, sample: 4}
-            verified: {description: Number of ready nodes that are as declared., type: int, returned: always, sample: 4}
+            verified: {description: Number of ready nodes that match the declaration., type: int, returned: always, sample: 4}
             resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
             allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
             resources:
-              description: The same counts for each resource.
+              description: The numbers of expected and allocatable devices for each resource.
               type: dict
               returned: always
               sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
-                  description: 'One resource, by its name.'
+                  description: 'The entry for one resource. The key is its name.'
                   type: dict
                   returned: always
                   sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
                     allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
-            missing: {description: 'Devices of a C(sharing.demand) that do not fit on the nodes, by profile.', type: dict,
+            missing: {description: 'Number of devices, by profile, that C(sharing.demand) requests but that do not fit on the nodes.', type: dict,
               returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
       description:
-        - Names of up to 100 nodes whose change was made. Nodes that were changed outside a rolling update are included as soon as their labels are written.
+        - Names of up to 100 nodes that were changed. Nodes that were changed outside a rolling update are included as soon as their labels are written.
         - A node in RV(gpu_sharing.failed) or RV(gpu_sharing.gone) is not included, even if it was cordoned or drained, or if it was rolled back or left
           cordoned after its labels had been written.
       type: list
@@ -210,22 +210,23 @@ gpu_sharing:
       returned: always
       sample: {a100-1: train}
     change_counts:
-      description: Number of changed nodes by kind of change (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
+      description: Number of changed nodes for each kind of change (V(labels), V(plugin), V(mig-geometry), V(mig-mode)).
       type: dict
       returned: always
       sample: {mig-mode: 4, plugin: 2}
     steps:
       description:
-        - The changes that were started, including those that failed, for up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it
-          C(evicts), and whether the node may C(reboot) (V(no) or V(may)). For a released node, C(released_from) contains the name of its former pool.
+        - The changes that were started, including those that failed, for up to 100 nodes. Each entry contains the C(pool) of the node, the kind of C(change),
+          the pods that the change C(evicts), and whether the node may C(reboot) (V(no) or V(may)). For a released node, C(released_from) contains the name of
+          its former pool.
         - C(blocked_by) lists pods that prevent the change and that no drain evicts. C(stops) lists pods of DaemonSets that are stopped through the label
-          C(nvidia.com/gpu.deploy.client). C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
+          C(nvidia.com/gpu.deploy.client). C(possible_holders) lists privileged system pods that may hold a GPU and that are not evicted.
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
       contains:
         NAME:
-          description: 'One node, by its name.'
+          description: 'The entry for one node. The key is its name.'
           type: dict
           returned: always
           sample: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: 'no'}
@@ -243,7 +244,7 @@ gpu_sharing:
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
     failed:
-      description: By node, the error message of the failed change.
+      description: For each node, the error message of its failed change.
       type: dict
       returned: always
       sample: {a100-2: "a100-2 is not ready, so its pods cannot terminate and NVIDIA's operands do not run"}
@@ -254,7 +255,7 @@ gpu_sharing:
       returned: always
       sample: [a100-2]
     left_cordoned:
-      description: Nodes that are left cordoned, and tainted with the reason unless the run was interrupted.
+      description: Nodes that were left cordoned. Unless the run was interrupted, they are also tainted with the reason.
       type: list
       elements: str
       returned: always
@@ -267,7 +268,7 @@ gpu_sharing:
       sample: []
     not_started:
       description:
-        - Nodes that are left for another run because of C(rollout.limit), or after a failure (C(rollout.pause_on_failure)).
+        - Nodes that are left for a later run because of C(rollout.limit), or because of a failure with C(rollout.pause_on_failure).
         - This includes nodes that C(rollout.max_unavailable) holds back because nodes that are left cordoned count against it.
       type: list
       elements: str
@@ -275,13 +276,13 @@ gpu_sharing:
       sample: [a100-3]
     repaired:
       description:
-        - By node, the problem that was repaired.
-        - If only the labels of gpu-feature-discovery have been wrong for 90 seconds, its pod is restarted; check mode does not predict that.
+        - For each node, the problem that was repaired.
+        - If only the labels of gpu-feature-discovery have been wrong for 90 seconds, its pod is restarted. Check mode does not predict this restart.
       type: dict
       returned: always
       sample: {a100-4: rebooted}
     not_as_declared:
-      description: The differences from the declaration, one line per node.
+      description: The nodes that do not match their declaration and the differences, one line per node.
       type: list
       elements: str
       returned: always
@@ -307,7 +308,7 @@ gpu_sharing:
         reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
           sample: 'pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff'}
     held_back:
-      description: By pool, the taints that were held back (C(key=value:Effect)).
+      description: For each pool, the taints that were held back, in the form C(key=value:Effect).
       type: dict
       returned: always
       sample: {train: ["restricted-access=yes:NoSchedule"]}
@@ -336,17 +337,17 @@ gpu_sharing:
       returned: always
       sample: []
     undeclared_pins:
-      description: Nodes whose label C(accel.gpu/pool) names an undeclared pool, by the name of that pool.
+      description: Nodes whose label C(accel.gpu/pool) names an undeclared pool, grouped by that pool.
       type: dict
       returned: always
       sample: {}
     mismatched:
-      description: Nodes pinned to a pool whose C(match) they do not meet, by pool.
+      description: Nodes that are pinned to a pool even though they do not meet its C(match), grouped by pool.
       type: dict
       returned: always
       sample: {}
     after_discovery:
-      description: Nodes and pools that depend on hardware that is not discovered yet (C(nodes), C(nodes_count), C(pools)).
+      description: Nodes and pools that depend on hardware that has not been discovered yet (C(nodes), C(nodes_count), C(pools)).
       type: dict
       returned: in check mode, if there are undiscovered nodes
       sample: {nodes: [a100-5], nodes_count: 1, pools: []}
@@ -360,7 +361,7 @@ gpu_sharing:
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"
     report_path:
-      description: The file with the complete result.
+      description: Path to the file that contains the complete result.
       type: str
       returned: if O(report_path) is set, and the file was written
       sample: /home/admin/gpu_sharing.json
@@ -393,7 +394,7 @@ from ..module_utils.sharing.scope import PRESENT, STATES, scope_of
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Adapt the plan to the installed operator, then preview or run."""
+    """Adapt the plan to the installed operator, then preview or apply the changes."""
     scope = scope_of(module)
     module.plan = adapt_plan_to_cluster(module.client, module.plan)
     return SharingOperation(module, scope).execute()

@@ -11,36 +11,36 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
-    unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
+  - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release unless
+    RV(helm_release.action) is V(none), and call it again afterwards to wait for the workloads.
   - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and describes the remedy.
-  - Repairs a Helm release that a killed helm process has left in the status C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling).
-    Helm itself does not recover from these statuses; it fails with "another operation is in progress".
-  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. For a CRD that does not differ, the
-    module sends one read request. CRDs are never deleted.
-  - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
+  - Repairs a Helm release that a killed helm process left in the status C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling). Helm
+    itself does not recover from these statuses; it fails with "another operation is in progress".
+  - Applies the CRDs of the chart and of the sub-charts that the values enable, because Helm creates CRDs but never upgrades them. For an unchanged CRD, the
+    module sends one read request. It never deletes CRDs.
+  - Compares the name, version, app version and values of the chart, so that helm does not run if nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
-  - For a Helm release of the GPU operator, returns in advance the number of nodes on which an upgrade restarts the driver, the number of nodes at a time, and
-    the reasons. Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With this option, the old operator
-    is stopped first, because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
-  - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field as long as both charts have
-    the same value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
+  - For a Helm release of the GPU operator, predicts on how many nodes an upgrade restarts the driver, how many of these nodes restart it at a time, and why. If
+    the driver would restart, O(allow_driver_rollout) is required. Without this option, the module fails, or holds driver values back if only they differ. With
+    this option, the module first stops the old operator, because otherwise the old operator would start a rollout that the new operator repeats. Helm then
+    starts the new operator.
+  - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm keeps a manually set field as long as both charts have the same
+    value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
     C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
-  - In operator v26.7.0 and later, a change to values that does not change the driver configuration digest does not require O(allow_driver_rollout). It restarts
-    the driver pods on cordoned nodes without evicting any GPU pod.
-  - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this
-    name.
+  - Since operator v26.7.0, changed values do not require O(allow_driver_rollout) if the driver configuration digest stays the same. In this case, the driver
+    pods restart on cordoned nodes, and no GPU pod is evicted.
+  - If an upgrade would reset a ConfigMap name that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this name.
 notes:
   - The module does not interrupt a running helm process. The following rules, in this order, determine whether an unfinished revision is abandoned. If a helm
     process on this machine is working on the Helm release, the revision is still in progress. If no such process exists, a revision that this collection wrote
-    through helm on this machine is abandoned; such a revision is recorded beforehand in the Lease C(accel-gpu-helm-<release>) in the namespace of the Helm
-    release. Any other revision is abandoned if it is older than O(pending_timeout); until then, the module waits for it.
+    through helm on this machine is abandoned. The collection records its revisions beforehand in the Lease C(accel-gpu-helm-<release>) in the namespace of the
+    Helm release. Any other revision is abandoned once it is older than O(pending_timeout); until then, the module waits for it.
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
     Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
-  - The module fails if C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses, or if the connection cannot be
-    passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
-  - helm itself is only used for C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
+  - The module fails if C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses, or if the connection uses an option
+    that has no equivalent in Helm, such as O(host) or O(client_cert).
+  - The module runs only the commands C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
 options:
   release_name:
     description: Name of the Helm release.
@@ -54,14 +54,14 @@ options:
     aliases: [namespace]
   chart_ref:
     description:
-      - A path (to a directory or a .tgz file), a chart name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
+      - The chart, as a path to a directory or to a .tgz file, a chart name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
     type: str
     required: true
   chart_repo_url:
     description: URL of the chart's repository.
     type: str
   chart_version:
-    description: Version of the chart. A chart from a local path contains its version.
+    description: Version of the chart. This option is not required for a chart at a local path, because the chart contains its version.
     type: str
   release_values:
     description: Values for the chart.
@@ -70,17 +70,17 @@ options:
     aliases: [values]
   initial_values:
     description:
-      - Values for a first installation only; an existing Helm release keeps its own.
+      - Values that are only used for a first installation. An existing Helm release keeps its current values.
       - RV(helm_release.initial_values) returns the values to pass to Helm. O(release_values) override them.
     type: dict
     default: {}
   binary_path:
-    description: Path to helm. By default, the first C(helm) on PATH.
+    description: Path to helm. By default, the first C(helm) on the C(PATH).
     type: path
   pending_timeout:
     description:
       - Seconds after which an unfinished revision from another machine or tool counts as abandoned.
-      - Must be longer than the longest timeout that is used with helm for this Helm release.
+      - This time must be longer than the longest timeout with which helm is run for this Helm release.
     type: int
     default: 600
   allow_driver_rollout:
@@ -89,8 +89,8 @@ options:
     default: false
   node_annotation:
     description:
-      - An annotation that the Helm release sets on every node with a pod of one of its DaemonSets.
-      - If set, the Helm release counts as rolled out only when the number of nodes with the annotation equals the number of nodes with such a pod.
+      - An annotation that the workloads of the Helm release set on every node that runs a pod of one of the release's DaemonSets.
+      - If set, the Helm release counts as rolled out only when the number of nodes with the annotation equals the number of nodes that run one of these pods.
     type: str
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -125,7 +125,7 @@ EXAMPLES = r"""
     chart_version: 0.19.0
     release_values: {worker: {tolerations: []}}
     skip_crds: true
-  # The cluster and the user that helm_release has verified.
+  # Use the cluster and the user that helm_release has verified.
   environment: "{{ preparation.helm_release.helm_environment }}"
   when: preparation.helm_release.action != 'none'
 
@@ -146,12 +146,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 helm_release:
-  description: The Helm release before the run, and the remaining action.
+  description: The Helm release before the run, and the action that remains for Helm.
   returned: success
   type: dict
   contains:
     helm_environment:
-      description: Environment variables for M(kubernetes.core.helm) to connect to the verified cluster. None of them is secret.
+      description: Environment variables with which M(kubernetes.core.helm) connects to the verified cluster. They contain no secrets.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
@@ -188,14 +188,14 @@ helm_release:
       returned: success
       sample: []
     crds:
-      description: Names of the chart's CRDs by action.
+      description: Names of the chart's CRDs, grouped by action.
       type: dict
       returned: success
       sample: {created: [], updated: [clusterpolicies.nvidia.com], unchanged: []}
       contains:
         created: {description: New CRDs., type: list, elements: str, returned: success, sample: []}
         updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
-        unchanged: {description: CRDs without a difference., type: list, elements: str, returned: success, sample: []}
+        unchanged: {description: Unchanged CRDs., type: list, elements: str, returned: success, sample: []}
     initial_values:
       description:
         - The part of O(initial_values) to pass to Helm, and the names of this collection's ConfigMaps that an upgrade would otherwise reset in the
@@ -215,7 +215,7 @@ helm_release:
           returned: success
           sample: 20
         max_parallel:
-          description: Number of nodes at a time; 0 if the ClusterPolicy requires driver pods to be deleted manually.
+          description: Number of nodes on which the driver restarts at the same time; 0 if the ClusterPolicy requires driver pods to be deleted manually.
           type: int
           returned: success
           sample: 1
@@ -237,7 +237,7 @@ helm_release:
       returned: success
       sample: [driver.version]
     workloads:
-      description: The numbers of ready and desired pods of each awaited workload, by kind and name. Also returned after a timeout.
+      description: For each workload that the module waits for, the numbers of ready and desired pods. Also returned after a timeout.
       type: dict
       returned: success
       sample: {"DaemonSet nfd-worker": "20/20"}

@@ -12,11 +12,12 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
-    and pools. The charts are rendered in the same way as for an installation, so the list contains exactly the images that the cluster pulls.
+  - For the declared releases and pools, lists the images of the GPU operator, its operands, the driver for each operating system, NFD, and the validation. The
+    module renders the charts in the same way as for an installation, so the list contains exactly the images that the cluster pulls.
   - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest ClusterServiceVersion in a channel of the catalog.
-  - With O(dest), the module also writes the list as input for C(skopeo copy) and for C(oc-mirror), and as OpenShift mirror configuration.
-  - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
+  - With O(dest), the module also writes the list to files that serve as input for C(skopeo copy) and C(oc-mirror), and as the mirror configuration of
+    OpenShift.
+  - With O(verify=true), the module verifies that the mirror contains each image with the expected digest.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -27,28 +28,28 @@ extends_documentation_fragment:
 options:
   mirror:
     description:
-      - Registry, optionally with a path, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
-      - An image has the same path there as in the public registry.
+      - Mirror registry for the images, optionally with a path, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
+      - An image has the same path in the mirror as in the public registry.
       - To list the images for a mirror that the cluster does not use yet, set a registry other than C(gpu_cluster.operator.registry).
     type: str
   upstreams:
     description:
-      - Registries, optionally with a path, from which images are copied instead of from the public registries, such as the pull-through caches of
-        your organization. Each key is the host of a public registry, such as V(nvcr.io). Its value is the registry to copy from, such as
+      - Registries that replace the public registries as sources for copies, such as the pull-through caches of your organization. Each key is the host of a
+        public registry, such as V(nvcr.io). Its value is the registry from which images are copied instead, optionally with a path, such as
         V(artifactory.example.com/nvcr).
     type: dict
     default: {}
   operating_systems:
     description:
-      - Operating systems of the GPU nodes, as ID and VERSION_ID of C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, the operating
-        systems of the nodes.
+      - Operating systems of the GPU nodes. Each consists of ID and VERSION_ID in C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, the
+        operating systems of the nodes.
     type: list
     elements: str
     default: []
   kernels:
     description:
-      - Kernel versions of the GPU nodes as C(uname -r) prints them, such as V(5.15.0-91-generic). They are part of the tags of precompiled drivers. By
-        default, the kernel versions of the nodes.
+      - Kernel versions of the GPU nodes, in the form that C(uname -r) prints, such as V(5.15.0-91-generic). They are part of the tags of precompiled drivers.
+        By default, the kernel versions of the nodes.
     type: list
     elements: str
     default: []
@@ -67,19 +68,19 @@ options:
     default: [kernel]
   dest:
     description:
-      - Directory on this machine for the files C(images.txt), C(imageset-config.yaml) and C(mirror-sets.yaml). The directory is created if necessary. Images
-        are not copied into it.
+      - Directory on this machine to which the files C(images.txt), C(imageset-config.yaml) and C(mirror-sets.yaml) are written. The directory is created if
+        necessary. It does not contain the images themselves.
       - Each line of C(images.txt) contains a source and a destination for C(skopeo copy). C(imageset-config.yaml) is for C(oc-mirror) v2. C(mirror-sets.yaml)
         contains an ImageDigestMirrorSet and an ImageTagMirrorSet, with an annotation that describes the impact on nodes.
     type: path
   verify:
-    description: Whether the mirror is verified. The module fails if an image is missing from the mirror or has a different digest.
+    description: Whether to verify the mirror. With V(true), the module fails if an image is missing from the mirror or has a different digest.
     type: bool
     default: false
   digests_file:
     description:
-      - File with the expected digests, as written by the role C(mirror) and by O(accel.gpu.registry_image#module:digests_file). It must exist. Without this
-        option, O(verify=true) reads the digests from the public registries.
+      - Path to a file that contains the expected digests. The role C(mirror) and the option O(accel.gpu.registry_image#module:digests_file) write this file. It
+        must exist. Without this option, O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
     description: Path to C(helm). By default, the first C(helm) on the C(PATH).
@@ -114,7 +115,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image_set:
-  description: The images.
+  description: The listed images and the result of the verification.
   returned: success, or failure of O(verify=true)
   type: dict
   contains:
@@ -133,13 +134,13 @@ image_set:
       returned: always
       sample: []
     copies:
-      description: The images that must be copied to the mirror, in the form of O(accel.gpu.registry_image#module:images).
+      description: The images that must be copied to the mirror, in the format of O(accel.gpu.registry_image#module:images).
       type: list
       elements: dict
       returned: always
       contains:
         source:
-          description: The image in the public registry, or in its upstream if O(upstreams) has one.
+          description: The image in the public registry, or in the registry that replaces it in O(upstreams).
           type: str
           returned: always
           sample: nvcr.io/nvidia/k8s-device-plugin:v0.18.1
@@ -153,8 +154,8 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images whose expected digest is unknown, because neither O(digests_file) nor (without O(digests_file)) the registry from which they are
-        copied contains it.
+      description: Images whose expected digest is unknown. With O(digests_file), the file does not contain their digests. Otherwise, the registry from which
+        they are copied does not contain the images.
       type: list
       elements: str
       returned: with O(verify=true)
@@ -319,14 +320,14 @@ def _mirror_of(module: ImageSetModule) -> t.Any:
 
 
 def _without_mirror(module: ImageSetModule) -> Plan:
-    """The plan with public registries instead of the declared mirror."""
+    """Return the plan with public registries instead of the declared mirror."""
     cluster = module.params["gpu_cluster"]
     operator = {key: value for key, value in cluster["operator"].items() if key != "registry"}
     return derive({**cluster, "operator": operator}, module.params["gpu_defaults"] or {}, module.params["gpu_pools"])
 
 
 def _openshift(module: ImageSetModule, plan: Plan) -> str:
-    """The version of OpenShift, if a file needs it."""
+    """Return the version of OpenShift, if a file requires it."""
     return (openshift_version(module.client) or "") if plan.operator.installer == OLM and module.params["dest"] else ""
 
 

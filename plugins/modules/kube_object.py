@@ -12,14 +12,13 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a
-    server-side apply only if they differ. For an unchanged object, the module sends only one read request.
-  - Fields of other managers are left unchanged. A field that was in an earlier definition but is missing from the current one is removed.
+  - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a server-side apply request only if
+    there are differences. For an unchanged object, the module sends only one read request.
+  - Fields that other managers own are left unchanged. Fields that an earlier definition contained but the current definition does not are removed.
   - Different notations of quantities and numbers, and defaults that the API server adds, do not count as differences.
-  - In check mode, the API server validates the change (a dry run), so C(changed) and the diff are the same as in the
-    real run.
-  - Objects whose kind or namespace does not exist yet can be previewed even on a first run; see O(expected).
-  - The kinds and namespaces of all definitions are checked before any request is sent.
+  - In check mode, the API server validates the change in a dry run, so C(changed) and the diff are the same as in the real run.
+  - Check mode can also preview objects whose kind or namespace does not exist yet, as on a first run. See O(expected).
+  - The kinds and namespaces of all definitions are checked before any change is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -30,15 +29,14 @@ extends_documentation_fragment:
 options:
   definitions:
     description:
-      - The objects, each with C(apiVersion), C(kind) and C(metadata.name), and with C(metadata.namespace) if its kind
-        is namespaced.
+      - The objects. Each must contain C(apiVersion), C(kind) and C(metadata.name), and also C(metadata.namespace) if its kind is namespaced.
       - Namespaces and CustomResourceDefinitions are applied before all other objects, regardless of their position in the list.
     type: list
     elements: dict
     required: true
   state:
     description:
-      - V(present) applies the objects; V(absent) deletes the existing objects.
+      - V(present) applies the objects. V(absent) deletes those that exist.
     type: str
     choices: [present, absent]
     default: present
@@ -49,13 +47,13 @@ options:
     default: true
   record_creation:
     description:
-      - Used by the roles of this collection; not a stable interface.
-      - Whether an object that this module creates gets the annotation C(accel.gpu/created), so that M(accel.gpu.uninstall)
-        may delete it. An object that already existed never gets it.
+      - The collection's roles use this option. It is not a stable interface.
+      - Whether to set the annotation C(accel.gpu/created) on an object that this module creates, so that M(accel.gpu.uninstall) may delete it. Objects that
+        already existed never get this annotation.
     type: bool
     default: false
 notes:
-  - Without write permission, RV(kube_object.objects.unchecked) shows that the server did not validate the preview.
+  - If the user does not have write permission, RV(kube_object.objects.unchecked) contains the reason why the API server did not validate the preview.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s
@@ -79,7 +77,7 @@ EXAMPLES = r"""
         data:
           greeting: hello
 
-- name: Apply an object whose kind the operator's chart creates, even on a first run with --check
+- name: Apply an object whose kind is created by the operator's chart, even on a first run with --check
   accel.gpu.kube_object:
     definitions: "{{ lookup('file', 'policy.yml') | from_yaml_all }}"
     expected:
@@ -96,7 +94,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: The changes to the objects, or, in check mode, the predicted changes. If a change fails, only the changes before it.
+  description: The changes to the objects or, in check mode, the predicted changes. If a change fails, only the changes before the failed one are returned.
   returned: always
   type: dict
   contains:
@@ -106,22 +104,22 @@ kube_object:
       elements: dict
       contains:
         api_version:
-          description: Group and version.
+          description: API group and version of the object.
           type: str
           returned: always
           sample: v1
         kind:
-          description: Kind.
+          description: Kind of the object.
           type: str
           returned: always
           sample: Namespace
         namespace:
-          description: Namespace; null for cluster-scoped kinds.
+          description: Namespace of the object; null for cluster-scoped kinds.
           type: str
           returned: always
           sample: null
         name:
-          description: Name.
+          description: Name of the object.
           type: str
           returned: always
           sample: gpu-operator
@@ -141,10 +139,9 @@ kube_object:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options, the configuration or the objects. In this case, no object is sent, because all objects are checked first.
-      V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's
-      error.
+    - V(invalid) - errors in the options, the configuration or the objects. In this case, no change is sent, because all objects are checked first.
+      V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API server does not
+      respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid
@@ -174,7 +171,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Apply or delete the definitions, and hold the lease from the first change on."""
+    """Apply or delete the definitions, and hold the Lease from the first change until the end of the run."""
     done: list[ObjectChange] = []
     try:
         with contextlib.ExitStack() as stack:

@@ -12,26 +12,27 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
+  - Writes the client configuration token and C(gridd.conf) to the Secret that the driver pods of vGPU nodes mount. The Secret has exactly the keys that the GPU
     operator reads.
-  - For pools with C(driver.type=vgpu), these are the Secrets in C(driver.licensing_secret). A pool without this key uses the Secret that the ClusterPolicy
+  - For a pool with C(driver.type=vgpu), C(driver.licensing_secret) names the Secret. Without this setting, the pool uses the Secret that the ClusterPolicy
     names. M(accel.gpu.cluster_policy) sets the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the ClusterPolicy
-    names a Secret, or if the pool uses the Secret in the ClusterPolicy, but C(nlsEnabled) is not set there.
+    names a Secret, or if the pool uses the Secret that the ClusterPolicy names and the ClusterPolicy does not set C(nlsEnabled).
   - If the cluster has no vGPU, nothing is written, and a warning is shown. This is the case if no pool has C(driver.type=vgpu), neither the ClusterPolicy nor
     an NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
-  - If no pool has C(driver), the module sets the name of the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted. If
-    NVIDIADriver objects of another tool describe the driver, the module writes the Secrets that these objects name.
-  - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Such
-    a change is held back unless O(allow_driver_rollout) is set.
-  - If the ClusterPolicy names a ConfigMap, its content is copied into a Secret with the same name, and the ClusterPolicy is changed to name the Secret. The
-    ConfigMap is not deleted; a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
-  - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used and verified like any
-    other, but not changed. A warning shows the differences from the options.
-  - Without a token, the module only verifies that the objects contain a valid one.
-  - A new C(gridd.conf) has C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
+  - If no pool has C(driver), the module sets the name of the Secret and C(nlsEnabled) in the ClusterPolicy. The token is only mounted if C(nlsEnabled) is set.
+    If NVIDIADriver objects that another tool manages describe the driver, the module writes the Secrets that these objects name.
+  - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Changes
+    that restart the driver are held back unless O(allow_driver_rollout) is set.
+  - If the ClusterPolicy names a ConfigMap, the module copies the content of the ConfigMap to a Secret with the same name, and changes the ClusterPolicy to name
+    the Secret. The ConfigMap is not deleted, but a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see
+    O(allow_configmap).
+  - An object that another tool reconciles, such as External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it, is used and verified
+    like any other object, but is not changed. A warning shows the differences from the options.
+  - If no token is set, the module only verifies that the objects contain a valid token.
+  - A new C(gridd.conf) contains C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
     O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
-  - A warning names nodes whose driver pods mount a different Secret than their pool declares.
-  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it, by default without restarting a pod.
+  - A warning names the nodes whose driver pods do not mount the Secret that the node's pool declares.
+  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads the new token, by default without restarting any pods.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -44,27 +45,27 @@ extends_documentation_fragment:
 options:
   replace:
     description:
-      - Whether the token may replace one that was issued later, expires later, or is for a different license server, service instance or set of license
-        classes. By default, the module rejects such a token. A first token or a renewal is always accepted.
+      - Whether the token may replace a token that was issued later, expires later, or is for a different license server, service instance or set of license
+        classes. By default, the module rejects the new token in these cases. A first token or a renewal is always accepted.
     type: bool
     default: false
   secret_name:
     description:
-      - Name of the Secret that the module sets in the ClusterPolicy. By default, the name in the ClusterPolicy is kept, or set to V(licensing-config) if
-        there is none.
+      - Name of the Secret that the module sets in the ClusterPolicy. By default, the module keeps the name in the ClusterPolicy, or sets it to
+        V(licensing-config) if the ClusterPolicy contains no name.
       - If pools or NVIDIADriver objects name several Secrets, only the Secret with this name gets the token, and the others are not changed. The module fails
-        if none of them has this name. By default, all of them get the token, unless they contain tokens for different licenses. If pools or NVIDIADriver
+        if none of the Secrets has this name. By default, all Secrets get the token, unless they contain tokens for different licenses. If pools or NVIDIADriver
         objects name only one Secret, this option has no effect.
     type: str
   feature_type:
     description:
       - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server. V(0) (no license) is
         rejected, because every vGPU type needs a license.
-      - By default, the value in the file, or V(1) if it has none. With V(1), each client requests the product for its vGPU type.
+      - By default, the value in C(gridd.conf), or V(1) if the file does not set it. With V(1), each client requests the product for its vGPU type.
     type: raw
   vgpu_types:
     description:
-      - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of existing nodes are read from their labels.
+      - The vGPU types of nodes that will be added later, such as V(A100-10C). The types of existing nodes are read from their labels.
     type: list
     elements: str
     default: []
@@ -87,14 +88,14 @@ options:
     default: false
   allow_configmap:
     description:
-      - Whether the token may be written into a ConfigMap if the GPU operator is older than v25.10. Every user who is allowed to read ConfigMaps in the
-        operator's namespace can then read the token.
+      - Whether the token may be written to a ConfigMap if the GPU operator is older than v25.10. In this case, every user who is allowed to read ConfigMaps in
+        the operator's namespace can also read the token.
     type: bool
     default: false
   node_names:
     description:
-      - Names of the nodes on which M(accel.gpu.license_rotation) will load the token. The module fails before the first change if one of them is not the name
-        of a vGPU node.
+      - Names of the nodes on which M(accel.gpu.license_rotation) will load the token. The module fails before the first change if one of these names does not
+        belong to a vGPU node.
     type: list
     elements: str
     default: []
@@ -125,7 +126,7 @@ license:
   type: dict
   contains:
     objects:
-      description: The Secrets, or the ConfigMap for operators before v25.10. Empty if the cluster has no vGPU.
+      description: The Secrets or, for operators before v25.10, the ConfigMap. Empty if the cluster has no vGPU.
       type: list
       elements: dict
       returned: always
@@ -139,20 +140,21 @@ license:
         name: {description: Name., type: str, returned: always, sample: licensing-config}
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
         action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
-        pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
+        pools: {description: The pools that declare the object., type: list, elements: str, returned: always, sample: [vdi]}
         feature_type: {description: FeatureType in C(gridd.conf); null if it is not set., type: int, returned: always, sample: 1}
-        proxy: {description: Host and port of the proxy in C(gridd.conf); empty if it has none., type: str, returned: always, sample: ''}
+        proxy: {description: Host and port of the proxy in C(gridd.conf); empty if no proxy is set., type: str, returned: always, sample: ''}
         digests:
-          description: The first 16 digits of the SHA-256 digests of its files, by key.
+          description: For each file in the object, the first 16 digits of its SHA-256 digest.
           type: dict
           returned: always
           sample: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2}
         managed_by:
-          description: The object or tool that reconciles it, such as an ExternalSecret; the module does not change it. Empty for other objects.
+          description: The object or tool that reconciles this object, such as an ExternalSecret. The module does not change the object in this case. Empty if
+            no other tool reconciles it.
           type: str
           returned: always
           sample: ''
-        migrated_from: {description: The ConfigMap from which its content was copied; empty if it was not copied., type: str, returned: always, sample: ''}
+        migrated_from: {description: The ConfigMap from which the content was copied; empty if it was not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: Time at which the token expires; null if it does not expire., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
@@ -272,13 +274,13 @@ class LicenseModule(LicenseTokenModule, PlanModule):
     """A module with the options for the cluster, the pools and the token."""
 
     def secrets(self) -> set[str]:
-        """The secrets without node names: these can consist of three long parts like a token, but contain no capital letters."""
+        """Return the secrets without node names. A node name can consist of three long parts like a token, but contains no capital letters."""
         return super().secrets() - {name for name in self.params["node_names"] if not object_name(name)}
 
 
 @dataclasses.dataclass(frozen=True)
 class LicensingConfigChange:
-    """The change to the ClusterPolicy. `config` is None if the policy does not describe the driver; `rollout` is None if no driver restarts."""
+    """A change to the ClusterPolicy. `config` is None if the policy does not describe the driver. `rollout` is None if no driver restarts."""
 
     name: str
     config: LicensingConfigDiff | None
@@ -313,7 +315,7 @@ class Comparison:
 
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    # A node name may look like a token. A token in place of a node name is rejected, because no node has this name.
+    # A node name can look like a token. A token that is set instead of a node name is rejected, because no node has this name.
     options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
@@ -330,7 +332,7 @@ def work(module: LicenseModule) -> Object:
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
-    """Read the cluster, and compare it with the options; raises InvalidOptions if nodes would get no license."""
+    """Read the cluster, and compare it with the options. Raise InvalidOptions if nodes would not get a license."""
     policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, policy)
@@ -350,7 +352,7 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
 
 
 def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None:
-    """Send the changes; return the reason why the server did not validate one of them in check mode."""
+    """Send the changes. In check mode, return the reason why the server did not validate one of them."""
     unchecked = None
     for change in found.changes:
         lease.check()
@@ -364,7 +366,7 @@ def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None
 
 
 def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
-    """The release of the operator that reads the objects; the declared release if it is not installed yet."""
+    """Return the release of the operator that reads the objects, or the declared release if no operator is installed yet."""
     if policy is None:
         return plan.operator.version
     if version := policy_version(policy):
@@ -376,7 +378,7 @@ def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) 
 def _config_change(
     module: LicenseModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
 ) -> LicensingConfigChange:
-    """The change to the ClusterPolicy, and the driver restarts that it causes."""
+    """Return the change to the ClusterPolicy, and the driver restarts that it causes."""
     config = plan_licensing_config(plan, cluster.policy, target)
     if config is None or cluster.policy is None:
         return LicensingConfigChange("", None, None)

@@ -12,10 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads whether the vGPUs of each node have a license, when it expires, and whether the driver pod uses the token and the C(gridd.conf) in the Secret. The
-    Kubernetes API does not show this, and the only symptom of a missing license is a slow vGPU.
-  - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is also read.
-  - For each node without a license, the result contains the most specific cause that the node's status and files indicate, with the remedy.
+  - Reads whether the vGPUs of each node have a license, when it expires, and whether the driver pod uses the token and the C(gridd.conf) from the Secret. The
+    Kubernetes API does not show the license state, and the only symptom of a missing license is a slow vGPU.
+  - The module lists the pods once and runs commands in them in parallel (C(nvidia-smi -q) and C(sha256sum)). On nodes without a license, it also reads the
+    clock.
+  - For each node without a license, the result contains the most specific cause that the node's status and files indicate, and the remedy.
   - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -30,22 +31,23 @@ options:
       - With V(nvidia_smi), the module runs C(nvidia-smi -q) in the driver pod of each node. The user needs permission to run commands in these pods
         (C(pods/exec)).
       - With V(dcgm_exporter), the module reads the metric C(DCGM_FI_DEV_VGPU_LICENSE_STATUS) from the C(dcgm-exporter) pod of each node through the API server.
-        The user needs permission to C(get) C(pods/proxy) instead. The metric shows only whether a node has a license. It does not show the product, the expiry,
-        the files, the clock or the cause, so O(compare_files) and O(check_services) have no effect.
-      - With V(dcgm_exporter), a node without this metric has the state V(unknown). C(dcgm-exporter) exports the metric by default. If C(dcgmExporter.config) of
-        the ClusterPolicy names a custom list of metrics, that list must contain it. The exporter reads the state every 30 seconds by default.
+        The user then needs permission to C(get) C(pods/proxy) instead of C(pods/exec). The metric shows only whether a node has a license. It does not show the
+        product, the expiry, the files, the clock or the cause, so O(compare_files) and O(check_services) have no effect.
+      - If the C(dcgm-exporter) of a node does not export this metric, the node's state is V(unknown). By default, the metric is exported. If
+        C(dcgmExporter.config) of the ClusterPolicy names a custom list of metrics, that list must contain the metric. The exporter reads the state every 30
+        seconds by default.
     type: str
     choices: [nvidia_smi, dcgm_exporter]
     default: nvidia_smi
   require_licensed:
     description:
       - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
-      - Each read lists the nodes again. Nodes that join or become ready in the meantime are also verified, and deleted nodes are ignored.
+      - The module lists the nodes again for each read. It also verifies nodes that join or become ready while it waits, and ignores deleted nodes.
       - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, only a warning is shown.
     type: bool
     default: false
   wait_timeout:
-    description: Seconds to wait for licenses with O(require_licensed=true).
+    description: With O(require_licensed=true), seconds to wait for licenses.
     type: int
     default: 300
   wait_sleep:
@@ -53,11 +55,13 @@ options:
     type: int
     default: 5
   compare_files:
-    description: Whether the files in the containers are compared with the Secret. Without this comparison, one command runs on each node instead of two.
+    description: Whether to compare the files in the containers with the Secret. Without this comparison, the module runs one command on each node instead of
+      two.
     type: bool
     default: true
   check_services:
-    description: Whether to check, from the driver pods of nodes without a license, that the token's license servers are reachable (name, connection and TLS).
+    description: Whether to check that the driver pods of nodes without a license can reach the token's license servers. The check includes name resolution, the
+      connection and TLS.
     type: bool
     default: true
   min_days:
@@ -104,7 +108,7 @@ license_info:
   type: dict
   contains:
     counts:
-      description: The number of nodes that need a license, and how many of them are in each state.
+      description: The number of nodes that need a license, and the number of these nodes in each state.
       type: dict
       returned: always
       sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1, not_required: 0}
@@ -114,7 +118,7 @@ license_info:
         unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
         unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
         not_required:
-          description: Nodes that do not currently need a license - those that are not ready, and those without a driver pod that are cordoned or in no pool.
+          description: Nodes that do not currently need a license. These nodes are not ready, or they have no driver pod and are cordoned or in no pool.
           type: int
           returned: always
           sample: 0
@@ -123,8 +127,8 @@ license_info:
     problems:
       description:
         - Problems that need attention, one sentence each.
-        - These problems are nodes without a verified license, nodes whose token differs from the one in their Secret, driver pods that do not mount the Secret
-          that their pool declares, and objects with no valid token or with a token that expires within O(min_days).
+        - The list includes nodes without a verified license, nodes whose token differs from the one in their Secret, driver pods that do not mount the Secret
+          that their pool declares, and objects that contain no valid token or a token that expires within O(min_days).
       type: list
       elements: str
       returned: always
@@ -136,7 +140,7 @@ license_info:
       returned: always
       sample: ["Node gpu-7: Unlicensed (Restricted). The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
-      description: The objects that contain the tokens. The values of a token are null if it does not exist, or if the user is not allowed to read it.
+      description: The objects that contain the tokens. The values of a token are null if the token does not exist or if the user is not allowed to read it.
       type: list
       elements: dict
       returned: always
@@ -148,9 +152,9 @@ license_info:
         kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
         name: {description: Name., type: str, returned: always, sample: licensing-config}
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
-        pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
-        complete: {description: Whether it has a token and C(gridd.conf)., type: bool, returned: always, sample: true}
-        readable: {description: Whether the user is allowed to read it., type: bool, returned: always, sample: true}
+        pools: {description: The pools that declare the object., type: list, elements: str, returned: always, sample: [vdi]}
+        complete: {description: Whether the object contains a token and C(gridd.conf)., type: bool, returned: always, sample: true}
+        readable: {description: Whether the user is allowed to read the object., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: Time at which the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
@@ -173,7 +177,7 @@ license_info:
           returned: always
           sample: ''
     nodes:
-      description: Up to O(limit) nodes, those with a problem first.
+      description: Up to O(limit) nodes. Nodes with a problem come first.
       type: list
       elements: dict
       returned: always
@@ -183,8 +187,8 @@ license_info:
            token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
-        pool: {description: Its pool; null if it is in no pool., type: str, returned: always, sample: vdi}
-        vgpu_type: {description: Product name of its GPU., type: str, returned: always, sample: NVIDIA-A100-10C}
+        pool: {description: Pool of the node; null if it is in no pool., type: str, returned: always, sample: vdi}
+        vgpu_type: {description: Product name of the node's GPU., type: str, returned: always, sample: NVIDIA-A100-10C}
         state:
           description: V(licensed), V(unlicensed), V(not_applicable) if the driver reports no licensed product, or V(unknown).
           type: str
@@ -197,22 +201,22 @@ license_info:
           type: str
           returned: always
           sample: '2026-03-02T12:00:00Z'
-        pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
-        driver_started: {description: Start time of its driver container., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
-        token_matches: {description: Whether its token is the one in the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        pod: {description: Name of the driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
+        driver_started: {description: Start time of the driver container., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
+        token_matches: {description: Whether the node's token is the one in the Secret; null if this is not known., type: bool, returned: always, sample: true}
         token_days_left:
-          description: Whole days until the node's token expires. Null if it is not the token in the Secret.
+          description: Whole days until the node's token expires. Null if the node does not use the token in the Secret.
           type: int
           returned: always
           sample: 364
-        config_matches: {description: Whether its C(gridd.conf) is the one in the Secret., type: bool, returned: always, sample: true}
+        config_matches: {description: Whether the node's C(gridd.conf) is the one in the Secret., type: bool, returned: always, sample: true}
         clock_skew:
-          description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.
+          description: Number of seconds by which the node's clock is ahead of this machine's clock. Only read on nodes without a license.
           type: float
           returned: always
           sample: 0
         services:
-          description: The license servers that were checked. They are only checked from nodes without a license, and with O(check_services=true).
+          description: The license servers that were checked. They are only checked with O(check_services=true), and only from nodes without a license.
           type: list
           elements: dict
           returned: always
@@ -279,7 +283,7 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Read all nodes once, or with `require_licensed` until each node that needs a license has one."""
+    """Read all nodes once. With `require_licensed`, read them until each node that needs a license has one."""
     params = module.params
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)

@@ -12,24 +12,25 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    has no effect on running drivers. This module loads the new token, one node at a time, by default without restarting a pod.
-  - On each node whose files differ from the Secret, the module writes the new files next to the old ones, and stops the license client (C(nvidia-gridd)) with
-    SIGTERM, so that the client returns its license. It then renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without
-    a license.
-  - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes this license because it
-    appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the
-    module fails; the remaining nodes keep their license.
-  - With O(preflight=true), the module first checks whether every node that needs a new token can reach one of the token's license servers (name, connection
-    and TLS). The check runs in the driver pods. If a node cannot reach any of the servers, the module fails, and no node is changed.
-  - On a node whose files match the Secret but that has no license, only the client is restarted. These nodes are changed last.
-  - After waiting for another run, the module reads the Secret and the nodes again before the first change.
-  - With O(restart_drivers=true), the drivers are restarted instead. Nodes are processed one at a time, and each node is drained first.
-  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. If a node leaves
+  - A driver pod copies the token and C(gridd.conf) when the pod starts, and the license client reads these files only when the client starts. A new token in
+    the Secret therefore has no effect on running drivers. This module loads the new token on one node at a time, by default without restarting any pods.
+  - On each node whose files differ from the Secret, the module writes the new files next to the old ones. It stops the license client C(nvidia-gridd) with
+    SIGTERM, so that the client returns its license, then renames the files, and starts the client again. A vGPU without a license keeps its performance for 20
+    minutes.
+  - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes the new license because it
+    appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the module
+    fails, and the remaining nodes keep their licenses.
+  - With O(preflight=true), the module first checks that every node that needs a new token can reach one of the token's license servers. The check runs in the
+    driver pods and includes name resolution, the connection and TLS. If a node cannot reach any of these servers, the module fails, and no node is changed.
+  - If the files of a node match the Secret but the node has no license, only the client is restarted. These nodes are changed last.
+  - If the module had to wait for another run, it reads the Secret and the nodes again before the first change.
+  - With O(restart_drivers=true), the module restarts the drivers instead. It processes one node at a time, and drains each node first.
+  - If a driver pod is replaced during the rotation, the module waits until the driver runs again on the node, and verifies the node's license. If a node leaves
     the cluster, the rotation continues.
-  - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
-    license, and are not changed again. New files that the killed run has left next to those in use are removed.
-  - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
+  - If a run is killed, the next run continues the rotation. It recognizes finished nodes by the digests of their files and by a running client with a license,
+    and does not change them again. It removes new files that the killed run left next to the files in use.
+  - The token is sent to the containers through the standard input of a command, never as an argument. Write the token to the Secret with M(accel.gpu.license)
+    first.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -40,31 +41,32 @@ extends_documentation_fragment:
 options:
   provided:
     description:
-      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that
+      - The return value RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that
         M(accel.gpu.license) would write.
       - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back, or because the NVIDIADriver
         of the pool does not name the object yet.
     type: dict
   node_names:
-    description: Names of the nodes to rotate. By default, all vGPU nodes.
+    description: Names of the nodes on which to load the token. By default, all vGPU nodes.
     type: list
     elements: str
     default: []
   preflight:
     description:
-      - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - In check mode with O(provided), the license servers of the token that M(accel.gpu.license) would write are checked.
+      - Whether to check that all nodes can reach the token's license servers before the first node is changed.
+      - In check mode with O(provided), the module checks the license servers of the token that M(accel.gpu.license) would write.
     type: bool
     default: true
   restart_drivers:
     description:
       - Whether to restart the driver of each node that needs a change, instead of loading the token into the running driver. The node is cordoned, the pods
-        that use its GPUs are evicted within their disruption budgets, and its driver pod is deleted. When the new driver has a license, the node is uncordoned.
+        that use the node's GPUs are evicted within their disruption budgets, and the driver pod is deleted. When the new driver has a license, the node is
+        uncordoned.
       - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
         pods block the drain of a node, the module fails, and no node is changed.
-      - If pods tolerate the cordon and are scheduled to the node during the drain, the driver is not restarted, and the module fails and names these pods.
-      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod. With this option, the run also evicts pods that were
-        scheduled in the meantime to a node whose driver is not running.
+      - If pods tolerate the cordon and are scheduled to the node during the drain, the driver is not restarted. The module then fails and names these pods.
+      - A run without this option completes the unfinished restarts of a killed run, but does not evict any pods. A run with this option also evicts pods that
+        were scheduled after the killed run to a node whose driver is not running.
     type: bool
     default: false
   restart_timeout:
@@ -85,7 +87,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write a new token into the Secret
+- name: Write a new token to the Secret
   accel.gpu.license:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -113,22 +115,22 @@ license_rotation:
   type: dict
   contains:
     rotated:
-      description: Up to 100 nodes that were rotated, or would be in check mode, in order.
+      description: Up to 100 nodes on which the token was loaded or, in check mode, would be loaded, in this order.
       type: list
       elements: str
       returned: always
       sample: [gpu-1]
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
     restarted:
-      description: Up to 100 of these nodes that were drained and whose drivers were restarted, or would be in check mode.
+      description: Up to 100 of these nodes that were drained and whose drivers were restarted or, in check mode, would be restarted.
       type: list
       elements: str
       returned: always
       sample: [gpu-1]
     evicted:
       description:
-        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted), from nodes on which the restart of an earlier run was completed,
-          and from the node in RV(license_rotation.failed), or would be in check mode.
+        - Up to 100 pods that were evicted or, in check mode, would be evicted. They ran on the nodes in RV(license_rotation.restarted), on nodes on which the
+          restart of an earlier run was completed, or on the node in RV(license_rotation.failed).
       type: list
       elements: str
       returned: always
@@ -137,9 +139,9 @@ license_rotation:
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending:
       description:
-        - Up to 100 nodes whose rotation was not started because of a failure. If a node failed (V(partial)), these are the nodes after it. If no node was
-          changed because of unreachable license servers (V(preflight)) or blocked drains (V(blocked)), these are all nodes to rotate. If no node was changed
-          because of O(provided) (V(held_back)), these are all selected nodes, including those that may need no change.
+        - Up to 100 nodes whose rotation was not started because of a failure. After the failure V(partial), the list contains the nodes that come after the
+          failed node. After V(preflight) or V(blocked), it contains all nodes that need the rotation. After V(held_back), it contains all selected nodes, even
+          if they do not need a change.
       type: list
       elements: str
       returned: always
@@ -147,11 +149,11 @@ license_rotation:
     failed: {description: The node that failed; null if no node failed., type: str, returned: always, sample: null}
     reached:
       description:
-        - How far the failed node progressed; null if no node failed. V(unchanged) - no step was completed. V(written) - its new files are next to the old ones,
-          and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones.
-          V(started) - its license client was started with the new files. V(draining) - it was being drained before the restart of its driver. It was uncordoned
-          again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned. V(unfinished) - the run
-          was completing a driver restart that an earlier run had started, and the node is still cordoned.
+        - The last step that the failed node reached; null if no node failed. V(unchanged) - no step was completed. V(written) - the new files are next to the
+          old ones, and the license client is still running. V(ended) - the license client was stopped. V(replaced) - the new files have replaced the old ones.
+          V(started) - the license client was started with the new files. V(draining) - the node was being drained before the restart of its driver. It was
+          uncordoned again, unless the connection or the Lease was lost. V(deleted) - the driver pod was deleted, and the node is still cordoned. V(unfinished)
+          - the run was completing a driver restart that an earlier run had started, and the node is still cordoned.
       type: str
       returned: always
       sample: null
@@ -162,7 +164,7 @@ license_rotation:
       returned: success
       sample: []
     failing:
-      description: Up to 100 nodes of RV(license_rotation.skipped) whose driver has failed. Nodes whose driver is still starting are not included.
+      description: Up to 100 nodes in RV(license_rotation.skipped) whose driver has failed. Nodes whose driver is still starting are not included.
       type: list
       elements: str
       returned: success
@@ -236,7 +238,7 @@ _SPEC: ArgumentSpec = {
 
 
 class TokenHeldBack(ModuleFailure):
-    """The driver pods do not mount the object with the token, because the required change was held back."""
+    """Raised if the driver pods do not mount the object with the token, because the required change was held back."""
 
     code = "held_back"
 
@@ -245,7 +247,7 @@ class LicenseRotationModule(PlanModule):
     """A module with the option `node_names`."""
 
     def secrets(self) -> set[str]:
-        """The secrets, and tokens given instead of node names. Node names can consist of three long parts, but contain no capital letters."""
+        """Return the secrets, and tokens that were set instead of node names. A node name can have three long parts, but contains no capital letters."""
         return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
@@ -261,7 +263,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             if survey.changed and not module.check_mode:
                 stack.enter_context(lease)
                 if not lease.untouched:
-                    # Another run may have written the Secret, or rotated nodes, before this run held the lease.
+                    # Another run may have written the Secret or rotated nodes before this run held the lease.
                     survey = _survey(module, containers, lease)
             for text in survey.warnings:
                 module.warn(text)
@@ -281,7 +283,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                         f"Not rotated: {abbreviate_nodes(result.removed)} left the cluster during the rotation."
                     )
     except LeaseLost as error:
-        # The loss may be noticed only at the end, after the last node.
+        # The loss of the Lease may be noticed only after the last node.
         error.partial = error.partial or {"license_rotation": result.as_dict()}
         raise
     return {
@@ -296,7 +298,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Survey:
-    """The current state of the Secret and the nodes; raises TokenHeldBack, and the errors of read_survey()."""
+    """Return the current state of the Secret and the nodes. Raise TokenHeldBack, or an error of read_survey()."""
     provided = module.params["provided"]
     if provided and not {"objects", "policy", "held_back"} <= provided.keys():
         raise InvalidOptions(
@@ -313,7 +315,7 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
 
 
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
-    """Raise TokenHeldBack if driver pods do not mount the files of the module license. A different mounted object with the same content is accepted."""
+    """Raise TokenHeldBack if driver pods do not mount the files of the module license. A different object with the same content is accepted."""
     held_back = provided["held_back"]
     pending = {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()}
     mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the license servers of an organization, the licenses in their license pools, and the number of leases from the documented API of
-    NVIDIA's Cloud License Service. Changes nothing.
+  - Reads the license servers of an organization, the licenses in the servers' license pools, and the number of leases. The module uses the documented API of
+    NVIDIA's Cloud License Service, and does not change anything.
 extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
@@ -22,15 +22,15 @@ attributes:
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Returns the same result as long as no license is obtained or returned.
+    description: Returns the same result as long as clients neither obtain nor return licenses.
 options:
   api_key:
     description:
-      - An API key of the organization with the access type C(Licensing State), from the NVIDIA Licensing Portal.
-      - By default, the environment variable E(NLS_API_KEY).
+      - API key of the organization from the NVIDIA Licensing Portal. The key must have the access type C(Licensing State).
+      - By default, the value of the environment variable E(NLS_API_KEY).
     type: str
   api_url:
-    description: Address of the service.
+    description: URL of the service.
     type: str
     default: https://api.licensing.nvidia.com
   org:
@@ -38,17 +38,17 @@ options:
     type: str
     required: true
   virtual_group:
-    description: Number of a virtual group. By default, all virtual groups of the organization.
+    description: Number of the virtual group to read. By default, all virtual groups of the organization.
     type: int
   validate_certs:
-    description: Whether the certificate of the service is verified.
+    description: Whether to verify the certificate of the service.
     type: bool
     default: true
   ca_cert:
-    description: Path to a file with CA certificates. By default, those of the system are used.
+    description: Path to a file with CA certificates. By default, the CA certificates of the system are used.
     type: path
   request_timeout:
-    description: Seconds to wait for a response. A request that fails temporarily is retried for up to twice this time.
+    description: Seconds to wait for a response. A request that fails because of a temporary error is retried for up to twice this time.
     type: int
     default: 30
 requirements:
@@ -81,16 +81,16 @@ license_servers:
       sample: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}]
       contains:
         name: {description: Name of the product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
-        total: {description: Licenses in the license pools., type: int, returned: always, sample: 100}
-        in_use: {description: Licenses that are in use., type: int, returned: always, sample: 20}
-        free: {description: Licenses that are available., type: int, returned: always, sample: 80}
-    total: {description: Licenses of all products., type: int, returned: always, sample: 100}
-    in_use: {description: Licenses of all products that are in use., type: int, returned: always, sample: 20}
+        total: {description: Number of licenses in the license pools., type: int, returned: always, sample: 100}
+        in_use: {description: Number of licenses that are in use., type: int, returned: always, sample: 20}
+        free: {description: Number of licenses that are available., type: int, returned: always, sample: 80}
+    total: {description: Number of licenses of all products., type: int, returned: always, sample: 100}
+    in_use: {description: Number of licenses of all products that are in use., type: int, returned: always, sample: 20}
     leases: {description: The number of leases., type: int, returned: always, sample: 20}
   sample: {servers: [datacenter-1], products: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}], total: 100, in_use: 20, leases: 20}
 code:
-  description: The reason for the failure. V(invalid) - no API key is set. V(connection) - urllib3 is missing, or the key cannot be sent. V(unreachable) - the
-    service does not respond. Otherwise, the HTTP status of its error.
+  description: The reason for the failure. V(invalid) - no API key is set. V(connection) - urllib3 is missing, or the API key cannot be sent. V(unreachable) -
+    the service does not respond. Otherwise, the HTTP status of the service's error.
   returned: failure
   type: raw
   sample: 401
@@ -134,16 +134,16 @@ class LicenseServerModule(BaseModule):
 
     @property
     def api_key(self) -> str:
-        """The API key from the option or the environment variable; empty if neither is set."""
+        """Return the API key from the option or the environment variable; empty if neither is set."""
         return (self.params["api_key"] or os.environ.get(_KEY_ENV, "")).strip()
 
     def secrets(self) -> set[str]:
-        """The secrets, including the key from the environment variable."""
+        """Return the secrets, including the API key from the environment variable."""
         of_address = secret_texts({"api_url": self.params["api_url"]})
         return super().secrets() | of_address | ({self.api_key} if self.api_key else set())
 
     def explain_error(self, error: ServiceError) -> str:
-        """The message with the remedy."""
+        """Return the message with the remedy."""
         return explain(error)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the values of a client configuration token of the NVIDIA License System."""
+"""Reads the claims of a client configuration token of the NVIDIA License System."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads from a client configuration token, without network access, when it expires, which license server it names, and whether it was changed.
-  - NVIDIA does not document the claims of these tokens. The value of a missing claim is null in the result. If a missing claim is important,
-    RV(license_token.warnings) also reports it.
+  - Reads a client configuration token without network access. Returns when the token expires, which license server it names, and whether it was changed.
+  - NVIDIA does not document the claims of these tokens. If a claim is missing, its value in the result is null. RV(license_token.warnings) also reports
+    important claims that are missing.
   - The module fails if the text is not a token, for example because the file is truncated.
   - An expired token is not an error. Check RV(license_token.valid).
 extends_documentation_fragment:
@@ -47,25 +47,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license_token:
-  description: The values of the token; a value that the token does not contain is null.
+  description: The values of the token. Values that the token does not contain are null.
   returned: success
   type: dict
   contains:
     fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
-    algorithm: {description: Algorithm of its signature., type: str, returned: always, sample: RS256}
-    expires: {description: Time at which it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-    not_before: {description: Start of its validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
-    issued: {description: Time at which it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
-    days_left: {description: Whole days until it expires; negative if it has expired., type: int, returned: always, sample: 364}
-    valid: {description: Whether it is valid now., type: bool, returned: always, sample: true}
-    problem: {description: The reason why it is not valid now; empty if it is valid., type: str, returned: always, sample: ''}
+    algorithm: {description: Algorithm of the token's signature., type: str, returned: always, sample: RS256}
+    expires: {description: Time at which the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+    not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    issued: {description: Time at which the token was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    days_left: {description: Whole days until the token expires; negative if it has expired., type: int, returned: always, sample: 364}
+    valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
+    problem: {description: The reason why the token is not valid now; empty if it is valid., type: str, returned: always, sample: ''}
     server_type:
-      description: V(cls) for NVIDIA's Cloud License Service, V(dls) for your own Delegated License Service.
+      description: V(cls) for NVIDIA's Cloud License Service, or V(dls) for your own Delegated License Service.
       type: str
       returned: always
       sample: dls
     services:
-      description: The services of the license server to which each vGPU guest connects.
+      description: The services of the license server. Each vGPU guest connects to them.
       type: list
       elements: dict
       returned: always
@@ -74,17 +74,17 @@ license_token:
         host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
         port: {description: Port., type: int, returned: always, sample: 443}
         service: {description: Name of the service., type: str, returned: always, sample: lease}
-    license_classes: {description: The classes of licenses to which the token is limited., type: list, elements: str, returned: always, sample: []}
+    license_classes: {description: The license classes to which the token is limited., type: list, elements: str, returned: always, sample: []}
     signature:
       description:
         - V(consistent) if the signature matches the public key in the token itself, V(inconsistent) if it does not, and V(unknown) if the token has no usable
           key.
-        - This shows whether the token was changed, but not who signed it.
+        - This value shows whether the token was changed, but not who signed it.
       type: str
       returned: always
       sample: consistent
     warnings:
-      description: Unusual properties of the token, as clauses such as V(it has no expiry).
+      description: Unusual properties of the token, each as a clause such as V(it has no expiry).
       type: list
       elements: str
       returned: always
@@ -104,7 +104,7 @@ license_token:
     signature: consistent
     warnings: []
 code:
-  description: The reason for the failure. V(invalid) - no token is set, its file cannot be read, or it is not a token.
+  description: The reason for the failure. V(invalid) - no token is set, its file cannot be read, or the text is not a token.
   returned: failure
   type: raw
   sample: invalid

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Manages the node groups of an OpenShift cluster: MachineSets."""
+"""Manages MachineSets, the node groups of an OpenShift cluster."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one MachineSet, or several in parallel, with their declaration. A new MachineSet is a copy of an existing one with the declared changes.
-    Undeclared fields are not changed, and neither are MachineSets that this module has not created or adopted.
-  - A managed MachineSet has the label C(accel.gpu/nodegroup), and the annotation C(accel.gpu/registration) with the labels, taints and annotations that
-    this module has set, so that only these entries are removed later.
-  - The labels and taints of a pool are set in the template, so that nodes register with them. The annotations that the autoscaler needs to scale the
-    MachineSet from zero nodes are written for all releases of OpenShift.
+  - Reconciles one or more MachineSets in parallel with their declarations. A new MachineSet is a copy of an existing one with the declared changes. The module
+    does not change undeclared fields, or MachineSets that it has not created or adopted.
+  - A managed MachineSet has the label C(accel.gpu/nodegroup). Its annotation C(accel.gpu/registration) records the labels, taints and annotations that this
+    module has set, so that only these entries are removed later.
+  - The labels and taints of a pool are set in the MachineSet's template, so that nodes register with them. The annotations that the autoscaler needs to scale
+    the MachineSet from zero nodes are written for all releases of OpenShift.
   - Everything is validated before the first change, including by the API server (dry run). In check mode, the module stops after this validation.
-  - A change to the machines' settings affects only new Machines. If existing Machines have different settings, the module shows a warning or, with
-    O(recreate), replaces the group.
+  - A change to the machine settings applies only to new Machines. If existing Machines have different settings, the module shows a warning or, with
+    O(recreate), replaces the node group.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Create two nodes with one T4 each on AWS, from a copy of a zone's worker MachineSet
+- name: Create two nodes with one T4 each on AWS, from a copy of the worker MachineSet of a zone
   accel.gpu.machineset:
     name: inference
     like: prod-7x2kd-worker-us-east-2a
@@ -69,10 +69,11 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is copied.
-    - C(annotations) describe the group's future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from
-      those of new ones. C(failure) is the reason why a group failed.
+    - The declared node groups. Each key is a declared name, and its value is the current state or, in check mode, the predicted state of the group. C(action)
+      is V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(like) is the MachineSet from which a new group is
+      copied.
+    - C(annotations) describe the group's future nodes to the autoscaler. C(outdated) lists the Machines whose settings differ from those of new Machines.
+      C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -94,7 +95,7 @@ nodegroups:
       node_taints: []
   contains:
     NAME:
-      description: 'One node group, by its declared name.'
+      description: 'The entry for one node group. The key is its declared name.'
       type: dict
       returned: always
       sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
@@ -117,9 +118,9 @@ nodegroups:
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
         annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
           of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always
@@ -132,7 +133,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group in O(name), with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
@@ -153,9 +154,9 @@ nodegroup:
     managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
     annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries of this
       collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
-    node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:
-      description: Taints that nodes register with.
+      description: Taints with which nodes register.
       type: list
       elements: dict
       returned: always
@@ -217,7 +218,7 @@ class MachineSetModule(GpuModule, NodeDrainingModule):
     """A Kubernetes module that drains nodes."""
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """The work before nodes are removed: vGPU nodes return their licenses."""
+        """Return the work that is required before nodes are removed: vGPU nodes return their licenses."""
         return LicenseReturn(client, self.warn)
 
 

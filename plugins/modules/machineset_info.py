@@ -23,7 +23,7 @@ options:
     type: str
     default: openshift-machine-api
   names:
-    description: Names of the MachineSets. By default, all MachineSets. Names that do not exist are left out.
+    description: Names of the MachineSets to return. By default, all MachineSets. MachineSets that do not exist are omitted.
     type: list
     elements: str
 seealso:
@@ -44,10 +44,11 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The MachineSets by name. The fields correspond to the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this
-      collection manages the MachineSet, otherwise null. C(pool) is the pool in the label C(accel.gpu/pool) that its nodes register with. C(machines) lists its
-      Machines with their phases and nodes. C(problems) describes the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler
-      that scales it.
+    - The MachineSets, with their names as keys. The fields correspond to the options of M(accel.gpu.machineset).
+    - C(group) is the declared name of the node group, or null if this collection does not manage the MachineSet. C(pool) is the value of the label
+      C(accel.gpu/pool) with which the nodes register.
+    - C(machines) lists the Machines of the MachineSet with their phases and nodes. C(problems) describes the Machines that are not running, and the remedies.
+      C(autoscaler) is the MachineAutoscaler that scales the MachineSet.
   returned: always
   type: dict
   sample:
@@ -66,7 +67,7 @@ nodegroups:
       problems: ["Machine train-x7k2p has failed (InsufficientResources: quota exceeded)."]
   contains:
     NAME:
-      description: 'One MachineSet, by its name.'
+      description: 'The entry for one MachineSet. The key is its name.'
       type: dict
       returned: always
       sample: {id: train, name: train, status: FAILED, group: train, pool: train, platform: AWS, zone: us-east-2a, autoscaler: null,
@@ -78,7 +79,7 @@ nodegroups:
         status: {description: Status of the MachineSet., type: str, returned: always, sample: FAILED}
         group: {description: Declared name of the node group; null if this collection does not manage the MachineSet.,
           type: str, returned: always, sample: train}
-        pool: {description: Pool in the label that its nodes register with; null if there is none., type: str, returned: always, sample: train}
+        pool: {description: Pool in the label with which the nodes register; null if there is none., type: str, returned: always, sample: train}
         platform: {description: Platform of the C(providerSpec); null if it is unknown., type: str, returned: always, sample: AWS}
         zone: {description: Zone of the machines; null if it is unknown., type: str, returned: always, sample: us-east-2a}
         autoscaler: {description: Name of the MachineAutoscaler; null if there is none., type: str, returned: always, sample: null}
@@ -91,8 +92,8 @@ nodegroups:
           contains:
             name: {description: Name of the Machine., type: str, returned: always, sample: train-x7k2p}
             phase: {description: Phase of the Machine., type: str, returned: always, sample: Running}
-            node: {description: Its node; null if it has none yet., type: str, returned: always, sample: null}
-        problems: {description: 'Problems of its Machines, one sentence each.', type: list, elements: str, returned: always,
+            node: {description: Node of the Machine; null if it has none yet., type: str, returned: always, sample: null}
+        problems: {description: 'Problems of the Machines, one sentence each.', type: list, elements: str, returned: always,
           sample: ['Machine train-x7k2p has failed (InsufficientResources: quota exceeded).']}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -105,9 +106,9 @@ nodegroups:
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
         annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
           of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always

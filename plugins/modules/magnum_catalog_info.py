@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the flavors with the GPUs that their extra specs name, the images, key pairs and cluster templates, and the project's quota.
-  - Cloud operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a GPU model from this
-    collection's catalog, or a common term for a GPU. Declare other names in O(gpu_aliases). If the user is not allowed to read extra specs, the GPUs are
+  - Returns the flavors with the GPUs that their extra specs name, the images, the key pairs, the cluster templates, and the project's quota.
+  - Cloud operators use different names for GPUs in extra specs. The module recognizes PCI aliases, resource classes and traits that contain a GPU model from
+    this collection's catalog or a common term for a GPU. Declare other names in O(gpu_aliases). If the user is not allowed to read extra specs, the GPUs are
     unknown.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -22,7 +22,8 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   gpu_aliases:
-    description: A map from the cloud operator's names for GPUs (PCI aliases, custom resource classes and traits) to GPU models from this collection's catalog.
+    description: A map from the cloud operator's names for GPUs to GPU models from this collection's catalog. A name can be a PCI alias, a custom resource class
+      or a trait.
     type: dict
     default: {}
 seealso:
@@ -43,14 +44,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 catalog:
-  description: Flavors and other resources from which node groups are created.
+  description: The flavors and other resources from which node groups can be created.
   returned: always
   type: dict
   contains:
     flavors:
       description:
-        - The flavors. C(gpus) is null if no extra spec names GPUs. Its C(count) is null if an extra spec only hints at GPUs. C(kind) is V(gpu), V(vgpu) or
-          V(hint), C(model) is the only possible model, C(models) are all possible models, and C(source) is the extra spec.
+        - The flavors. C(gpus) is null if no extra spec names GPUs. In C(gpus), C(count) is null if an extra spec only hints at GPUs, C(kind) is V(gpu), V(vgpu)
+          or V(hint), C(model) is the only possible model, C(models) lists all possible models, and C(source) is the extra spec.
       returned: always
       type: list
       elements: dict
@@ -130,18 +131,18 @@ catalog:
         image: {description: Image of the nodes., type: str, returned: always, sample: ubuntu-k8s}
         labels: {description: Magnum's labels of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     quota:
-      description: Limit (V(-1) means no limit) and usage of each resource. Empty if the cloud does not return them.
+      description: Limit and usage of each resource. The limit V(-1) indicates that there is no limit. Empty if the cloud does not return quotas.
       returned: always
       type: dict
       sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
       contains:
         NAME:
-          description: 'One resource. V(clusters), V(instances), V(cores) or V(ram).'
+          description: 'The entry for one resource. The key is V(clusters), V(instances), V(cores) or V(ram).'
           type: dict
           returned: always
           sample: {limit: 20, used: 1}
           contains:
-            limit: {description: The limit; V(-1) means no limit., type: int, returned: always, sample: 20}
+            limit: {description: The limit; V(-1) if there is no limit., type: int, returned: always, sample: 20}
             used: {description: The amount in use., type: int, returned: always, sample: 1}
     microversion:
       description: The microversion of Magnum's API that is in use, and the newest microversion that the cloud supports.

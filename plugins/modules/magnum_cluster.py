@@ -13,10 +13,10 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
-  - Magnum cannot change the settings of an existing cluster, in particular its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own
-    GPU support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. To change node groups,
-    use M(accel.gpu.magnum_nodegroup).
-  - Magnum does not reject a second cluster with the same name. If two clusters have the name, the module fails and reports their IDs. If the response to a
+  - Magnum cannot change the settings of an existing cluster, in particular its labels. The label C(nvidia_gpu_enabled), which makes a cloud install its own GPU
+    support, only applies when the cluster is created. If the cluster differs from the declaration, the module fails and reports the actual values. To change
+    node groups, use M(accel.gpu.magnum_nodegroup).
+  - Magnum does not reject a second cluster with the same name. If two clusters have the same name, the module fails and reports their IDs. If the response to a
     request is lost, the module lists the clusters before it retries the request.
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
@@ -39,30 +39,30 @@ options:
     type: str
   labels:
     description:
-      - Magnum's labels, which configure the cluster. Only declared labels are compared with those of an existing cluster. Values are compared as text. A
+      - Magnum's labels, which configure the cluster. Only declared labels are compared with those of an existing cluster. Values are compared as strings. A
         boolean is sent as V(true) or V(false).
     type: dict
   merge_labels:
-    description: Whether O(labels) are merged with the template's labels (and take precedence over them) instead of replacing them.
+    description: Whether to merge O(labels) with the template's labels instead of replacing them. When merged, O(labels) take precedence.
     type: bool
     default: true
   node_count:
-    description: Number of nodes of the default group when the cluster is created. It is not compared with an existing cluster.
+    description: Number of nodes in the default node group when the cluster is created. It is not compared with an existing cluster.
     type: int
   master_count:
-    description: Number of control plane nodes, which must be odd.
+    description: Number of control plane nodes. It must be odd.
     type: int
   flavor:
-    description: Name or ID of the flavor of the default group. By default, the flavor of the template.
+    description: Name or ID of the flavor for the default node group. By default, the flavor of the template.
     type: str
   master_flavor:
-    description: Name or ID of the flavor of the control plane nodes. By default, the flavor of the template.
+    description: Name or ID of the flavor for the control plane nodes. By default, the flavor of the template.
     type: str
   keypair:
     description: Name of the SSH key pair. By default, the key pair of the template.
     type: str
   docker_volume_size:
-    description: Size in GiB of the volume for containers on each node.
+    description: Size of the container volume on each node, in GiB.
     type: int
   fixed_network:
     description: Name or ID of the network of the nodes.
@@ -77,7 +77,7 @@ options:
     description: Whether the control plane gets a load balancer.
     type: bool
   create_timeout:
-    description: Number of minutes after which Magnum stops creating the cluster. It is not compared with an existing cluster.
+    description: Number of minutes after which Magnum stops creating the cluster. This value is not compared with an existing cluster.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -103,7 +103,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The current cluster or, in check mode, the known values of the predicted cluster. Empty if there is no cluster.
+  description: The cluster after the run or, in check mode, those values of the predicted cluster that are already known. Empty if there is no cluster.
   returned: always
   type: dict
   sample:
@@ -136,7 +136,7 @@ magnum_cluster:
     fixed_subnet: {description: The private subnet., type: str, returned: always, sample: null}
     floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}
     master_lb_enabled: {description: Whether the control plane has a load balancer., type: bool, returned: always, sample: true}
-    create_timeout: {description: Minutes after which Magnum stops creating the cluster., type: int, returned: always, sample: 60}
+    create_timeout: {description: Number of minutes after which Magnum stops creating the cluster., type: int, returned: always, sample: 60}
     labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2, nvidia_gpu_enabled: 'true'}}
 code:
   description:
@@ -238,7 +238,7 @@ def _create(module: MagnumModule) -> Object:
 
 
 def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
-    """A message for each declared resource that does not exist in the cloud, and for an exhausted quota."""
+    """Yield a message for each declared resource that does not exist in the cloud, and for an exhausted quota."""
     params, magnum, nova = module.params, module.magnum, module.nova
     if not params["cluster_template"]:
         yield "cluster_template is not set: set it to the template from which to create the cluster."
@@ -275,14 +275,14 @@ def _absent(module: MagnumModule, cluster: Object | None) -> Object:
 
 
 def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
-    """Whether two names or ids refer to the same template or flavor."""
+    """Return whether two names or IDs refer to the same template or flavor."""
     find, key = (module.magnum.template, "uuid") if option == "cluster_template" else (module.nova.flavor, "id")
     found = [find(one), find(other)]
     return all(found) and len({item[key] for item in found if item}) == 1
 
 
 def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
-    """Wait until the cluster's operation has ended; returns the cluster. Immediately after the request, the cluster may not exist yet."""
+    """Wait until the cluster's operation has ended, and return the cluster. Immediately after the request, the cluster may not exist yet."""
     cluster = t.cast(
         "Object",
         _wait(

@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the clusters of a project, or one of them. An administrator of the cloud sees the clusters of all projects.
+  - Returns all clusters of a project, or only those that O(name) selects. For an administrator of the cloud, returns the clusters of all projects.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or ID of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
+    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If no cluster has it, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.magnum_cluster
@@ -97,7 +97,7 @@ from ..module_utils.providers.magnum.module import MagnumModule
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List the clusters, and read the details of each cluster, because the list omits them."""
+    """List the clusters, and read the details of each cluster, because Magnum's list omits these details."""
     name = module.params["name"]
     ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]

@@ -12,13 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates a private key, has the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
+  - Creates a private key, requests a certificate for the key from the cluster's CA, and writes both to a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, it is kept, and no certificate is requested.
-  - An existing kubeconfig for a single, different cluster is replaced. The module fails if the existing file is a kubeconfig with several contexts, or is not a
-    kubeconfig.
-  - The certificate is for the cluster's administrator (group C(system:masters)), as with C(openstack coe cluster config). Magnum signs it for members of the
-    project if its policy allows this.
+  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, the file is kept, and no certificate is
+    requested.
+  - An existing kubeconfig with a single context for a different cluster is replaced. The module fails if the existing file is a kubeconfig with several
+    contexts or is not a kubeconfig.
+  - The certificate belongs to the cluster's administrator, in the group C(system:masters), like the certificate of C(openstack coe cluster config). Magnum
+    signs certificates for members of the project if Magnum's policy allows this.
   - The context, cluster and user in the kubeconfig are named after the cluster.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -34,7 +35,7 @@ options:
     type: path
     required: true
   renew_before:
-    description: The certificate is replaced if it expires within this number of days.
+    description: Number of days. The certificate is replaced if it expires within this time.
     type: int
     default: 30
 requirements:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Checks whether the address, the CA and the client certificate with its key in a kubeconfig match the cluster in Magnum.
-  - Secrets in the file are not returned.
+  - Checks whether the address, the CA, the client certificate and the private key in a kubeconfig match the cluster in Magnum.
+  - The module does not return secrets from the file.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   path:
-    description: Path to the file. Without a path, only the cluster is returned.
+    description: Path to the kubeconfig. Without this option, the module returns only the cluster.
     type: path
 requirements:
   - cryptography >= 40
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kubeconfig:
-  description: The cluster, and the state of the kubeconfig.
+  description: Information about the cluster, and the state of the kubeconfig.
   returned: always
   type: dict
   contains:
@@ -58,7 +58,7 @@ kubeconfig:
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: URL of the cluster's API server. Null until it has an address.
+      description: URL of the cluster's API server; null until the API server has an address.
       type: str
       returned: always
       sample: https://10.1.10.10:6443

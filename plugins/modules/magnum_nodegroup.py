@@ -12,14 +12,15 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
-  - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum accepts most
+  - Reconciles one or more node groups in parallel with their declarations. Undeclared settings of a group are not changed.
+  - Names, bounds, flavors, images, the quota and the labels that a kubelet must not set are validated before the first change, because Magnum accepts most
     invalid requests and fails later.
   - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.
-    It then verifies that the request took effect, and retries it otherwise.
+    After each request, it verifies that the request took effect, and retries the request otherwise.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
-  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is replaced. The
-    module creates a new group, whose name ends with four hexadecimal digits, waits until its nodes are ready, drains the old nodes, and deletes the old group.
+  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is replaced. In this
+    case, the module creates a new group whose name ends with four hexadecimal digits, waits until the new nodes are ready, drains the old nodes, and deletes
+    the old group.
   - With an autoscaler, the number of nodes is not changed if it is between O(min_node_count) and O(max_node_count).
   - If N groups need no change and C(auth_url) ends with C(/v3), the module sends N+3 requests, including the request for a token.
 extends_documentation_fragment:
@@ -33,7 +34,7 @@ extends_documentation_fragment:
 options:
   cluster:
     description:
-      - Name or ID of the cluster. If two clusters have the name, the module fails and lists their IDs.
+      - Name or ID of the cluster. If two clusters have the same name, the module fails and lists their IDs.
     type: str
     required: true
   name:
@@ -90,8 +91,8 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
+    - The declared node groups. Each key is a declared name, and its value is the current state or, in check mode, the predicted state of the group. C(action)
+      is V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -112,7 +113,7 @@ nodegroups:
       node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
   contains:
     NAME:
-      description: 'One node group, by its declared name.'
+      description: 'The entry for one node group. The key is its declared name.'
       type: dict
       returned: always
       sample: {action: create, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, flavor: g2.5xlarge,
@@ -132,9 +133,9 @@ nodegroups:
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always
@@ -147,7 +148,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group in O(name), with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
@@ -165,9 +166,9 @@ nodegroup:
     role: {description: Role of the group., type: str, returned: always, sample: worker}
     docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
     labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
-    node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:
-      description: Taints that nodes register with.
+      description: Taints with which nodes register.
       type: list
       elements: dict
       returned: always
@@ -185,8 +186,8 @@ code:
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
-    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another
-      run holds the Lease. V(lease_lost) - this run lost it. V(unreachable) and the HTTP status can also refer to the cluster's API server.
+    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another run holds the
+      Lease. V(lease_lost) - this run lost it. V(unreachable) and an HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
   sample: connection
@@ -214,10 +215,10 @@ if t.TYPE_CHECKING:
 
 
 class MagnumNodeGroupModule(MagnumModule, DrainingModule):
-    """A Magnum module that may drain nodes."""
+    """A Magnum module that can drain nodes."""
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """The work before nodes are removed: vGPU nodes return their licenses."""
+        """Return the work that is required before nodes are removed: vGPU nodes return their licenses."""
         return LicenseReturn(client, self.warn)
 
 

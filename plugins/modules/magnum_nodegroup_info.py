@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.magnum_nodegroup). Each group is read individually, because
-    Magnum's list contains wrong bounds and labels.
+  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.magnum_nodegroup). The module reads each group individually,
+    because the bounds and labels in Magnum's list are wrong.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. By default, all groups. Names that do not exist are left out.
+    description: Names of the groups to return. By default, all groups. Groups that do not exist are omitted.
     type: list
     elements: str
 seealso:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroups:
-  description: The groups by name. The fields correspond to the options of M(accel.gpu.magnum_nodegroup).
+  description: The groups, with their names as keys. The fields correspond to the options of M(accel.gpu.magnum_nodegroup).
   returned: always
   type: dict
   sample:
@@ -63,7 +63,7 @@ nodegroups:
       is_default: false
   contains:
     NAME:
-      description: 'One node group, by its name.'
+      description: 'The entry for one node group. The key is its name.'
       type: dict
       returned: always
       sample: {name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, status_reason: '', flavor: g2.5xlarge,
@@ -84,9 +84,9 @@ nodegroups:
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always
@@ -129,7 +129,7 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List the groups, and read the details of each."""
+    """List the groups, and read the details of each group."""
     names = module.params["names"]
     cluster = module.magnum.cluster(module.params["cluster"])
     provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, ())

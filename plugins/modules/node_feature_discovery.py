@@ -7,26 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_feature_discovery
-short_description: Configure the NodeFeatureDiscovery of OpenShift's NFD operator for the pools and wait until its workers run
+short_description: Configure the NodeFeatureDiscovery of OpenShift's NFD operator for the pools, and wait until the workers run
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - If the cluster has no NodeFeatureDiscovery, creates one from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) and the
-    fields in C(gpu_cluster.nfd.values). NFD then publishes the label by which the GPU operator finds GPU nodes.
-  - Adds tolerations for the pools' taints to C(spec.operand.workerTolerations). The module owns only the entries that it records in the annotation
-    C(accel.gpu/tolerations), and removes only these entries when a pool no longer has the taint. If the module did not create the object, all other fields
+  - If the cluster has no NodeFeatureDiscovery, creates one from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) and the fields
+    in C(gpu_cluster.nfd.values). NFD then sets the label by which the GPU operator finds GPU nodes.
+  - Adds tolerations for the pools' taints to C(spec.operand.workerTolerations). The module records the entries that it adds in the annotation
+    C(accel.gpu/tolerations), and removes only recorded entries when no pool has the taint any longer. If the module did not create the object, all other fields
     are left unchanged.
-  - If the CustomResourceDefinition of an older operator release has no worker tolerations, none are added. The workers of these releases tolerate every
-    taint with the effect NoSchedule. A warning names taints with other effects.
-  - Waits until NFD's workers and its master run, and until the master has labelled as many nodes as there are workers.
+  - If the CustomResourceDefinition of an older operator release has no field for worker tolerations, the module adds no tolerations. The workers of these
+    releases tolerate every taint with the effect NoSchedule. A warning names the taints that have other effects.
+  - Waits until NFD's master and workers run, and until the master has labelled as many nodes as there are workers.
 notes:
-  - The module configures one object. If there are several, it configures the oldest one in NFD's namespace or, if there is none, the oldest one in the
-    cluster.
+  - The module configures only one NodeFeatureDiscovery. If the cluster has several, the module configures the oldest one in NFD's namespace or, if there is
+    none, the oldest one in the cluster.
   - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets in their namespace, and the names of the nodes, each only
     once.
-  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) of the diff contains only the fields that the variables determine.
-    The object that the real run creates also contains the fields of the operator's example.
+  - In check mode on a cluster without the operator, where O(expected) contains the kind NodeFeatureDiscovery, the C(after) state in the diff contains only the
+    fields that the variables determine. The object that the real run creates also contains the fields from the operator's example.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -42,7 +42,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let NFD discover the GPU nodes of every pool
+- name: Let NFD discover the GPU nodes of all pools
   accel.gpu.node_feature_discovery:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_defaults: "{{ gpu_defaults | default({}) }}"
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_feature_discovery:
-  description: The object and the workloads of NFD. After a timeout, only the workloads.
+  description: The NodeFeatureDiscovery and the workloads of NFD. After a timeout, only the workloads are returned.
   returned: success
   type: dict
   contains:
@@ -61,17 +61,17 @@ node_feature_discovery:
       returned: always
       sample: nfd-instance
     namespace:
-      description: Its namespace.
+      description: Namespace of the object.
       type: str
       returned: always
       sample: openshift-nfd
     created:
-      description: Whether the module creates the object in this run.
+      description: Whether the module created the object in this run or, in check mode, would create it.
       type: bool
       returned: always
       sample: false
     tolerations:
-      description: The tolerations of the workers in the object after the change.
+      description: The tolerations of the workers in the changed object.
       type: list
       elements: dict
       returned: always
@@ -82,7 +82,7 @@ node_feature_discovery:
         value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
         effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     workloads:
-      description: Numbers of ready and required pods of the master and of the workers; empty if the module did not wait for them.
+      description: The numbers of ready and required pods for the master and for the workers; empty if the module did not wait for them.
       type: dict
       returned: always
       sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}
@@ -150,7 +150,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _send(module: PlanModule, cluster: DiscoveryClient, change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:
-    """Send the change; after a conflict, compute it again. Returns the change that was sent, and the reason why the server did not validate it."""
+    """Send the change, and compute it again after a conflict. Return the sent change, and the reason why the server did not validate it."""
     with module.lease() as lease:
 
         def send(change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:

@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - One call handles any number of sets and nodes. All nodes are read once, in pages. Only nodes that differ are patched, with one request each, several at a
-    time. If nothing differs, no mutating request is sent.
-  - Everything that this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
-    C(accel.gpu/taints)), so that it can be removed again. Existing and foreign metadata is left unchanged.
-  - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed with this module.
+  - Processes any number of sets and nodes in one call. The module reads all nodes once, in pages. It patches only the nodes that differ, in parallel, with one
+    request for each node. If nothing differs, it sends no write requests.
+  - Records everything that it sets on a node in the node's annotations C(accel.gpu/labels), C(accel.gpu/annotations) and C(accel.gpu/taints), so that these
+    entries can be removed later. Existing and foreign metadata is left unchanged.
+  - This module cannot change a label or taint that M(accel.gpu.gpu_sharing) sets on the nodes of a pool.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.lease
@@ -26,11 +26,10 @@ extends_documentation_fragment:
 options:
   sets:
     description:
-      - The sets of nodes, and the metadata for their nodes. A node may be in several sets, as long as the sets do not
-        conflict.
-      - A set must contain one or more of C(label_selectors), C(names) and C(match), and a node must match all of them. It must also contain C(labels),
-        C(annotations), C(taints) or C(purge).
-      - All errors of all sets are reported together, each with its path.
+      - The sets of nodes, and the metadata for the nodes in each set. A node may be in several sets, as long as the sets do not conflict.
+      - Each set must contain one or more of C(label_selectors), C(names) and C(match), and its nodes must match all of these conditions. The set must also
+        contain C(labels), C(annotations), C(taints) or C(purge).
+      - The module reports the errors of all sets together, each with the path of the invalid value.
     type: list
     elements: dict
     required: true
@@ -41,13 +40,13 @@ options:
         type: str
       state:
         description:
-          - V(absent) removes the listed entries, if this module has set them, regardless of their values.
+          - V(absent) removes the listed entries, regardless of their values, if this module has set them.
         type: str
         choices: [present, absent]
         default: present
       label_selectors:
         description:
-          - Label selectors as in kubectl, all of which a node must match. An empty list selects all nodes.
+          - Label selectors in the syntax of kubectl. A node must match all of them. An empty list selects all nodes.
         type: list
         elements: str
       names:
@@ -57,53 +56,53 @@ options:
         elements: str
       match:
         description:
-          - Properties of the nodes.
+          - Properties that the nodes must have.
         type: dict
         suboptions:
           model:
             description:
-              - A GPU model in the catalog.
+              - A GPU model from the catalog.
             type: str
           pool:
             description:
-              - The name of a pool, in the node's label C(accel.gpu/pool).
+              - The name of a pool. The node's label C(accel.gpu/pool) must have this value.
             type: str
           labels:
             description:
-              - Labels with exactly these values.
+              - Labels that the nodes must have, with exactly these values.
             type: dict
       labels:
         description:
-          - The labels. A value of null removes the label, if this module has set it.
+          - The labels to set. A null value removes the label if this module has set it.
         type: dict
       annotations:
         description:
-          - The annotations. A value of null removes the annotation, if this module has set it.
+          - The annotations to set. A null value removes the annotation if this module has set it.
         type: dict
       taints:
         description:
-          - The taints. An existing taint with the same key and effect gets the new value.
+          - The taints to set. An existing taint with the same key and effect gets the new value.
         type: list
         elements: dict
         suboptions:
           key:
             description:
-              - The key.
+                            - Key of the taint.
             type: str
             required: true
           value:
             description:
-              - The value.
+                            - Value of the taint.
             type: str
           effect:
             description:
-              - The effect.
+                            - Effect of the taint.
             type: str
             required: true
             choices: [NoSchedule, PreferNoSchedule, NoExecute]
       purge:
         description:
-          - Whether to also remove everything else that this module has set on these nodes.
+          - Whether to also remove all other labels, annotations and taints that this module has set on these nodes.
         type: bool
         default: false
   parallel:
@@ -124,7 +123,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Reserve all L40S nodes for the pods of the team vision
+- name: Reserve all L40S nodes for the pods of the vision team
   accel.gpu.node_metadata:
     sets:
       - name: vision
@@ -196,13 +195,13 @@ node_metadata:
       returned: always
       sample: {vision: 12}
     after_discovery:
-      description: Sets with a GPU model, and up to 100 nodes that may belong to them, but whose GPU is not known yet (C(undiscovered)). In check mode, these
-        nodes count as a change.
+      description: Sets that select a GPU model, and up to 100 nodes that may belong to them but whose GPU is not known yet (C(undiscovered)). In check mode,
+        these nodes count as a change.
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
       contains:
-        sets: {description: Sets with a GPU model., type: list, elements: str, returned: always, sample: [vision]}
+        sets: {description: Sets that select a GPU model., type: list, elements: str, returned: always, sample: [vision]}
         undiscovered: {description: Up to 100 nodes whose GPU is not known yet., type: list, elements: str, returned: always, sample: [node-7]}
     unchecked:
       description: The reason why the API server did not validate the changes in check mode.
@@ -210,7 +209,7 @@ node_metadata:
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user is not allowed to send a dry run"
     report_path:
-      description: Path to the file with the complete result.
+      description: Path to the file that contains the complete result.
       type: str
       returned: if O(report_path) is set, and the file was written
       sample: /tmp/nodes.json

@@ -12,12 +12,13 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - A cloud reports a node group as complete as soon as its machines run. This module waits until their nodes have joined the cluster and are ready.
-  - If the cloud did not pass on the pool's labels and taints, the module sets them on each node in one patch as soon as the node joins. They are recorded in
+  - A cloud reports a node group as complete as soon as the group's machines run. This module waits until the nodes on these machines have joined the cluster
+    and are ready.
+  - If the cloud did not pass on the pool's labels and taints, the module sets them on each node in one patch as soon as the node joins, and records them in
     annotations of the node. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because M(accel.gpu.gpu_sharing) must drain the
     node before it changes the sharing of its GPUs.
-  - The group of a node is determined by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)) or, if the node does not have this label,
-    by the label C(accel.gpu/pool).
+  - The label in C(gpu_cluster.cloud.magnum.nodegroup_label) determines the group of a node. If the node does not have this label, the label C(accel.gpu/pool)
+    determines the group.
   - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends no other request.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -30,15 +31,15 @@ extends_documentation_fragment:
 options:
   pool_names:
     description:
-      - Names of the pools whose nodes the module waits for. By default, all pools with a node group.
+      - Names of the pools for whose nodes the module waits. By default, all pools with a node group.
     type: list
     elements: str
     default: []
   nodegroups:
     description:
-      - The result C(nodegroups) of the module that manages the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)). It contains the number of nodes of
-        each group.
-      - By default, the module waits for the number of nodes that the pool declares, or for the minimum of C(autoscale).
+      - The return value C(nodegroups) of the module that manages the cloud's node groups, such as M(accel.gpu.magnum_nodegroup). It contains the number of
+        nodes in each group.
+      - By default, the module waits for the number of nodes that the pool declares, or for C(autoscale.min) if the pool is autoscaled.
     type: dict
     default: {}
   wait_timeout:
@@ -52,7 +53,7 @@ options:
     type: int
     default: 5
 notes:
-  - In check mode, the module does not wait. Nodes that have not joined yet are reported in RV(nodegroup_nodes.missing), and count as a change.
+  - In check mode, the module does not wait. RV(nodegroup_nodes.missing) contains the number of nodes that have not joined yet. These nodes count as a change.
 seealso:
   - module: accel.gpu.magnum_nodegroup
   - module: accel.gpu.vks_nodegroup
@@ -74,7 +75,7 @@ EXAMPLES = r"""
       - {name: train, flavor: g4.p4.40g, min_node_count: 1, max_node_count: 6, autoscaling: true, node_labels: {accel.gpu/pool: train}}
   register: result
 
-- name: Wait for the current number of its nodes
+- name: Wait for the current number of nodes in the group
   accel.gpu.nodegroup_nodes:
     gpu_cluster: {name: prod, cloud: {magnum: {cloud: mycloud}}}
     gpu_pools:
@@ -87,18 +88,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroup_nodes:
-  description: The nodes of each pool and the changes or, in check mode, the predicted changes.
+  description: The nodes of each pool, and the changes to the nodes or, in check mode, the predicted changes.
   returned: always
   type: dict
   contains:
     pools:
-      description: For each pool, its C(group), and the numbers of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) nodes.
+      description: For each pool, the name of the node group in C(group), and the number of C(desired) nodes, C(nodes) in the cluster, and C(ready) nodes.
       type: dict
       returned: always
       sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
       contains:
         NAME:
-          description: 'One pool, by its name.'
+          description: 'The entry for one pool. The key is its name.'
           type: dict
           returned: always
           sample: {group: train, desired: 2, nodes: 2, ready: 2}
@@ -160,7 +161,7 @@ from ..module_utils.nodegroup_nodes.reconciler import GroupNodesReconciler
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Reconcile the nodes once, or until all are ready."""
+    """Reconcile the nodes once, or repeatedly until all nodes are ready."""
     pool_names = module.params["pool_names"]
     pools = {pool.name: pool for pool in module.plan.pools}
     problems = [

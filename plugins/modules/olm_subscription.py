@@ -11,37 +11,37 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Subscribes to a package of a catalog, approves the InstallPlans that lead to the declared version, and waits until the ClusterServiceVersion of this
-    version is stable.
+  - Subscribes to a package in a catalog, approves the InstallPlans that lead to the declared version, and waits until the ClusterServiceVersion of this version
+    is stable.
   - With O(approval=Manual), the module approves only InstallPlans that install the declared version, or an intermediate version on the upgrade path to it.
     OLM combines all pending changes in a namespace into one InstallPlan. An InstallPlan that also changes another operator is not approved unless
     O(additional_csvs) names that operator's ClusterServiceVersion.
   - An upgrade goes through each version that OLM offers between the installed version and the declared version.
-  - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and
-    its Deployments run with the Subscription's C(spec.config). C(status.state) and C(status.installedCSV) of the Subscription are not
-    sufficient, because OLM sets them as soon as the ClusterServiceVersion exists.
-  - The OperatorGroup is created only if the namespace has none. The operator's install modes determine its target namespaces. An existing OperatorGroup is
-    not changed. If the namespace has two OperatorGroups, the module fails, because OLM would install nothing.
+  - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and its
+    Deployments run with the Subscription's C(spec.config). The fields C(status.state) and C(status.installedCSV) of the Subscription are not sufficient,
+    because OLM sets them as soon as the ClusterServiceVersion exists.
+  - An OperatorGroup is created only if the namespace has none. The operator's install modes determine the target namespaces of the new OperatorGroup. An
+    existing OperatorGroup is not changed. If the namespace has several OperatorGroups, the module fails, because OLM would install nothing.
   - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Foreign entries in the lists of
     C(spec.config) are kept. The annotation C(accel.gpu/subscription-config) records the entries of this module, and only these entries are removed later.
   - A ClusterServiceVersion of the package that has no Subscription prevents OLM from installing the package. The module deletes it, and OLM installs it again.
     Custom resources, their CRDs and the operands are kept.
-  - If the ClusterServiceVersion was deleted but its Subscription was not, or if the InstallPlan has failed, OLM does not continue. The module resets the status
-    of the Subscription to the previous state, so that OLM creates a new InstallPlan.
-  - Problems that OLM reports are returned with the object, the field, its value, the violated rule, and the remedy. OLM sets some conditions for a few
+  - If the ClusterServiceVersion was deleted and its Subscription still exists, or if the InstallPlan has failed, OLM does not continue. The module resets the
+    status of the Subscription to the previous state, so that OLM creates a new InstallPlan.
+  - If OLM reports a problem, the module returns the object, the field and its value, the violated rule, and the remedy. OLM sets some conditions for a few
     seconds during every upgrade, so these conditions are reported only if they last.
   - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource are
     kept.
 notes:
-  - If nothing differs, the module sends one list request each for the namespace, the Deployments and each kind of OLM object in the namespace, and the
+  - If nothing differs, the module sends one list request each for the namespace, the Deployments, each kind of OLM object in the namespace, and the
     CatalogSources.
   - The module watches the objects instead of polling them, so O(wait_sleep) has no effect.
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
-    version. If the upgrade goes through intermediate versions, this includes their installation. The module does not wait until the declared version is
+    version. If the upgrade goes through intermediate versions, the module also waits until these are installed. It does not wait until the declared version is
     stable.
-  - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU on these nodes are evicted first. This module does not
-    hold back such an upgrade, but the role P(accel.gpu.gpu_operator#role) does.
-    RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
+  - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU on these nodes are evicted first. This module does not hold
+    the upgrade back, but the role P(accel.gpu.gpu_operator#role) does. RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) contains the
+    number of these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:
@@ -59,20 +59,20 @@ options:
     type: str
   version:
     description:
-      - The version, for example V(v25.10.1), or the name of its ClusterServiceVersion.
+      - The version to install, for example V(v25.10.1), or the name of its ClusterServiceVersion.
       - Without this option, the first installation uses the newest version in the channel, and an installed version is kept.
-      - With O(approval=Automatic), this is the version of the first installation, and the oldest version that is accepted later.
+      - With O(approval=Automatic), this option sets the version of the first installation and the oldest version that is accepted later.
     type: str
     aliases: [starting_csv]
   channel:
     description:
-      - The channel. By default, the first of these channels that contains the version - the current channel, the default channel, a channel whose newest
-        version is the declared version, any other channel.
+      - The channel of the Subscription. By default, the first of the following channels that contains the version is used - the current channel, the default
+        channel, a channel whose newest version is the declared version, any other channel.
     type: str
   source:
     description:
-      - Names of CatalogSources. The first one that offers the version is used; the current one is preferred.
-      - By default, the current CatalogSource, or the only one that offers the package.
+      - Names of CatalogSources. The module uses the first CatalogSource that offers the version, but prefers the current CatalogSource of the Subscription.
+      - By default, the current CatalogSource, or the only CatalogSource that offers the package.
     type: list
     elements: str
     default: []
@@ -82,14 +82,14 @@ options:
     default: openshift-marketplace
   catalog_image:
     description:
-      - Image of a catalog, for example a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
-      - If OLM is not connected to this catalog after 90 seconds, the module deletes the CatalogSource and uses the next one in O(source). Otherwise, this
-        CatalogSource would block all Subscriptions that can see it.
+      - Image of a catalog, for example of a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
+      - If OLM is not connected to this catalog after 90 seconds, the module deletes the new CatalogSource and uses the next one in O(source). Otherwise, the
+        new CatalogSource would block all Subscriptions that can use it.
     type: str
   approval:
     description:
-      - With V(Manual), this module approves InstallPlans. With V(Automatic), OLM installs each newer version in the channel automatically.
-      - An adopted Subscription is changed to this value.
+      - With V(Manual), this module approves the InstallPlans. With V(Automatic), OLM installs each newer version in the channel automatically.
+      - The module also sets this value on an adopted Subscription.
     type: str
     choices: [Manual, Automatic]
     default: Manual
@@ -99,26 +99,26 @@ options:
     elements: str
     default: []
   operator_group:
-    description: Name of the OperatorGroup, if the module creates it. By default, the name of the namespace.
+    description: Name of the OperatorGroup that the module creates. By default, the name of the namespace.
     type: str
   target_namespaces:
     description:
-      - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports this, otherwise all
-        namespaces. An empty string is treated as unset.
-      - If an OperatorGroup exists, the module fails if this list differs from it.
+      - Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches its own namespace if it supports this,
+        otherwise all namespaces. An empty string is treated as unset.
+      - The module fails if an OperatorGroup already exists and has other target namespaces.
     type: list
     elements: str
   subscription_config:
     description:
-      - The C(spec.config) of the Subscription, for example C(tolerations), C(nodeSelector), or C(env) with proxy variables.
-      - Without this option, C(spec.config) is not changed. An empty map removes the entries of this module.
+      - The content of the Subscription's C(spec.config), for example C(tolerations), C(nodeSelector), or C(env) with proxy variables.
+      - Without this option, C(spec.config) is not changed. An empty map removes the entries that this module has set.
     type: dict
   force:
     description: Whether to take over fields of the Subscription that another manager owns. Otherwise, the module fails and names that manager.
     type: bool
     default: true
   state:
-    description: V(present) installs or upgrades the operator, V(absent) removes it.
+    description: V(present) installs or upgrades the operator. V(absent) removes it.
     type: str
     choices: [present, absent]
     default: present
@@ -150,7 +150,7 @@ EXAMPLES = r"""
     package: nfd
     source: [cs-redhat-operator-index, redhat-operators]
 
-- name: Let the operator itself run on tainted nodes, and use a proxy
+- name: Let the operator run on tainted nodes and use a proxy
   accel.gpu.olm_subscription:
     namespace: nvidia-gpu-operator
     package: gpu-operator-certified
@@ -205,17 +205,17 @@ olm_subscription:
       returned: always
       sample: gpu-operator-certified.v25.10.1
     version:
-      description: Version of that ClusterServiceVersion.
+      description: Version of the declared ClusterServiceVersion.
       type: str
       returned: with O(state=present)
       sample: 25.10.1
     phase:
-      description: Its phase; empty if it does not exist.
+      description: Phase of the declared ClusterServiceVersion; empty if it does not exist.
       type: str
       returned: always
       sample: Succeeded
     installed:
-      description: Whether it is stable.
+      description: Whether the declared ClusterServiceVersion is stable.
       type: bool
       returned: always
       sample: true
@@ -238,9 +238,9 @@ olm_subscription:
       sample: []
     warnings:
       description:
-        - Conditions of the Subscription that do not prevent the installation, for example that the channel is deprecated, each with OLM's message and the
-          remedy. The module also issues them as warnings.
-        - Empty if the module changes something, because OLM updates these conditions only afterwards.
+        - Conditions of the Subscription that do not prevent the installation, for example a deprecated channel. Each has OLM's message and the remedy. The
+          module also issues these conditions as warnings.
+        - The list is empty if the module makes a change, because OLM updates these conditions only after the change.
       type: list
       elements: str
       returned: with O(state=present)
@@ -270,9 +270,9 @@ olm_subscription:
         rule: This needs the install mode AllNamespaces, but the operator supports only OwnNamespace.
         remedy: Set the target namespaces of the group to [nvidia-gpu-operator], or use another namespace.
       contains:
-        code: {description: Kind of the problem; also the C(code) of the failure., type: str, returned: always, sample: install_mode}
-        object: {description: The object., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
-        field: {description: Its field., type: str, returned: always, sample: spec.targetNamespaces}
+        code: {description: Kind of the problem. The failure has the same C(code)., type: str, returned: always, sample: install_mode}
+        object: {description: The object that has the problem., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
+        field: {description: The affected field of the object., type: str, returned: always, sample: spec.targetNamespaces}
         value: {description: The value of the field., type: str, returned: always, sample: all namespaces}
         rule: {description: The rule that the value violates., type: str, returned: always, sample: The operator supports only OwnNamespace.}
         remedy: {description: How to solve the problem., type: str, returned: always, sample: Use another namespace.}
@@ -317,7 +317,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Install or remove the operator, and hold the Lease from the first change onward."""
+    """Install or remove the operator, and hold the Lease from the first change until the end of the run."""
     params = module.params
     options = OlmOptions.from_params(params)
     with contextlib.ExitStack() as held:
@@ -353,7 +353,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    # An empty list of target namespaces means all namespaces, and the module never changes an OperatorGroup.
+    # An empty list of target namespaces selects all namespaces, and the module never changes an OperatorGroup.
     module = GpuModule(OPTIONS, expected=True, wait=True, lease=True, empty_is_unset=("target_namespaces",))
     module.run(work)
 

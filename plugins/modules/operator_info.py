@@ -1,34 +1,35 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Detects the NFD and the GPU operator of a cluster."""
+"""Detects the NFD and GPU operator installations of a cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: operator_info
-short_description: Return which NFD and GPU operator a cluster has, and which tools manage them
+short_description: Return which NFD and GPU operator installations a cluster has, and which tools manage them
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Labels and annotations show
-    whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
-  - An installation is managed if this collection created it (recorded in the Lease C(accel-gpu-helm-<release>) or in the annotation C(accel.gpu/created) of
-    its Subscription), or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). Helm or OLM upgrades a managed installation.
-  - Every other installation is adopted. It is used unchanged, and is neither upgraded nor installed a second time. The same applies to every installation
-    by Argo CD or Flux, even if it is managed or selected. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes) contains the
-    fields of the pools that it would revert, and how to exclude them.
+  - Finds NFD's master and the GPU operator by their Deployments, in any namespace and under any release name. Labels and annotations show whether Argo CD,
+    Flux, Helm, OLM, another object or no tool manages them.
+  - An installation is managed if this collection created it or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). Helm or OLM upgrades a
+    managed installation. The Lease C(accel-gpu-helm-<release>), or the annotation C(accel.gpu/created) of a Subscription, records that this collection created
+    the installation.
+  - Every other installation is adopted. The collection uses it unchanged, and neither upgrades it nor installs a second one. The same applies to every
+    installation by Argo CD or Flux, even if it is managed or selected. If Argo CD or Flux reconciles the ClusterPolicy, RV(operator_info.operator.notes) lists
+    the fields of the pools that the tool would revert, and explains how to exclude them.
   - "Fails with one message if the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
     ClusterPolicy without an operator, and a managed installation whose name, namespace or installer differs from the configuration."
-  - On OpenShift, OLM installs missing components, unless C(installer) of the component is V(helm). An OLM operator is managed if this collection created
-    its Subscription, or if C(gpu_cluster) names it. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
+  - On OpenShift, OLM installs missing components, unless the component's C(installer) is V(helm). An OLM operator is managed if this collection created its
+    Subscription, or if C(gpu_cluster) names it. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
     M(accel.gpu.cluster_policy) creates it.
-  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for example),
+  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of the GPU nodes, for example for Fedora CoreOS,
     unless the driver is preinstalled or C(driver.repository) in the operator's values names a different repository.
-  - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
+  - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for the distribution's containerd. An
     installed operator whose toolkit works, or whose ClusterPolicy was changed manually, keeps its settings.
-  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names a different cluster or user than this module uses.
+  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses.
   - The module sends two list requests for each component and one list request for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -39,15 +40,15 @@ extends_documentation_fragment:
 options:
   components:
     description:
-      - The components to look for.
+      - The components to detect.
     type: list
     elements: str
     choices: [nfd, operator]
     default: [nfd, operator]
   allow_release:
     description:
-      - See the option C(allow_release) of M(accel.gpu.gpu_sharing). If it is set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to release
-        nodes from pools that O(gpu_pools) no longer declares. A run of several roles then fails before it has changed anything.
+      - See the option C(allow_release) of M(accel.gpu.gpu_sharing). If the option is set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to
+        release nodes from pools that O(gpu_pools) no longer declares. A run of several roles then fails before its first change.
     type: list
     elements: str
 seealso:
@@ -63,14 +64,14 @@ EXAMPLES = r"""
     components: [operator]
   register: installed
 
-- name: Install one if there is none
+- name: Install an operator if the cluster has none
   ansible.builtin.include_tasks: install.yml
   when: not installed.operator_info.operator.adopted
 """
 
 RETURN = r"""
 operator_info:
-  description: The result for each component (C(nfd), C(operator)).
+  description: The result for each component. The keys are C(nfd) and C(operator).
   returned: success
   type: dict
   sample:
@@ -92,25 +93,25 @@ operator_info:
       type: dict
       returned: when it is among O(components)
       contains:
-        found: {description: Whether it is installed., type: bool, returned: always, sample: true}
-        managed: {description: Whether this collection installs and upgrades it., type: bool, returned: always, sample: false}
+        found: {description: Whether the component is installed., type: bool, returned: always, sample: true}
+        managed: {description: Whether this collection installs and upgrades the component., type: bool, returned: always, sample: false}
         adopted: {description: Whether a foreign installation is used unchanged., type: bool, returned: always, sample: true}
         what:
-          description: Component, version, namespace and manager.
+          description: The name of the component, its version, namespace and manager as a string.
           type: str
           returned: when found
           sample: NFD v0.18.3 in namespace nfd (Helm release nfd/nfd)
-        deployment: {description: Name of its Deployment., type: str, returned: when found, sample: gpu-operator}
-        namespace: {description: Its namespace., type: str, returned: when found, sample: gpu-operator}
+        deployment: {description: Name of the component's Deployment., type: str, returned: when found, sample: gpu-operator}
+        namespace: {description: Namespace of the component., type: str, returned: when found, sample: gpu-operator}
         manager:
-          description: V(argocd), V(flux), V(helm), V(olm), V(owner) (another object has created it) or V(unmanaged).
+          description: V(argocd), V(flux), V(helm), V(olm), V(owner) if another object has created it, or V(unmanaged).
           type: str
           returned: when found
           sample: helm
-        managed_by: {description: The manager as text., type: str, returned: when found, sample: Helm release gpu-operator/gpu-operator}
-        version: {description: Its version; empty if unknown., type: str, returned: when found, sample: v25.10.1}
-        problem: {description: The reason why it cannot be used. Always empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned:
-          always, sample: ""}
+        managed_by: {description: Description of the manager., type: str, returned: when found, sample: Helm release gpu-operator/gpu-operator}
+        version: {description: Version of the component; empty if unknown., type: str, returned: when found, sample: v25.10.1}
+        problem: {description: The reason why the component cannot be used. Always empty in this module's result; M(accel.gpu.gpu_info) returns it instead of
+          failing., type: str, returned: always, sample: ""}
         notes:
           description:
             - Restrictions of an adopted installation, nodes that contradict C(gpu_cluster.distribution), and the changes that a run makes to the container
@@ -120,12 +121,13 @@ operator_info:
           returned: always
           sample: []
         installer:
-          description: The tool with which a run installs and upgrades it, V(helm) or V(olm); empty if it is adopted.
+          description: The tool with which a run installs and upgrades the component, V(helm) or V(olm); empty if the component is adopted.
           type: str
           returned: always
           sample: olm
         subscription:
-          description: The options of M(accel.gpu.olm_subscription) for it, and the C(namespace_labels) of a new namespace. Options that are not set are null.
+          description: The options of M(accel.gpu.olm_subscription) for the component, and the C(namespace_labels) of a new namespace. Options that are not set
+            are null.
           type: dict
           returned: if OLM installs it
           sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: null, source: [certified-operators]}
@@ -133,10 +135,10 @@ operator_info:
             namespace: {description: Namespace of the operator., type: str, returned: always, sample: nvidia-gpu-operator}
             namespace_labels: {description: Labels of a new namespace., type: dict, returned: always, sample: {pod-security.kubernetes.io/enforce: privileged}}
             package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
-            version: {description: The version; empty for the one that the channel offers., type: str, returned: always, sample: v25.10.1}
+            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always, sample: v25.10.1}
             channel: {description: The channel; null if it is not declared., type: str, returned: always, sample: null}
             source: {description: The CatalogSources., type: list, elements: str, returned: always, sample: [certified-operators]}
-            source_namespace: {description: Their namespace., type: str, returned: always, sample: openshift-marketplace}
+            source_namespace: {description: Namespace of the CatalogSources., type: str, returned: always, sample: openshift-marketplace}
             catalog_image: {description: Image of the catalog; null if it is not declared., type: str, returned: always, sample: null}
             approval: {description: V(Manual) or V(Automatic)., type: str, returned: always, sample: Manual}
             additional_csvs: {description: ClusterServiceVersions of other packages; null if none are declared., type: list,
@@ -147,7 +149,7 @@ operator_info:
             subscription_config: {description: The C(spec.config) of the Subscription; null if it is not declared., type: dict,
               returned: always, sample: null}
         discovery_object:
-          description: Whether M(accel.gpu.node_feature_discovery) configures it. Only for NFD.
+          description: Whether M(accel.gpu.node_feature_discovery) configures the component. Only returned for NFD.
           type: bool
           returned: for NFD
           sample: true
@@ -160,12 +162,12 @@ operator_info:
             namespaces: {description: The namespaces., type: list, elements: str, returned: always, sample: [nvidia-gpu-operator]}
             kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, returned: always, sample: []}
         driver_nodes:
-          description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Only for the operator.
+          description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Only returned for the operator.
           type: int
           returned: for the operator
           sample: 0
         distribution:
-          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only for the operator.
+          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only returned for the operator.
           type: str
           returned: for the operator
           sample: rke2
@@ -173,7 +175,7 @@ operator_info:
           description:
             - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit. A run adds them to
               the operator's Helm values, and puts their list entries before those of the Helm values.
-            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared).
+            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared) is true.
           type: dict
           returned: for the operator
           sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}
@@ -227,7 +229,7 @@ _COMPONENTS = ("nfd", "operator")
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Find each component; warn about the restrictions of an adopted one."""
+    """Find each component, and warn about the restrictions of adopted installations."""
     plan = module.plan
     if module.params["allow_release"] is not None:
         require_allowed(module.client, plan, frozenset(module.params["allow_release"]))
@@ -254,7 +256,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 
 def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:
-    """The number of nodes whose driver restarts if OLM replaces the operator with a different version; 0 for Helm, because helm_release counts these nodes."""
+    """Return the number of nodes whose driver restarts if OLM replaces the operator's version; 0 for Helm, because helm_release counts these nodes."""
     installed, planned = operator.installation, operator.planned
     if not operator.managed or installed is None or planned is None or planned.installer == HELM:
         return 0
@@ -265,7 +267,7 @@ def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:
 
 
 def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSettings | None]:
-    """The finding of each component, and the settings of the operator's container toolkit."""
+    """Return the result for each component, including the settings of the operator's container toolkit."""
     client, plan, components = module.client, module.plan, module.params["components"]
     findings: dict[str, InstallationFinding] = {}
     settings = None

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Prints lines without quotes or braces to the standard error stream of C(ansible-playbook).
-  - Nothing is written to standard output, which a callback plugin may use for JSON.
+  - Prints lines to the standard error stream of C(ansible-playbook), without quotes or braces around them.
+  - Writes nothing to standard output, because a callback plugin may write JSON to it.
   - Runs on the controller. Prints nothing if C(no_log) is set.
 options:
   lines:
@@ -26,11 +26,11 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
   check_mode:
-    description: Also prints in check mode.
+    description: Also prints the lines in check mode.
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Prints in each run.
+    description: Prints the lines in each run.
 seealso:
   - plugin: accel.gpu.report_lines
     plugin_type: filter
@@ -51,13 +51,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 print_lines:
-  description: A summary of the output.
+  description: Information about the printed lines.
   returned: success
   type: dict
   sample: {count: 12}
   contains:
     count:
-      description: Number of lines.
+      description: Number of printed lines.
       type: int
       returned: always
       sample: 12
@@ -67,7 +67,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Count the lines; the action plugin prints them."""
+    """Count the lines. The action plugin prints them."""
     module = AnsibleModule({"lines": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
     module.exit_json(changed=False, print_lines={"count": len(module.params["lines"])})
 

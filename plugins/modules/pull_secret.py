@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the logins in O(registries) to Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret are kept.
+  - Writes the logins in O(registries) to Secrets of the type C(kubernetes.io/dockerconfigjson). Keeps logins for other registries in existing Secrets.
   - If no registry in O(registries) has a login, the module only verifies that the Secrets exist and have that type.
-  - Only the logins for the listed registries are written, never the whole content of O(auth_file).
-  - The result and the diff only name the registries, and never contain passwords.
+  - The module writes only the logins for the listed registries, and never the whole content of O(auth_file).
+  - The result and the diff contain only the names of the registries, and never passwords.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.registry.with_cluster
@@ -66,7 +66,7 @@ pull_secrets:
   contains:
     name: {description: Name., type: str, returned: always, sample: registry-login}
     namespace: {description: Namespace., type: str, returned: always, sample: gpu-operator}
-    registries: {description: The registries for which it has logins., type: list, elements: str, returned: always, sample: [registry.example.com]}
+    registries: {description: The registries for which the Secret contains logins., type: list, elements: str, returned: always, sample: [registry.example.com]}
     action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
   sample:
     - {name: registry-login, namespace: gpu-operator, registries: [registry.example.com], action: unchanged}
@@ -112,7 +112,7 @@ class PullSecretModule(RegistryAccessMixin, GpuModule):
 
 
 def work(module: PullSecretModule) -> dict[str, t.Any]:
-    """Compare all Secrets, and write those that lack a login."""
+    """Compare all Secrets, and write those in which a login is missing or differs."""
     _check_names(module.params)
     keys = [(namespace, name) for namespace in module.params["namespaces"] for name in module.params["names"]]
     live = {key: module.client.get(_path(*key)) for key in keys}
@@ -157,7 +157,7 @@ def _check_names(params: t.Mapping[str, t.Any]) -> None:
 def _desired(
     module: PullSecretModule, live: t.Mapping[tuple[str, str], Object | None]
 ) -> dict[tuple[str, str], Object | None]:
-    """The new content of each Secret, or None if it does not change; raises InvalidOptions with all problems."""
+    """Return the new content of each Secret, or None if it does not change. Raise InvalidOptions with all problems."""
     registries = [option["registry"] for option in module.params["registries"]]
     logins = {name: login for name in registries if (login := module.credentials.find(name))}
     problems = unusable_logins(logins)
@@ -181,7 +181,10 @@ def _desired(
 
 
 def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str | None:
-    """Create or patch a Secret; after a conflict, add the logins to its new content. Returns the reason why the server did not validate it, if any."""
+    """Create or patch a Secret; after a conflict, add the logins to its new content.
+
+    Return the reason why the server did not validate the change, or None.
+    """
     namespace, name = key
     if module.check_mode and namespace in module.expected.namespaces:
         # An earlier step of the real run creates the namespace, so the server cannot validate the Secret yet.

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registry_image
-short_description: Copy images between registries, and send only differences
+short_description: Copy images between registries, and send only what differs
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. An image that does not differ takes
-    one request to the source, and one request to the destination for each tag. All images are compared at the same time.
-  - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some of them.
-  - If the repository already has the image under one of the tags, the other tags take one request each.
-  - Layers that the destination already has are not sent again. This also applies after an interrupted run.
-  - All references are checked, and all images are compared, before the first one is copied. If sources are missing, all of them are reported, and nothing is
-    copied.
+  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. For an image that does not differ,
+    the module sends one request to the source and, for each tag, one request to the destination. It compares all images in parallel.
+  - Digests are preserved. An index is copied with all of its platforms, unless O(images[].platforms) selects some of them.
+  - If the destination repository already has the image under one of the tags, the module sends one request for each of the other tags.
+  - The module does not send layers that the destination already has, for example after an interrupted run.
+  - All references are checked, and all images are compared, before the first image is copied. If sources are missing, the module reports all of them, and
+    copies nothing.
 extends_documentation_fragment:
   - accel.gpu.registry
   - accel.gpu.registry.image_tools
@@ -34,15 +34,15 @@ options:
     suboptions:
       source:
         description:
-          - Image in a registry, with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
+          - Image in a registry with a tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
           - For an archive or a layout on this machine, use V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path). V(docker-archive)
             can only be a source, because this format does not preserve digests.
         type: str
         required: true
       destination:
         description:
-          - Image in a registry with its tag, or an archive or layout as in O(images[].source). If this tag refers to an image with a different digest, it is
-            replaced.
+          - Image in a registry with a tag, or an archive or layout as in O(images[].source). If the tag already refers to an image with a different digest,
+            that image is replaced.
         type: str
         required: true
       tags:
@@ -52,19 +52,21 @@ options:
         default: []
       platforms:
         description:
-          - Platforms to copy, such as V(linux/amd64). By default, all platforms are copied. A single platform is copied as an image without an index.
+          - Platforms to copy, such as V(linux/amd64). By default, all platforms are copied. If you specify a single platform, it is copied as an image without
+            an index.
         type: list
         elements: str
         default: []
       pull_through:
         description:
-          - Whether O(images[].destination) is a pull-through cache, such as a remote repository of Artifactory. Nothing is sent to it. The module verifies
-            that it returns the image of O(images[].source), and fails if it does not.
+          - Whether O(images[].destination) is a pull-through cache, such as a remote repository of Artifactory. The module does not send images to a cache. It
+            verifies that the cache returns the image in O(images[].source), and fails otherwise.
         type: bool
         default: false
   digests_file:
     description:
-      - File to which the digest of each destination is written as JSON, so that M(accel.gpu.image_set) can verify a mirror without the public registries.
+      - Path to a file to which the digest of each destination is written as JSON, so that M(accel.gpu.image_set) can verify a mirror without the public
+        registries.
     type: path
 requirements:
   - skopeo, if an image differs or is not in a registry
@@ -100,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: The images in the order of the option. If some images could not be copied, only the images that were copied.
+  description: The images, in the order of O(images). If some images could not be copied, only the images that were copied are returned.
   returned: always
   type: list
   elements: dict
@@ -114,7 +116,7 @@ images:
       returned: always
       sample: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
     action:
-      description: V(created) if no tag existed, V(updated) if a tag was missing or had a different digest, V(unchanged) otherwise.
+      description: V(created) if no tag existed, V(updated) if a tag was missing or had a different digest, or V(unchanged) otherwise.
       type: str
       returned: always
       sample: unchanged

@@ -12,20 +12,20 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads images in registries without downloading their layers. Each image takes one request, and one or two more with O(details=true).
-  - All images are read at the same time. An image that does not exist is not an error.
+  - Reads images in registries without downloading their layers. The module sends one request for each image, and one or two more requests with O(details=true).
+  - It reads all images in parallel. An image that does not exist is not an error.
 extends_documentation_fragment:
   - accel.gpu.registry
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   images:
-    description: Images with their tag or digest, such as V(registry.example.com/nvidia/driver:580.105.08-rhel9.6).
+    description: Images to read, each with a tag or digest, such as V(registry.example.com/nvidia/driver:580.105.08-rhel9.6).
     type: list
     elements: str
     required: true
   details:
-    description: Whether platforms, labels, creation time and size are also read.
+    description: Whether to also read platforms, labels, creation time and size.
     type: bool
     default: true
 seealso:
@@ -45,26 +45,26 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: The images in the order of the option.
+  description: The images, in the order of O(images).
   returned: always
   type: list
   elements: dict
   contains:
     image: {description: The image., type: str, returned: always, sample: 'registry.example.com/nvidia/driver:580.105.08-rhel9.6'}
-    exists: {description: Whether the registry has it., type: bool, returned: always, sample: true}
+    exists: {description: Whether the registry has the image., type: bool, returned: always, sample: true}
     digest:
-      description: Its digest; empty if it does not exist.
+      description: Digest of the image; empty if the image does not exist.
       type: str
       returned: always
       sample: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
     media_type:
-      description: Type of its manifest.
+      description: Media type of the image's manifest.
       type: str
       returned: if it exists and O(details=true)
       sample: application/vnd.oci.image.index.v1+json
-    platforms: {description: Its platforms., type: list, elements: str, returned: if it exists and O(details=true), sample: [linux/amd64]}
-    labels: {description: The labels of the image of the first platform., type: dict, returned: if it exists and O(details=true), sample: {version: 580.105.08}}
-    created: {description: Time at which it was created., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
+    platforms: {description: Platforms of the image., type: list, elements: str, returned: if it exists and O(details=true), sample: [linux/amd64]}
+    labels: {description: Labels of the image for the first platform., type: dict, returned: if it exists and O(details=true), sample: {version: 580.105.08}}
+    created: {description: Time at which the image was created., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
     size: {description: Total size of the layers of the first platform in bytes., type: int, returned: if it exists and O(details=true), sample: 512000000}
   sample:
     - image: registry.example.com/nvidia/driver:580.105.08-rhel9.6

@@ -12,40 +12,41 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Runs one of the three stages of an uninstallation. Two stages run before Helm uninstalls its releases (M(kubernetes.core.helm), C(release_state=absent)),
-    and one runs afterwards. The role P(accel.gpu.uninstall#role) calls all stages.
-  - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory. It also removes the namespace of the
-    CronJob, if this collection has created the namespace and it is empty."
-  - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts of this collection, and then removes everything that the
-    collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted. In any other
-    ClusterPolicy, it removes only the fields of this collection. Finally, it deletes the ConfigMaps of this collection, which are no longer referenced or
-    mounted."
-  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the CRDs of managed Helm
-    releases (unless they have foreign objects or another manager), the records of this collection, and the namespaces that the collection has created (unless
-    they contain foreign objects). Finally, it removes the Lease that prevents simultaneous runs."
+  - Runs one of the three stages of an uninstallation. Two stages run before M(kubernetes.core.helm) uninstalls the Helm releases with C(release_state=absent),
+    and one stage runs afterwards. The role P(accel.gpu.uninstall#role) calls all stages.
+  - "O(stage=new_nodes) removes the CronJob that the role P(accel.gpu.new_nodes#role) has created, with its RBAC objects and inventory. It also removes the
+    namespace of the CronJob if this collection has created the namespace and the namespace is empty."
+  - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts that this collection has set, and then removes everything else
+    that the collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted. From any
+    other ClusterPolicy, it removes only the fields that this collection has set. Finally, it deletes the collection's ConfigMaps, because they are no longer
+    referenced or mounted."
+  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the collection's records, the
+    CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs that have foreign objects or another manager, and
+    namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
   - "The cluster itself records everything that this collection has created. Labels, annotations and taints of nodes are recorded in annotations that begin with
-    C(accel.gpu/). Entries of the ClusterPolicy's C(spec.daemonsets.tolerations) are recorded in its annotation C(accel.gpu/tolerations), and fields and entries
-    of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)). Helm releases are recorded in the Lease C(accel-gpu-helm-<release>), and
-    namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
-  - On OpenShift, M(accel.gpu.olm_subscription) removes the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). Without permission to
-    list Subscriptions or NodeFeatureDiscoveries, the module fails before it deletes an operator.
-  - A foreign operator or NFD is kept. RV(uninstall.kept) lists the objects that are kept, with the reason for each.
-  - The module can be killed and run again at any time. A second run changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
-  - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails and lists the pods that hold GPUs
-    of that node. Until its MIG layout is reset, a node keeps the labels and taints of its pool.
+    C(accel.gpu/). Entries in C(spec.daemonsets.tolerations) of the ClusterPolicy are recorded in the ClusterPolicy's annotation C(accel.gpu/tolerations).
+    Fields and ConfigMap entries are recorded in C(managedFields), with the field manager C(accel.gpu). Helm releases are recorded in the Lease
+    C(accel-gpu-helm-<release>), and namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
+  - On OpenShift, use M(accel.gpu.olm_subscription) to remove the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). If the user is not
+    allowed to list Subscriptions or NodeFeatureDiscoveries, the module fails before it deletes an operator.
+  - Foreign operator and NFD installations are kept. RV(uninstall.kept) lists the objects that are kept, with the reason for each.
+  - The module can be killed and run again at any time. After a complete run, a second run changes nothing. The module requires only O(gpu_cluster), and ignores
+    pools.
+  - A MIG manager in state V(failed) does not retry. The module restarts it once in each run. If the MIG manager fails again, the run fails and lists the pods
+    that hold GPUs of that node. A node keeps the labels and taints of its pool until its MIG layout is reset.
 notes:
-  - The chart's cleanup hooks are not used. They are Jobs, which require an image and more permissions, and cannot be run again after a failure.
+  - The module does not use the chart's cleanup hooks. These are Jobs that require an image and more permissions, and that cannot run again after a failure.
   - In a ClusterPolicy that is kept, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
-  - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, this change is held
-    back, together with the record of the entries, unless O(allow_driver_rollout) is set or the driver pods restart in place (operator v26.7.0 and later),
-    which evicts no GPU pod.
+  - Removing entries from C(spec.daemonsets.tolerations) of a ClusterPolicy that is kept restarts the driver on every GPU node. If drivers are running, this
+    change is held back together with the record of the entries, unless O(allow_driver_rollout) is set. In operator v26.7.0 and later, the driver pods can
+    restart in place without evicting GPU pods. In this case, the change is not held back.
   - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA components remove some of their labels
-    in between, so the real run may change fewer labels.
+    between the stages, so the real run may change fewer labels.
 options:
   stage:
     description:
-      - Used by the roles of this collection; not a stable interface.
-      - Run V(new_nodes) first, V(before_helm) before the Helm releases are uninstalled, and V(after_helm) afterwards.
+      - The collection's roles use this option. It is not a stable interface.
+      - Run V(new_nodes) first, then V(before_helm). Run V(after_helm) after the Helm releases have been uninstalled.
     type: str
     choices: [new_nodes, before_helm, after_helm]
     required: true
@@ -56,12 +57,12 @@ options:
     default: false
   reset_mig:
     description:
-      - Whether to reset MIG layouts that this collection has set. Requires O(wait); otherwise, the GPUs remain partitioned.
+      - Whether to reset MIG layouts that this collection has set. Requires O(wait=true). Otherwise, the GPUs remain partitioned.
     type: bool
     default: true
   pending_timeout:
     description:
-      - Seconds after which an unfinished Helm operation of another machine counts as abandoned.
+      - Seconds after which an unfinished Helm operation from another machine counts as abandoned.
     type: int
     default: 600
 extends_documentation_fragment:
@@ -82,7 +83,7 @@ EXAMPLES = r"""
   accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: before_helm}
   register: before_helm
 
-- name: Uninstall the Helm releases that this collection has installed, the operator before NFD
+- name: Uninstall the operator and then NFD, if this collection has installed their Helm releases
   kubernetes.core.helm:
     release_name: "{{ item.name }}"
     release_namespace: "{{ item.namespace }}"
@@ -92,7 +93,7 @@ EXAMPLES = r"""
   environment: "{{ before_helm.uninstall.helm_environment }}"
   loop: "{{ before_helm.uninstall.releases | selectattr('uninstall') }}"
 
-- name: Remove the operators that OLM has installed for this collection (on OpenShift)
+- name: Remove the operators that this collection has installed through OLM on OpenShift
   accel.gpu.olm_subscription:
     gpu_cluster: "{{ gpu_cluster }}"
     name: "{{ item.name }}"
@@ -107,7 +108,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: The objects that were removed or, in check mode, would be removed. After a failure, the objects that had been removed by then.
+  description: The objects that were removed or, in check mode, would be removed. After a failure, contains the objects that were removed before the failure.
   returned: always
   type: dict
   contains:
@@ -118,11 +119,11 @@ uninstall:
       returned: success
       sample: [{name: gpu-operator, namespace: gpu-operator, status: deployed, managed: true, uninstall: true}]
       contains:
-        name: {description: Its name., type: str, returned: success, sample: gpu-operator}
-        namespace: {description: Its namespace., type: str, returned: success, sample: gpu-operator}
+        name: {description: Name of the Helm release., type: str, returned: success, sample: gpu-operator}
+        namespace: {description: Namespace of the Helm release., type: str, returned: success, sample: gpu-operator}
         status: {description: "Helm's status of the release; V(absent) if there is no release.", type: str, returned: success, sample: deployed}
-        managed: {description: Whether this collection has installed it., type: bool, returned: success, sample: true}
-        uninstall: {description: Whether it must be uninstalled., type: bool, returned: success, sample: true}
+        managed: {description: Whether this collection has installed the Helm release., type: bool, returned: success, sample: true}
+        uninstall: {description: Whether the Helm release must be uninstalled., type: bool, returned: success, sample: true}
     subscriptions:
       description: The OLM Subscriptions that this collection created, in the order in which M(accel.gpu.olm_subscription) removes them.
       type: list
@@ -134,7 +135,7 @@ uninstall:
         namespace: {description: Namespace of the Subscription., type: str, returned: always, sample: nvidia-gpu-operator}
         package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
     helm_environment:
-      description: Environment variables, none of them secret, with which M(kubernetes.core.helm) connects to the verified cluster.
+      description: Environment variables with which M(kubernetes.core.helm) connects to the verified cluster. They contain no secrets.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
@@ -156,7 +157,7 @@ uninstall:
       returned: always
       sample: [gpu-1, gpu-2]
     kept:
-      description: Objects that are kept, and the reason for each.
+      description: Objects that are kept, each with the reason.
       type: list
       elements: str
       returned: always
@@ -219,7 +220,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Read everything that this collection has created, and preview or remove it."""
+    """Read everything that this collection has created, and remove it or preview the removal."""
     if module.params["gpu_cluster"] is None:
         module.fail_json(msg="missing required arguments: gpu_cluster")
     components: Components | None = None
@@ -252,7 +253,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
-    """The plan, and the Helm releases of the operator and of NFD; for a component without a managed release, the plan of the platform is used."""
+    """Return the plan, and the Helm releases of the operator and NFD.
+
+    For a component without a managed release, the plan is adapted to the platform.
+    """
     plan = derive(module.params["gpu_cluster"], {}, [])
     releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
     if plan.on_openshift is None or all(release.managed for release in releases):
@@ -268,7 +272,7 @@ def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
 
 
 def _run(module: GpuModule, stage: Stage) -> None:
-    """Preview the stage in check mode or if it has no changes, otherwise carry it out; errors contain the result so far."""
+    """Run the stage, or preview it in check mode or if it has no changes. Errors contain the result up to that point."""
     stage.read()
     for text in stage.warnings():
         module.warn(text)

@@ -12,24 +12,24 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the GPU flavors in each zone (all flavors with O(gpu_only=false)), and the account's volume types, SSH keys, security groups, subnets,
-    Kubernetes versions and quotas in one region.
-  - The GPUs of a flavor can be determined only from its name. They are returned as GPU models from this collection's catalog. A name such as C(H100) may
-    match several models.
+  - Returns the GPU flavors in each zone of one region, and the account's volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas in
+    this region. With O(gpu_only=false), returns all flavors.
+  - The module can determine the GPUs of a flavor only from the flavor's name. It returns them as GPU models from this collection's catalog. A name such as
+    C(H100) may match several models.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or ID of a cluster. The subnets of its VPC are listed. Without a cluster, no subnets are listed.
+    description: Name or ID of the cluster whose VPC contains the subnets. Without this option, no subnets are returned.
     type: str
   zones:
     description: Names or IDs of the zones to read. By default, all zones.
     type: list
     elements: str
   gpu_only:
-    description: Whether flavors without a GPU are left out.
+    description: Whether to omit flavors without a GPU.
     type: bool
     default: true
 seealso:
@@ -49,12 +49,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 catalog:
-  description: Flavors and other resources from which node groups are created.
+  description: The flavors and other resources from which node groups can be created.
   returned: always
   type: dict
   contains:
     region:
-      description: The region.
+      description: Name of the region.
       type: str
       returned: always
       sample: HCM-3
@@ -72,11 +72,11 @@ catalog:
       contains:
         id: {description: ID of the item., type: str, returned: always, sample: HCM03-1B}
         name: {description: Name of the item., type: str, returned: always, sample: HCM03-1B}
-        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
     flavors:
       description:
-        - The flavors. C(gpus) is the number of GPUs, C(model) is the only possible model, C(models) are all possible models, and C(remaining) is the number
-          of machines that are still available (null if unknown).
+        - The flavors. C(gpus) is the number of GPUs, C(model) is the only possible model, C(models) lists all possible models, and C(remaining) is the number
+          of machines that are still available, or null if this number is unknown.
       type: list
       elements: dict
       returned: always
@@ -111,7 +111,7 @@ catalog:
       contains:
         id: {description: ID of the item., type: str, returned: always, sample: vtype-61c3}
         name: {description: Name of the item., type: str, returned: always, sample: nvme-iops3000}
-        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
         kind: {description: V(SSD) or V(NVME)., type: str, returned: always, sample: NVME}
         iops: {description: IOPS of a volume., type: int, returned: always, sample: 3000}
         min_gib: {description: Smallest size in GiB., type: int, returned: always, sample: 20}
@@ -126,10 +126,10 @@ catalog:
       contains:
         id: {description: ID of the item., type: str, returned: always, sample: ssh-7d0e}
         name: {description: Name of the item., type: str, returned: always, sample: ops}
-        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
-        system: {description: Whether the service itself created it., type: bool, returned: always, sample: false}
+        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created the item., type: bool, returned: always, sample: false}
     security_groups:
-      description: The security groups. C(system) is true for groups that the service itself created.
+      description: The security groups. C(system) is true for security groups that the service itself created.
       type: list
       elements: dict
       returned: always
@@ -137,8 +137,8 @@ catalog:
       contains:
         id: {description: ID of the item., type: str, returned: always, sample: secg-90ab}
         name: {description: Name of the item., type: str, returned: always, sample: default}
-        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
-        system: {description: Whether the service itself created it., type: bool, returned: always, sample: true}
+        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created the item., type: bool, returned: always, sample: true}
     subnets:
       description: The subnets of the cluster's VPC.
       type: list
@@ -148,7 +148,7 @@ catalog:
       contains:
         id: {description: ID of the item., type: str, returned: always, sample: sub-11aa}
         name: {description: Name of the item., type: str, returned: always, sample: gpu-1b}
-        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
         cidr: {description: The address range., type: str, returned: always, sample: 10.2.1.0/24}
         zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         zone_name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
@@ -160,7 +160,7 @@ catalog:
       returned: always
       sample: [v1.35.6]
     quota:
-      description: The maximum numbers of clusters, of node groups in a cluster, and of nodes in a group, and the current number of clusters.
+      description: The maximum number of clusters, node groups in a cluster, and nodes in a group, and the current number of clusters.
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}

@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the clusters of an account in one region, or one of them.
+  - Returns all clusters of an account in one region, or only those that O(name) selects.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or ID of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
+    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If no cluster has it, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.vks_nodegroup_info
@@ -35,8 +35,8 @@ EXAMPLES = r"""
 RETURN = r"""
 clusters:
   description:
-    - The clusters, sorted by name and ID. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the API server has
-      only a private address. C(server) is its URL; null if VKS does not return it.
+    - The clusters, sorted by name and ID. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the API server has only
+      a private address. C(server) is the URL of the API server, or null if VKS does not return the URL.
   returned: always
   type: list
   elements: dict
@@ -88,7 +88,7 @@ from ..module_utils.providers.vks.module import VksModule
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """List the clusters, and read the details of each cluster, because the list leaves them out."""
+    """List the clusters, and read the details of each cluster, because the list from VKS omits these details."""
     name = module.params["name"]
     found = detailed_clusters(module.transport, lambda cluster: name in (None, cluster.name, cluster.id))
     return {"changed": False, "clusters": [cluster.to_result() for cluster in found]}

@@ -13,8 +13,8 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Writes the kubeconfig that VKS has issued for a cluster to a file that only its owner can read.
-  - VKS first issues a new kubeconfig if there is none, if it is about to expire, or if the service warns that it expires soon.
-  - The content of the file is never part of a result, a diff or a log.
+  - The module first requests a new kubeconfig if VKS has none, if the existing one is about to expire, or if VKS warns that it expires soon.
+  - The content of the file never appears in a result, a diff or a log.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -26,7 +26,7 @@ options:
     type: str
     required: true
   dest:
-    description: Path to the file. Its directory must exist. Its mode is always C(0600).
+    description: Path to the file. The directory must exist. The file's mode is always C(0600).
     type: path
     required: true
   expiration_days:
@@ -34,7 +34,7 @@ options:
     type: int
     default: 30
   renew_before:
-    description: Number of days before its expiration at which the kubeconfig is replaced.
+    description: Number of days before its expiration when the kubeconfig is replaced.
     type: int
     default: 3
   wait_timeout:
@@ -84,7 +84,7 @@ kubeconfig:
       returned: always
       sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
     server:
-      description: URL of the API server. Null in check mode if VKS has no kubeconfig yet.
+      description: URL of the API server; null in check mode if VKS has not issued a kubeconfig yet.
       type: str
       returned: always
       sample: https://10.2.0.10:6443
@@ -99,7 +99,7 @@ kubeconfig:
       returned: always
       sample: true
     expires_at:
-      description: Time at which the kubeconfig expires, as VKS returns it. Null if VKS does not return it.
+      description: Time at which the kubeconfig expires, in the format that VKS returns; null if VKS returns no time.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
@@ -138,7 +138,7 @@ _MAX_DAYS = 365
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Issue a new kubeconfig if necessary, then write it if the file differs."""
+    """Request a new kubeconfig if necessary, and write it if the file differs."""
     kubeconfig_file.require_libraries(certificates=False)
     params = module.params
     dest, days = params["dest"], params["expiration_days"]

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the state of the kubeconfig that VKS has issued for a cluster. Its content is not returned.
+  - Returns the state of the kubeconfig that VKS has issued for a cluster, but not the content of the kubeconfig.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -37,7 +37,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kubeconfig:
-  description: The cluster, and the state of its kubeconfig.
+  description: Information about the cluster, and the state of its kubeconfig.
   returned: always
   type: dict
   contains:
@@ -52,7 +52,7 @@ kubeconfig:
       returned: always
       sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
     server:
-      description: URL of the API server. Null if there is no kubeconfig.
+      description: URL of the API server; null if there is no kubeconfig.
       type: str
       returned: always
       sample: https://10.2.0.10:6443
@@ -62,7 +62,7 @@ kubeconfig:
       returned: always
       sample: ACTIVE
     expires_at:
-      description: Time at which the kubeconfig expires, as VKS returns it. Null if VKS does not return it.
+      description: Time at which the kubeconfig expires, in the format that VKS returns; null if VKS returns no time.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"

@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
-  - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. The module fails if a name is
+  - Reconciles one or more node groups in parallel with their declarations. Undeclared settings of a group are not changed.
+  - Everything is validated before the first change. The module looks up names in the cluster's VPC and the subnet's zone. The module fails if a name is
     ambiguous, a flavor is sold out, or a quota would be exceeded.
-  - The module waits until a group shows the change, is ACTIVE, and has as many ready nodes as declared.
+  - After a change, the module waits until VKS shows the change, the group is ACTIVE, and it has the declared number of ready nodes.
   - A request whose response was lost may have succeeded, so the module lists the groups before it retries the request.
-  - If a change affects a setting that VKS cannot change in place, the module fails unless O(recreate) allows the group to be replaced.
+  - If a setting differs that VKS cannot change in place, the module fails unless O(recreate) allows it to replace the group.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
@@ -31,16 +31,16 @@ options:
     type: str
     required: true
 notes:
-  - VKS chooses the nodes that a scale-down removes, so they cannot be drained first. With O(kubernetes), the nodes of a deleted or replaced
-    group are drained.
-  - Every run looks up names, which takes additional requests. IDs are used directly.
+  - VKS chooses which nodes a scale-down removes, so the module cannot drain these nodes first. With O(kubernetes), the module drains the nodes of a group
+    before it deletes or replaces the group.
+  - Each run sends additional requests to look up names. No such requests are required for IDs.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
 """
 
 EXAMPLES = r"""
-- name: Create two nodes with one L40S each, which the autoscaler can scale to four
+- name: Create a group of two nodes with one L40S each that the autoscaler can scale to four nodes
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -80,8 +80,9 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The declared groups by declared name, each with its current state or, in check mode, its predicted state. IDs are returned instead of names. C(action) is
-      V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
+    - The declared node groups. Each key is a declared name, and its value is the current state or, in check mode, the predicted state of the group. IDs are
+      returned instead of names. C(action) is V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is
+      the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -98,7 +99,7 @@ nodegroups:
       node_taints: []
   contains:
     NAME:
-      description: 'One node group, by its declared name.'
+      description: 'The entry for one node group. The key is its declared name.'
       type: dict
       returned: always
       sample: {action: create, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null,
@@ -123,12 +124,12 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the form of the option of M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always
@@ -141,7 +142,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group in O(name), with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
@@ -165,12 +166,12 @@ nodegroup:
     private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
     encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
     tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the form of the option of M(accel.gpu.vks_nodegroup).',
+    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
       type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
     kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
-    node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:
-      description: Taints that nodes register with.
+      description: Taints with which nodes register.
       type: list
       elements: dict
       returned: always
@@ -188,8 +189,8 @@ code:
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
-    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another
-      run holds the Lease. V(lease_lost) - this run lost it. V(unreachable) and the HTTP status can also refer to the cluster's API server.
+    - With O(kubernetes), additional codes are possible. V(wrong_cluster) - the connection points to a different cluster. V(lease_held) - another run holds the
+      Lease. V(lease_lost) - this run lost it. V(unreachable) and an HTTP status can also refer to the cluster's API server.
   returned: failure
   type: raw
   sample: connection
@@ -214,15 +215,15 @@ if t.TYPE_CHECKING:
     from ..module_utils.drain.removal import NodeRemoval
     from ..module_utils.kube.client import Client
 
-# An accepted request that shows no effect after this number of reads counts as lost.
+# If an accepted request shows no effect after this number of reads, it counts as lost.
 _READS = 4
 
 
 class VksNodeGroupModule(VksModule, DrainingModule):
-    """A VKS module that may drain nodes."""
+    """A VKS module that can drain nodes."""
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """The work before nodes are removed: vGPU nodes return their licenses."""
+        """Return the work that is required before nodes are removed: vGPU nodes return their licenses."""
         return LicenseReturn(client, self.warn)
 
 

@@ -23,11 +23,11 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. By default, all groups. Names that do not exist are left out.
+    description: Names of the groups to return. By default, all groups. Groups that do not exist are omitted.
     type: list
     elements: str
   include_nodes:
-    description: Whether the nodes of each group are also read. This takes one additional request for each group.
+    description: Whether to also return the nodes of each group. This requires one additional request for each group.
     type: bool
     default: false
 seealso:
@@ -45,8 +45,8 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - The groups by name. The fields correspond to the options of M(accel.gpu.vks_nodegroup), with IDs instead of names. C(nodes) is returned with
-      O(include_nodes).
+    - The groups, with their names as keys. The fields correspond to the options of M(accel.gpu.vks_nodegroup), but contain IDs instead of names. C(nodes) is
+      only returned with O(include_nodes=true).
   returned: always
   type: dict
   sample:
@@ -63,7 +63,7 @@ nodegroups:
       nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
   contains:
     NAME:
-      description: 'One node group, by its name.'
+      description: 'The entry for one node group. The key is its name.'
       type: dict
       returned: always
       sample: {id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 1, max_node_count: 4, flavor: flav-52a1,
@@ -81,10 +81,10 @@ nodegroups:
           sample: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
           contains:
             name: {description: Name of the node., type: str, returned: always, sample: vks-prod-train-7c2}
-            status: {description: Status of its machine., type: str, returned: always, sample: ACTIVE}
-            ready: {description: Whether it is ready., type: bool, returned: always, sample: true}
-            address: {description: Its private address., type: str, returned: always, sample: 10.2.1.7}
-            external_address: {description: Its public address; null if there is none., type: str, returned: always, sample: null}
+            status: {description: Status of the node's machine., type: str, returned: always, sample: ACTIVE}
+            ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
+            address: {description: Private address of the node., type: str, returned: always, sample: 10.2.1.7}
+            external_address: {description: Public address of the node; null if there is none., type: str, returned: always, sample: null}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
         max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
@@ -99,12 +99,12 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the form of the option of M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
-        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
-          description: Taints that nodes register with.
+          description: Taints with which nodes register.
           type: list
           elements: dict
           returned: always
@@ -157,7 +157,7 @@ _NODE_FIELDS = {
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """List the groups, and read the details of each."""
+    """List the groups, and read the details of each group."""
     names = module.params["names"]
     cluster = module.cluster(module.params["cluster"])
     provider = VksProvider(module.transport, module.vserver, cluster, patience=0.0)

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lets Python keep the compiled code of this collection in files, as it does for every other package.
+"""Lets Python store the compiled code of this collection in files, as for every other package.
 
-Ansible's loader of collections compiles each file at each import (ansible.utils.collection_loader, get_code()), which took half of the time of
-all imports. Without a writable folder for these files, or with PYTHONDONTWRITEBYTECODE, files without compiled code are compiled as before.
+Ansible's collection loader compiles each file at each import (ansible.utils.collection_loader, get_code()). Compilation took half of the time of
+all imports. If the folder for compiled files is not writable, or if PYTHONDONTWRITEBYTECODE is set, files without compiled code are still compiled
+at each import.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _PACKAGES = tuple(f"{_PLUGINS}.{folder}." for folder in ("module_utils", "module
 
 
 class _CollectionFinder(MetaPathFinder):
-    """Finds the modules and module_utils of this collection in the folder of their package; leaves everything else to other finders."""
+    """Finds the modules and module_utils of this collection in the folder of their package. Other finders find everything else."""
 
     def find_spec(self, fullname: str, path: t.Sequence[str] | None, target: t.Any = None) -> ModuleSpec | None:
-        """The module with Python's loader for source files."""
+        """Return the spec of a module, with Python's loader for source files."""
         if not fullname.startswith(_PACKAGES):
             return None
         specs = (_finder(folder).find_spec(fullname) for folder in path or ())
@@ -37,7 +38,7 @@ def _finder(folder: str) -> FileFinder:
 
 
 def import_compiled(name: str) -> types.ModuleType:
-    """Import a module of this collection and its own imports with Python's loader; sys.meta_path is restored for other imports."""
+    """Import a module of this collection and the modules that it imports with Python's loader. Afterwards, sys.meta_path is restored."""
     finder = _CollectionFinder()
     sys.meta_path.insert(0, finder)
     try:

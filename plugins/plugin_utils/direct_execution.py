@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a module in a fork of Ansible's worker, which has imported it already.
+"""Runs a module in a fork of Ansible's worker, which has already imported the module.
 
-Otherwise, Ansible packs a module with all of its module_utils into a zip file, and a new Python interpreter compiles them and imports the
-libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As usual, the module
-runs in a separate process, with its own memory, environment and standard output.
+Otherwise, Ansible packs a module and all of its module_utils into a zip file, and a new Python interpreter compiles them and imports the
+libraries again. This takes about a second for each task. ansible.netcommon also forks for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As usual, the
+module runs in a separate process, with its own memory, environment and standard output.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from ..module_utils.common.process import descendants, signal_processes
 Result = dict[str, t.Any]
 Main = t.Callable[[], None]
 
-# The releases of ansible-core for which it is known how options and results are passed. With other releases, Ansible packs the module.
+# The releases of ansible-core whose way to pass options and results is known. In other releases, Ansible packs the module.
 _RELEASES = ((2, 16), (2, 21))
 IS_SUPPORTED = _RELEASES[0] <= tuple(int(number) for number in __version__.split(".")[:2]) <= _RELEASES[1]
-# The default JSON format of the options and the result of a module; older releases have only one format.
+# The default JSON format for the options and the result of a module. Older releases have only one format.
 PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") else ()
 
-# If this environment variable is false on the controller, all modules run in Ansible's usual way.
+# If this environment variable is false on the controller, Ansible runs all modules in its usual way.
 SWITCH_ENV = "ACCEL_GPU_DIRECT_EXECUTION"
 
 _CHUNK = 65536
-# As in a shell, the exit status of a module that was ended by a signal is this number plus that of the signal.
+# As in a shell, the exit status of a module that a signal terminated is this number plus the number of the signal.
 _SIGNALLED = 128
 
 
 def encode_options(options: t.Mapping[str, t.Any]) -> bytes:
-    """The options of a module, encoded in the same way as by Ansible."""
+    """Return the options of a module in the encoding that Ansible uses."""
     encoding: dict[str, t.Any]
     if PROFILE:
         from ansible.module_utils.common.json import Direction, get_module_encoder
@@ -58,16 +58,16 @@ def encode_options(options: t.Mapping[str, t.Any]) -> bytes:
 def result_dict(parsed: t.Any) -> Result:
     """Convert the result of ActionBase._parse_returned_data() to the format that _execute_module() returns."""
     if not isinstance(parsed, dict):
-        # Since ansible-core 2.21.
+        # This applies to ansible-core 2.21 and later.
         return t.cast(Result, parsed.as_result_dict(for_round_trip=True))
-    # Text from a module is not a template. Since ansible-core 2.19, only marked text is a template.
+    # Strings from a module are not templates. Since ansible-core 2.19, only marked strings are templates.
     return parsed if PROFILE else t.cast(Result, wrap_var(parsed))
 
 
 def execute(
     main: Main, options: bytes, environment: t.Mapping[str, str], folder: str, on_start: t.Callable[[], None]
 ) -> Result:
-    """Run the main function of a module in this folder, and return its `rc`, `stdout` and `stderr`; `on_start` is called after the fork."""
+    """Run the main function of a module in this folder, and return its `rc`, `stdout` and `stderr`. `on_start` is called after the fork."""
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
@@ -78,7 +78,7 @@ def execute(
         on_start()
         stdout, stderr = _read(out, err)
     except BaseException:
-        # For example, the time limit of the task: a task that has failed must not continue with its changes.
+        # For example, the task has reached its time limit. A task that has failed must not continue with its changes.
         programs = descendants(pid)
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
@@ -105,7 +105,7 @@ def _read(*ends: int) -> t.Iterator[str]:
 
 
 def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: str, out: int, err: int) -> t.NoReturn:
-    """Run the child process, which never returns to the code of Ansible's worker."""
+    """Run the module in the child process. Never returns to the code of Ansible's worker."""
     status = 1
     try:
         # A program that the module starts must not wait for the terminal.
@@ -135,7 +135,7 @@ def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: s
 
 
 def _prepare(options: bytes) -> None:
-    """Pass the options to AnsibleModule in the same way as Ansible's wrapper of modules (ansiballz)."""
+    """Pass the options to AnsibleModule in the same way as ansiballz, Ansible's wrapper for modules."""
     basic._ANSIBLE_ARGS = options
     if PROFILE:
         from ansible.module_utils import _internal

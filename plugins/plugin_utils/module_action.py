@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base class of the action plugins of modules that report progress: runs the module, and shows its progress on stderr.
+"""The base class for the action plugins of modules that report progress. It runs the module, and shows the progress on stderr.
 
-Each such module has its own action plugin, which `make docs` writes. Ansible loads the plugin, and with it the module that it names, before
-it forks the worker of the task, so the tasks of a run share the imports. A route in meta/runtime.yml cannot replace the plugin, because the main process
-does not follow it, nor can a redirect, with which a module gets the module_defaults of another module, nor a link, which ansible-galaxy leaves out.
+Each of these modules has its own action plugin, which `make docs` writes. Before Ansible forks the worker of the task, it loads the plugin, and the plugin
+imports the module that it names, so the tasks of a run share the imports. Three alternatives do not work: the main process does not follow a route in
+meta/runtime.yml, a redirect gives a module the module_defaults of another module, and ansible-galaxy omits links.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from . import direct_execution
 from .compiled_imports import import_compiled
 from .same_cluster import same_cluster
 
-# Options whose paths are relative to the user's folder. Modules run in the folder of the playbook, which belongs to the installed collection.
+# Options with paths that are relative to the user's folder. Modules run in the playbook's folder, which belongs to the installed collection.
 _USER_PATHS = ("token_path",)
 _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
-# In a long run, lines are shown less often, so that they do not fill a log.
+# In a long run, lines are shown less often, so that they do not fill the log.
 _LATE_INTERVAL, _LATE = 10.0, 60.0
 # Seconds after which an unchanged line is shown again, as long as the module reports it.
 _REPEAT = 60.0
 
 
 class ModuleAction(ActionBase):
-    """Runs the module of the task and shows its progress while it works; MODULE is the name of the module."""
+    """Runs the task's module, and shows the progress while the module runs. MODULE is the name of the module."""
 
     MODULE: str
     _module: types.ModuleType
@@ -58,11 +58,11 @@ class ModuleAction(ActionBase):
         """Import the module."""
         cls._module = import_compiled(f"{_PLUGINS}.modules.{cls.MODULE}")
         # The workers of all tasks are forked from this process. After this call, the garbage collector of the workers, and of this process when it
-        # ends, skips all existing objects, most of which come from imports (https://docs.python.org/3/library/gc.html#gc.freeze).
+        # ends, skips all existing objects. Most of these objects come from imports (https://docs.python.org/3/library/gc.html#gc.freeze).
         gc.freeze()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the module's own result; a problem with the progress lines never changes it."""
+        """Return the module's own result. A problem with the progress lines never changes this result."""
         self._resolve_paths()
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -95,7 +95,7 @@ class ModuleAction(ActionBase):
     def _run_module(
         self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
     ) -> dict[str, t.Any]:
-        # Passed as environment variables, so that the module's options contain only those of the user.
+        # These values are environment variables, so that the module's options contain only what the user has set.
         self._task.environment.append(environment)
         try:
             return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))
@@ -103,7 +103,7 @@ class ModuleAction(ActionBase):
             self._task.environment.remove(environment)
 
     def _runs_here(self, variables: t.Mapping[str, t.Any]) -> bool:
-        """Whether the module runs on this machine, as this user, and with the interpreter of Ansible."""
+        """Return whether the module runs on this machine, as this user, and with Ansible's interpreter."""
         interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
         return (
             direct_execution.IS_SUPPORTED
@@ -119,7 +119,7 @@ class ModuleAction(ActionBase):
     def _run_here(
         self, environment: dict[str, str], variables: dict[str, t.Any], on_start: t.Callable[[], None]
     ) -> dict[str, t.Any]:
-        """Like Ansible's _execute_module(), but in a fork of this process."""
+        """Run the module like Ansible's _execute_module(), but in a fork of this process."""
         options = dict(self._task.args)
         self._update_module_args(self._task.action, options, variables)
         of_task: dict[str, t.Any] = {}
@@ -135,7 +135,7 @@ class ModuleAction(ActionBase):
 
 
 def run_id() -> str:
-    """Return an identifier of this ansible-playbook run: the number of its AWX job, or host, process and start time."""
+    """Return an identifier of this ansible-playbook run: the number of the AWX job, or the host, process and start time."""
     job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID")
     if job and os.environ.get("AWX_HOST"):
         return f"awx-{job}"
@@ -145,7 +145,7 @@ def run_id() -> str:
 
 
 class _Reader:
-    """Follows a file of progress lines in a thread and shows the newest one at a readable rate."""
+    """Follows a file of progress lines in a thread, and shows the newest line at a readable rate."""
 
     def __init__(self, host: str, hide_text: bool) -> None:
         self._host = host
@@ -156,13 +156,13 @@ class _Reader:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> str | None:
-        """Return the path to the file; None when it cannot be created (a full disk), and then no progress is shown."""
+        """Return the path to the file. If the file cannot be created, return None; no progress is shown in this case."""
         with contextlib.suppress(OSError):
             self._path = make_file("progress")
         return self._path
 
     def follow(self) -> None:
-        """Start the thread. A process should not have threads when it forks."""
+        """Start the thread, but only after any fork, because a process should not have threads when it forks."""
         if self._path is not None:
             self._thread = threading.Thread(target=self._follow, args=(self._path,), name="progress", daemon=True)
             self._thread.start()
@@ -192,7 +192,7 @@ class _Reader:
                     shown, shown_at, waiting = waiting, now, ""
 
     def _newest(self, lines: t.TextIO) -> str:
-        """Return the newest complete line since the last call; an incomplete line is left for the next call."""
+        """Return the newest complete line since the last call. An incomplete line is kept for the next call."""
         *complete, self._rest = (self._rest + lines.read()).split("\n")
         for line in reversed(complete):
             with contextlib.suppress(ValueError, TypeError, AttributeError):
@@ -202,5 +202,5 @@ class _Reader:
     def _format(self, line: dict[str, t.Any]) -> str:
         counts = f"{line['done']}/{line['total']}" if "total" in line else ""
         words = "" if self._hide_text else str(line.get("text", ""))
-        # Under no_log only the counts are shown.
+        # With no_log, only the counts are shown.
         return f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rejects hosts of a play that have the same cluster before any request is sent, because each inventory host must be a separate cluster."""
+"""Rejects a play in which several hosts represent the same cluster, before any request is sent. Each inventory host must represent a separate cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Names = dict[str, str]
 
 
 def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
-    """The error message if another host of the play has the same `gpu_cluster.name` as the task's host; empty if no other host has it."""
+    """Return the error message if another host of the play has the same `gpu_cluster.name` as the task's host; empty if no other host has it."""
     hosts = list(variables.get("ansible_play_hosts_all") or ())
     own = str(variables.get("inventory_hostname", ""))
     if own not in hosts or len(hosts) < 2:
@@ -37,16 +37,16 @@ def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
 
 
 def _names(hosts: t.Sequence[str], variables: t.Mapping[str, t.Any]) -> Names:
-    """The clusters' names by host. All tasks of a run share a file, because templating the variables of many hosts takes a long time."""
+    """Return the name of the cluster for each host. The tasks of a run share a file, because templating the variables of many hosts takes a long time."""
     play = [str(variables.get("ansible_play_name", "")), *sorted(hosts)]
     key = hashlib.sha256(json.dumps(play).encode()).hexdigest()[:16]
-    # The file belongs only to this run and its user, and is removed at the end.
+    # Only this run and its user can use the file. It is removed at the end of the run.
     path = os.path.join(constants.DEFAULT_LOCAL_TMP, f"accel-gpu-clusters-{key}.json")
     with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
         return t.cast(Names, json.load(file))
     names = {host: name for host in hosts if (name := _declared(host, variables))}
     if not names:
-        # The name may not be known yet, for example before a task that sets it.
+        # The names may not be known yet, for example before the task that sets them.
         return names
     # If no file can be written, the next task reads the variables again.
     with contextlib.suppress(ConnectionProblem):
@@ -58,7 +58,7 @@ def _declared(host: str, variables: t.Mapping[str, t.Any]) -> str:
     try:
         return _name_of(variables["hostvars"][host]["gpu_cluster"])
     except Exception:
-        # The tasks of another host report errors in that host's variables.
+        # Errors in another host's variables are reported by that host's tasks.
         return ""
 
 

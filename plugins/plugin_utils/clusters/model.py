@@ -15,7 +15,7 @@ _DISCOVERED = ("provider", "cloud", "region", "id", "status", "version", "server
 
 
 def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
-    """A unique name for each cluster: its own name or, if several clusters share it, the name with as much of the region, cloud and id as needed.
+    """Return a unique name for each cluster: its own name or, if several clusters share this name, the name with the required parts of region, cloud and ID.
 
     The names do not depend on the order of the clusters.
     """
@@ -32,7 +32,7 @@ def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
     for candidate in candidates:
         proposed = {index: "-".join(part for part in candidate(clusters[index]) if part) for index in unnamed}
         counts = Counter(proposed.values())
-        # A longer name must not be another cluster's own name.
+        # A longer name must differ from the own names of all other clusters.
         taken = set(names) | own_names if candidate is not candidates[0] else set()
         for index, name in proposed.items():
             if counts[name] == 1 and name not in taken:
@@ -42,10 +42,10 @@ def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
 
 
 def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name: str) -> dict[str, t.Any]:
-    """The variables of a host: gpu_cluster, and gpu_discovered with the cloud's data about the cluster.
+    """Return the variables of a host: gpu_cluster, and gpu_discovered with the cloud's data about the cluster.
 
-    host: the host's name, which is unique even if clusters share a name, so that each cluster records a different name. kube_name: the cluster's name in
-    the kubeconfig.
+    host: the name of the host, which each cluster records as its name. It is unique even if several clusters share a name. kube_name: the name of the
+    cluster in the kubeconfig.
     """
     variable: dict[str, t.Any] = {
         "name": host,
@@ -64,7 +64,7 @@ def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name:
 
 
 def groups_of(cluster: DiscoveredCluster) -> list[str]:
-    """The inventory groups of a cluster's host, before their names are sanitized."""
+    """Return the inventory groups of a cluster's host, before their names are sanitized."""
     names = [
         cluster.provider,
         f"cloud_{cluster.cloud}",

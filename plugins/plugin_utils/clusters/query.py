@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries the clouds of an inventory in parallel, and stores the kubeconfigs of its hosts in a folder."""
+"""Queries the clouds of an inventory in parallel, and stores the kubeconfigs of the inventory's hosts in a folder."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Hosts = t.Mapping[str, DiscoveredCluster]
 
 
 def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]]]:
-    """The provider and the settings of each entry in the option `clouds`; raises InvalidOptions with all mistakes."""
+    """Return the provider and the settings of each entry in the option `clouds`. Raise InvalidOptions with all errors."""
     if not clouds:
         raise InvalidOptions(["clouds: is empty; add an entry for each cloud, such as {magnum: {cloud: NAME}}"])
-    # A provider without settings may be written without a map.
+    # A provider without settings can be specified without a map.
     maps = [
         {key: value or {} for key, value in entry.items()} if isinstance(entry, dict) else entry for entry in clouds
     ]
@@ -57,7 +57,7 @@ def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]
 
 
 def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, str]) -> list[ClusterSource]:
-    """A source for each cloud and region of these entries; a provider's libraries are only imported if it is named."""
+    """Return a source for each cloud and region of these entries. The libraries of a provider are only imported if an entry requires them."""
     found: list[ClusterSource] = []
     for key, settings in entries:
         inventory = importlib.import_module(f"...module_utils.providers.{key}.inventory", __package__)
@@ -66,29 +66,29 @@ def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, s
 
 
 class KubeconfigFolder:
-    """The folder of the hosts' kubeconfigs, which only their owner can read."""
+    """The folder of the hosts' kubeconfigs. Only the owner can read these files."""
 
     def __init__(self, path: str, lifetime: KubeconfigLifetime) -> None:
-        """Store the arguments; nothing is written yet."""
+        """Store the arguments. No file is written yet."""
         kubeconfig_file.require_libraries()
         self._path = path
         self._lifetime = lifetime
 
     def path(self, host: str) -> str:
-        """The path of a host's kubeconfig."""
+        """Return the path of a host's kubeconfig."""
         return os.path.join(self._path, f"{host}.kubeconfig")
 
     def existing(self, host: str) -> kubeconfig_file.ExistingKubeconfig | None:
-        """A host's kubeconfig; None if there is no file, or no kubeconfig in it."""
+        """Return a host's kubeconfig, or None if the file does not exist or is not a kubeconfig."""
         return kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
 
     def foreign_server(self, host: str, cluster: DiscoveredCluster) -> str:
-        """The server in a host's kubeconfig if it differs from the cluster's server; empty otherwise."""
+        """Return the server in a host's kubeconfig if it differs from the cluster's server; otherwise, an empty string."""
         current = self.existing(host)
         return current.server if current and cluster.server and current.server != cluster.server else ""
 
     def is_usable(self, host: str, cluster: DiscoveredCluster) -> bool:
-        """Whether a host's kubeconfig belongs to the cluster and does not expire soon."""
+        """Return whether a host's kubeconfig belongs to the cluster and does not expire soon."""
         current = self.existing(host)
         if current is None or self.foreign_server(host, cluster):
             return False
@@ -96,7 +96,7 @@ class KubeconfigFolder:
         return current.expires_at is None or current.expires_at > renewal
 
     def fetch(self, host: str, cluster: DiscoveredCluster, source: ClusterSource) -> None:
-        """Write a new kubeconfig for a host; raises ConnectionProblem if this is impossible."""
+        """Write a new kubeconfig for a host. Raise ConnectionProblem if the cloud does not provide it."""
         text = source.kubeconfig(cluster, self._lifetime)
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         private_file.write(self.path(host), text)
@@ -112,18 +112,18 @@ class CloudQuery:
     """All clouds of an inventory."""
 
     def __init__(self, sources: t.Sequence[ClusterSource], warn: t.Callable[[str], None], *, fail: bool) -> None:
-        """Store the arguments; no request is sent yet. fail: whether a failing cloud is an error; otherwise it is left out with a warning."""
+        """Store the arguments. No request is sent yet. fail: raise an error if a query fails, instead of omitting the cloud and showing a warning."""
         self._sources = sources
         self._warn = warn
         self._fail = fail
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
-        """The provider, the cloud and the region of each source. Clusters in a cache refer to sources by their position in this list."""
+        """Return the provider, the cloud and the region of each source. Clusters in a cache refer to sources by their position in this list."""
         return [(source.provider, source.cloud, source.region) for source in self._sources]
 
     def discover(self, wanted: ClusterFilter) -> list[DiscoveredCluster]:
-        """All clusters that become hosts, in the order of the sources, each of them once; raises ConnectionProblem."""
+        """Return all clusters that become hosts, without duplicates, in the order of the sources. Raise ConnectionProblem."""
         calls = []
         for source in self._sources:
             includes = functools.partial(wanted.includes, status_in_deletion=source.status_in_deletion)
@@ -139,7 +139,7 @@ class CloudQuery:
         return list(found.values())
 
     def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
-        """Write kubeconfigs that are missing or expire soon; warn about clusters that have none yet. Raises ConnectionProblem."""
+        """Write kubeconfigs that are missing or expire soon, and warn about clusters that have no kubeconfig yet. Raise ConnectionProblem."""
         calls = []
         for host, cluster in hosts.items():
             if folder.is_usable(host, cluster):
@@ -155,7 +155,7 @@ class CloudQuery:
                 self._report(self._sources[cluster.source], outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
-        """The hosts without those whose kubeconfig belongs to another cluster; for these, raises ConnectionProblem or shows a warning."""
+        """Return the hosts whose kubeconfigs do not belong to other clusters. Raise ConnectionProblem for the other hosts, or show a warning."""
         kept = {}
         for host, cluster in hosts.items():
             server = folder.foreign_server(host, cluster)
@@ -173,11 +173,11 @@ class CloudQuery:
         message = f"cloud {source.cloud}{region}: {what}{source.explain(error)}"
         if self._fail:
             raise ConnectionProblem(message) from None
-        self._warn(f"{message} (left out)")
+        self._warn(f"{message} (omitted)")
 
 
 def _run(calls: t.Sequence[tuple[str, t.Callable[[], T]]]) -> list[Outcome[T]]:
-    """The outcomes of calls to clouds; raises all errors except FAILURES."""
+    """Return the outcomes of calls to clouds. Raise all errors except FAILURES."""
     outcomes = run_bounded(calls, _PARALLEL, fatal=lambda error: not isinstance(error, FAILURES))
     for outcome in outcomes:
         if outcome.error is not None and not isinstance(outcome.error, FAILURES):

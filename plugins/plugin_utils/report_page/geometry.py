@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Divides the rectangles of a drawing, for its template."""
+"""Divides rectangles into the parts that the template of a drawing requires."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Place(t.NamedTuple):
     height: float
 
     def inset(self, amount: float) -> Place:
-        """The space inside a frame; the frame takes at most half of the rectangle."""
+        """Return the space inside a frame. The frame takes at most half of the width and height."""
         across, down = min(amount, self.width / 4), min(amount, self.height / 4)
         return Place(self.x + across, self.y + down, self.width - 2 * across, self.height - 2 * down)
 
     def divide(
         self, sizes: t.Sequence[float], *, gap: float = 0, least: float = 0, upright: bool = False
     ) -> t.Iterator[Place]:
-        """Parts in proportion to the sizes, from left to right or from top to bottom, none shorter than `least`."""
+        """Yield parts in proportion to the sizes, from left to right or from top to bottom. No part is shorter than `least`."""
         length, total, start = self.height if upright else self.width, sum(sizes), 0.0
         space = length - gap * (len(sizes) - 1) - least * len(sizes)
         for size in sizes:
@@ -37,23 +37,23 @@ class Place(t.NamedTuple):
             start += each + gap
 
     def cells(self, sizes: t.Sequence[float], *, upright: bool = False) -> t.Iterator[Place]:
-        """Parts with gaps that are small compared to the parts."""
+        """Return parts with gaps that are small compared to the parts."""
         length = self.height if upright else self.width
         return self.divide(sizes, gap=min(1.0, length / len(sizes) / 5), upright=upright)
 
     def sections(self, sizes: t.Sequence[float], *, least: float, upright: bool = False) -> t.Iterator[Place]:
-        """Parts without gaps, none shorter than `least` if there is space for that."""
+        """Return parts without gaps. If there is enough space, no part is shorter than `least`."""
         length = self.height if upright else self.width
         return self.divide(sizes, least=min(least, length / len(sizes) / 2), upright=upright)
 
     def grid(self, count: int) -> list[Place]:
-        """Equal cells in two or four columns, column by column."""
+        """Return equal cells in two or four columns, column by column."""
         columns = 2 if count <= 8 else 4
         rows = -(-count // columns)
         return [cell for column in self.cells([1] * columns) for cell in column.cells([1] * rows, upright=True)][:count]
 
     def squares(self) -> t.Iterator[Place]:
-        """Approximately square parts that fill the rectangle; the number of parts is limited."""
+        """Yield approximately square parts that fill the rectangle. The number of parts is limited."""
         across = max(1, min(_MAX_STROKES, round(self.width / self.height)))
         down = max(1, min(_MAX_STROKES, round(self.height / self.width)))
         for row in self.divide([1] * down, upright=True):
@@ -61,5 +61,5 @@ class Place(t.NamedTuple):
 
 
 def coordinate(value: float) -> str:
-    """A number with at most two decimal places."""
+    """Format a number with at most two decimal places."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Renders the HTML report: one file that loads nothing and works without its script."""
+"""Renders the HTML report as one file that loads no other files and works without its script."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .geometry import Place, coordinate
 _FOLDER = Path(__file__).parent
 _BRACES = str.maketrans({"{": "&#123;", "}": "&#125;"})
 _SPACE = re.compile(r"[\t\n\r\f]")
-# Control characters and lone surrogates are not valid in HTML; characters that change the direction of writing could make
-# one name look like another.
+# Control characters and lone surrogates are not valid in HTML. Characters that change the text direction could make one name
+# look like another.
 _CHARACTERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff"
 _UNSAFE = re.compile(f"[{_CHARACTERS}]")
 _SPECIAL = re.compile(f"[{{}}{_CHARACTERS}]")
 
 
 def render(info: t.Mapping[str, t.Any]) -> str:
-    """The page for the result of gpu_info; the same input gives the same page."""
+    """Return the page for the result of gpu_info. The same input always results in the same page."""
     page, style, script = template("page.html.j2"), _read("style.css"), _read("search.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
@@ -42,8 +42,9 @@ def render(info: t.Mapping[str, t.Any]) -> str:
 
 
 def sanitize(value: object) -> str:
-    """The text with control characters and braces replaced, which autoescape does not do: no text becomes a Jinja expression if the page is used as a
-    template.
+    """Replace control characters and braces, which autoescape does not replace.
+
+    If the page is used as a template, no text becomes a Jinja expression.
     """
     if isinstance(value, Markup):
         return value
@@ -55,7 +56,7 @@ def sanitize(value: object) -> str:
 
 @functools.cache
 def template(name: str) -> Template:
-    """A template of this folder with escaping and the filters of the page."""
+    """Return a template from this folder, with escaping and the filters of the page."""
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,

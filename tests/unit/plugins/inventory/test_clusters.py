@@ -251,7 +251,7 @@ def test_a_failing_cloud_is_reported_or_left_out(parse: Any, error: Exception) -
         parse([bad, good])
     found = parse([bad, good], fail_on_errors=False)
     assert sorted(found.hosts) == ["b"]
-    assert parse.warned == [f"cloud cern, region RegionOne: {error} (left out)"]
+    assert parse.warned == [f"cloud cern, region RegionOne: {error} (omitted)"]
 
 
 def test_a_bug_is_not_reported_as_a_failure_of_the_cloud(parse: Any) -> None:
