@@ -872,8 +872,9 @@ options:
             type: str
           like:
             description:
-              - (MachineSets) The MachineSet that is copied to create a new one. By default, the first unmanaged worker MachineSet,
-                in order of the names.
+              - (MachineSets) The MachineSet that is copied to create a new one. By default, a worker MachineSet that this collection
+                does not manage. If there are several, MachineSets without taints are preferred, and the first one by name is
+                used.
             type: str
           template:
             description:

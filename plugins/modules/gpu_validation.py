@@ -26,7 +26,7 @@ description:
     pool's status is V(busy), and a warning is shown.
   - The pods are always deleted, including pods that a killed run left behind.
   - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). As long as the pool, the kinds of its nodes, their drivers and the image do
-    not change, and no additional program is requested, the pool is skipped and no request is sent.
+    not change, and no additional program is requested, the pool is skipped.
   - A failed validation is also stored in this ConfigMap, and M(accel.gpu.gpu_info) shows the failure until the pool is verified. If no pod could use a device,
     for example because of a quota or because all nodes have maintenance taints, the failure does not replace current evidence.
   - A node with taints that the pool does not declare is not used. If the API server rejects a pod, only the validation of that pod's pool fails.

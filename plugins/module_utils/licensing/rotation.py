@@ -151,8 +151,7 @@ def plan_rotation(
 ) -> list[NodeRotation]:
     """The nodes to rotate. Nodes with different files come before nodes without a license, which may fail again, because the first failure ends the run.
 
-    `unfinished` maps each node that a run has cordoned to restart its driver to the name of the driver pod. These nodes come first, because they are
-    out of service.
+    `unfinished` maps nodes that a run has cordoned to restart the driver to the names of the driver pods. They come first.
     """
     found = [
         rotation
