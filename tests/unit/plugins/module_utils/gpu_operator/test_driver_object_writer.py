@@ -91,7 +91,7 @@ def test_an_old_crd_is_named_without_a_dry_run() -> None:
     server = Server(definition("version", "default"))
     assert refused(server, change("a")) == [
         "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: it has no spec.upgradePolicy. Apply the CRDs of its chart, and run "
-        "again."
+        "the playbook again."
     ]
     assert server.sent == []
 

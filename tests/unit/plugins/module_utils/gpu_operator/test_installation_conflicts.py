@@ -52,7 +52,7 @@ def test_a_source_that_would_switch_back_is_refused() -> None:
     silent = derive({"name": "lab"}, {}, [{"name": "a"}])
     owned = {**POLICY, "metadata": {"name": "cluster-policy", "labels": {"argocd.argoproj.io/instance": "gpus"}}}
     problem = with_driver_source(finding(), owned, declared).problem
-    assert "Argo CD application gpus would revert it" in problem
+    assert "Argo CD application gpus would revert this field" in problem
     assert "spec.driver.useNvidiaDriverCRD: true" in problem
     assert not with_driver_source(finding(), owned, silent).problem
     assert not with_driver_source(finding(), POLICY, declared).problem
