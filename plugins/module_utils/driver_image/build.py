@@ -104,7 +104,7 @@ def find_spec(target: BuildTarget, version: str, options: BuildOptions) -> Build
 
 
 def _find_spec(target: BuildTarget, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one target; raises InvalidOptions or OSError for a file that cannot be read."""
+    """The build of one target; raises InvalidOptions, or OSError for a file that cannot be read."""
     problems: list[str] = []
     path, parsed = "", None
     try:
@@ -281,7 +281,7 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Create a hard link or a copy if the target is on another file system."""
+    """Create a hard link, or a copy if the target is on another file system."""
     with contextlib.suppress(OSError):
         os.link(source, target)
         return

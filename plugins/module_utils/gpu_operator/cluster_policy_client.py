@@ -297,7 +297,7 @@ class ClusterPolicyClient:
         partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
     ) -> OperatorReadiness:
-        """Wait until the operator is ready. Raises PartialFailure for broken nodes or WaitTimeout with a diagnosis.
+        """Wait until the operator is ready. Raises PartialFailure for broken nodes, or WaitTimeout with a diagnosis.
 
         If waiting cannot help, WaitTimeout is raised immediately.
         """

@@ -144,7 +144,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
             "labels, no GPU is found there. Add a toleration to the workers where NFD is managed, and run the playbook again."
         )
         return replace(finding, problem=problem, notes=())
-    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, the workers cannot restart on these nodes"
+    note = f"its workers do not tolerate {names}: add a toleration where NFD is managed; otherwise, they cannot restart on nodes with these taints"
     return replace(finding, notes=(*finding.notes, note))
 
 
@@ -241,7 +241,7 @@ def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[
 
 
 def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
-    """The plan for the cluster's platform and the version of OpenShift.
+    """The plan for the cluster's platform, and the version of OpenShift.
 
     The plan is the one for OpenShift if the cluster is OpenShift and the variables set no distribution. The platform is read only if the component is
     missing, or if OLM or another operator has installed the component. Otherwise, the version is None.

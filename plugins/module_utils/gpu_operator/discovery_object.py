@@ -73,7 +73,7 @@ def choose_object(found: t.Sequence[Document], namespace: str) -> Document | Non
 
 
 def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
-    """The change that creates the object. If the operator's example is readable, the variables' values are merged into its fields that the CRD has.
+    """The change that creates the object. If the operator's example is readable, the variables' values are merged into those of its fields that the CRD has.
 
     The diff contains only the values of the variables, because the example may not be readable yet in check mode.
     """

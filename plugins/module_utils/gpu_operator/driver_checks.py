@@ -48,8 +48,8 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
 def name_problem(name: str, user: str) -> str:
     """The message about a foreign NVIDIADriver that has the name of a required object; an apply would merge both objects."""
     return (
-        f"NVIDIADriver {name} was not created by this collection, but {user} needs its name. Delete it, and create it under another name if "
-        f"other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver {name} {MANAGED_BY_LABEL}={FIELD_MANAGER}"
+        f"NVIDIADriver {name} was not created by this collection, but {user} needs its name. Delete this object, and create it again under another "
+        f"name if other nodes need it; or hand it over to this collection: kubectl label --overwrite nvidiadriver {name} {MANAGED_BY_LABEL}={FIELD_MANAGER}"
     )
 
 

@@ -128,7 +128,7 @@ class DriverObjects:
         """The driver rollout that happens when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
         Before v26.7, the operator deletes all pods of the DaemonSet at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets).
-        Since v26.7, it keeps the pods, and replaces those on each object's nodes according to that object's upgrade policy.
+        Since v26.7, it keeps the pods and replaces those on each object's nodes according to that object's upgrade policy.
         """
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
@@ -238,7 +238,7 @@ def recorded_driver(live: Document) -> Object | None:
 def _desired(
     pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], keep: _Keep
 ) -> tuple[Object, str]:
-    """The object and a note if the pool no longer declares its driver."""
+    """The object, and a note if the pool no longer declares its driver."""
     driver, note = pool.driver, ""
     if driver is None and live is not None:
         driver = recorded_driver(live)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adds NVIDIADriver objects to a report: their nodes and states and the changes that a run would make."""
+"""Adds NVIDIADriver objects to a report: their nodes, their states, and the changes that a run would make."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_driver_objects(
     info.setdefault("tolerations", []).extend(_toleration_changes(objects))
     problems = objects.problems
     if policy and not problems and planned_upgrade(policy, plan) is None:
-        # An upgrade would first replace the current CRDs with those of its chart.
+        # If an upgrade is planned, the check is skipped, because the upgrade first applies the CRDs of its chart.
         problems = tuple(refused_objects(client, objects, policy_version(policy), check=True))
     info["warnings"] += [*problems, *objects.notes]
     return objects

@@ -249,11 +249,11 @@ def evaluate_helm(
             problem = (
                 f"This collection has installed {title} as Helm release {namespace}/{name}, but gpu_cluster names "
                 f"{planned.namespace}/{planned.name}. A Helm release cannot be moved: restore the old names, or run accel.gpu.uninstall "
-                "with them first."
+                "with the old names first."
             )
             return InstallationFinding(first, managed=False, problem=problem)
     notes = (
-        f"the Helm release {planned.namespace}/{planned.name} that gpu_cluster.{first.component} names is not installed, because this one exists",
+        f"the Helm release {planned.namespace}/{planned.name} that gpu_cluster.{first.component} names is not installed, because this installation exists",
     )
     return InstallationFinding(first, managed=False, notes=notes if planned.named else ())
 

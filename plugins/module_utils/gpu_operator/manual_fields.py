@@ -102,7 +102,7 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
 
 
 def _is_covered(values: t.Any, path: Path) -> bool:
-    """Whether the values contain this path or a value other than a map at one of its parent paths."""
+    """Whether the values contain this path, or a value other than a map at one of its parent paths."""
     for key in path:
         if not isinstance(values, t.Mapping):
             return True

@@ -64,14 +64,14 @@ def evaluate_olm(
         return InstallationFinding(found, managed=False, problem=problem)
     own = found.manager in _MADE_BY_OLM and found.namespace in subscribed
     if not own and not (planned.named and found.manager in _MADE_BY_OLM):
-        note = f"the installation that gpu_cluster.{found.component} names is not created, because this one exists"
+        note = f"the installation that gpu_cluster.{found.component} names is not created, because this installation exists"
         return replace(finding, notes=(note,) if planned.named else ())
     if found.namespace != planned.namespace:
         if not own:
             return finding
         problem = (
             f"This collection has installed {title} in namespace {found.namespace}, but gpu_cluster names {planned.namespace}. A Subscription "
-            "cannot be moved: restore the namespace, or run accel.gpu.uninstall with it first."
+            "cannot be moved: restore the namespace, or run accel.gpu.uninstall with the old namespace first."
         )
         return InstallationFinding(found, managed=False, problem=problem)
     return InstallationFinding(found, managed=True, planned=planned)

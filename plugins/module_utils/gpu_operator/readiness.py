@@ -241,7 +241,7 @@ def operand(
 
 
 def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
-    """The operator's state and reason and the problems that it reports."""
+    """The operator's state, the reason for this state, and the problems that the operator reports."""
     name = policy["metadata"]["name"]
     status = policy.get("status") or {}
     state = str(status.get("state") or "")

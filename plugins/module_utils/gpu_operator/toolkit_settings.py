@@ -164,7 +164,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
 
 
 def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
-    """Whether at least one node has the declared distribution or no node contradicts it."""
+    """Whether at least one node has the declared distribution, or no node contradicts it."""
     others = other_nodes(declared, nodes)
     return not others or any(distribution_of(node) is declared for node in nodes)
 

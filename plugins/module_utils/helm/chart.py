@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the identity of Helm charts from their files and the objects in helm's rendered output."""
+"""Reads the identity of Helm charts from their files, and the objects in helm's rendered output."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def is_abandoned(
 ) -> tuple[bool, str]:
     """Whether an unfinished revision of this age is abandoned, so that no helm process works on it any longer; also returns the reason.
 
-    `helm_here` is true if a helm process on this `machine` works on the release; None if this is unknown.
+    `helm_here` is true if a helm process on this `machine` works on the release, and None if this is unknown.
 
     1. If a helm process on this machine works on the release, the revision is not abandoned, regardless of its age.
     2. If, according to the marker, helm was started on this machine for this revision, and that process no longer exists, the revision is abandoned.

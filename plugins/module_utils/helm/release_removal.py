@@ -59,7 +59,7 @@ class ReleaseRemoval:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether supersede() has already marked the newest record or there is no record."""
+        """Whether supersede() has already marked the newest record, or there is no record."""
         return self._latest is None or self._latest.status in (helm.SUPERSEDED, helm.UNINSTALLED)
 
     def supersede(self, run_id: str) -> None:

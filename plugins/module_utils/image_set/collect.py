@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Collects the images that a plan needs: renders the charts in the same way as an installation or reads the ClusterServiceVersions of OLM's packages."""
+"""Collects the images that a plan needs: renders the charts in the same way as an installation, or reads the ClusterServiceVersions of OLM's packages."""
 
 from __future__ import annotations
 

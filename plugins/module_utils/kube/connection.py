@@ -228,7 +228,7 @@ def _kubeconfig_path(options: ConnectionOptions) -> str | None:
 
 
 def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
-    """The context with the wanted name or the current context if no name is given."""
+    """The context with the wanted name, or the current context if no name is given."""
     by_name = {str(entry["name"]): entry for entry in contexts}
     found = active if wanted is None else by_name.get(wanted)
     if found is None:

@@ -192,7 +192,7 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     users = [name for name in _USER if name in given]
     if users:
         raise WrongCluster(
-            f"Option {users[0]} names a user but no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
+            f"Option {users[0]} selects a user but no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
             "a default kubeconfig. Also set option host or kubeconfig, or remove it."
         )
     if in_document:
@@ -208,7 +208,7 @@ def _require_whole(values: Values, source: str) -> None:
     if source == ENVIRONMENT and not located:
         setting = _name_in(source, users[0]) if users else f"{PREFIX}USERNAME"
         raise WrongCluster(
-            f"{setting} names a user but no cluster. Also set {PREFIX}HOST or {PREFIX}KUBECONFIG, or unset it."
+            f"{setting} selects a user but no cluster. Also set {PREFIX}HOST or {PREFIX}KUBECONFIG, or unset it."
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(

@@ -88,7 +88,7 @@ def _require_usable(options: ConnectionOptions) -> None:
     unusable = [group for group in options.impersonate_groups if "," in group]
     if unusable:
         raise WrongCluster(
-            f"Helm cannot impersonate the group {unusable[0]!r}, because it accepts groups only as a comma-separated list."
+            f"Helm cannot impersonate the group {unusable[0]!r}, because Helm accepts groups only as a comma-separated list."
         )
 
 

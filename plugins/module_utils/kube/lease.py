@@ -25,7 +25,8 @@ if t.TYPE_CHECKING:
     from .client import Client
 
 _POLL = 1.0
-# The maximum interval in seconds at which a process checks its lease, so that it notices an expired lease after it was stopped or its machine slept.
+# The maximum interval in seconds at which a process checks whether its lease has expired, for example because the process was stopped or the
+# machine slept.
 _TICK = 1.0
 
 Object = dict[str, t.Any]
@@ -167,7 +168,7 @@ class Lease:
             )
 
     def _wait(self) -> Object | None:
-        """Wait until the Lease may be acquired. Returns the Lease or None if it does not exist yet."""
+        """Wait until the Lease may be acquired. Returns the Lease, or None if it does not exist yet."""
         start = self.clock()
         last_renewal: tuple[t.Any, ...] | None = None
         renewed_at = start

@@ -38,7 +38,7 @@ class Listing(t.Iterator[Object]):
         *,
         ahead: bool = True,
     ) -> None:
-        """Store the arguments; the first next() sends a request. For `omit`, see parse_page(). `ahead` requests each page early."""
+        """Store the arguments; the first next() sends a request. For `omit`, see parse_page(). With `ahead`, each page is requested before it is needed."""
         self._transport = transport
         self._path = path
         self._query = dict(query)

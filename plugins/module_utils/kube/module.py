@@ -187,7 +187,7 @@ class GpuModule(ClusterModule):
         return found
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options without kubeconfigs that are dictionaries and without Helm values."""
+        """The options, without Helm values and without kubeconfigs that are dictionaries."""
         return shown_options(self.params)
 
     @property

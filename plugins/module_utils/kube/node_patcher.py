@@ -35,7 +35,7 @@ E = t.TypeVar("E", bound=Edit)
 
 @dataclass(frozen=True)
 class PatchResult(t.Generic[E]):
-    """The last edit that was sent and its effect; `node` is the changed node if the caller requested it.
+    """The last edit that was sent, with its effect; `node` is the changed node if the caller requested it.
 
     `status` is `unchanged` if nothing was left to change after a conflict, `gone` if the node does not exist, and `unchecked` if this user is not
     allowed to send a dry run.

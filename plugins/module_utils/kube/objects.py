@@ -332,7 +332,7 @@ def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
 
 
 def _definition_problem(body: t.Any) -> str | None:
-    """The reason why a definition is not an object or None."""
+    """The reason why a definition is not an object; None if it is an object."""
     if not isinstance(body, dict):
         return "is not an object"
     for name in ("apiVersion", "kind"):

@@ -12,7 +12,7 @@ from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 
-# Helm values: options of helm_release with their aliases and fields of components in gpu_cluster.
+# The names of Helm values: options of helm_release with their aliases, and fields of components in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _COMPONENTS = ("operator", "nfd")
 # The variables of the inventory, in which an invalid value can be a misplaced secret.

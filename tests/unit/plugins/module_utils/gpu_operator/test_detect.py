@@ -57,7 +57,7 @@ def test_taints_at_registration_that_its_workers_do_not_tolerate(pool: Object, m
     assert finding.adopted
     assert [note for note in finding.notes if "tolerate" in note] == (
         [
-            f"its workers do not tolerate {missing}: add a toleration where NFD is managed; otherwise, the workers cannot restart on these nodes"
+            f"its workers do not tolerate {missing}: add a toleration where NFD is managed; otherwise, they cannot restart on nodes with these taints"
         ]
         if missing
         else []

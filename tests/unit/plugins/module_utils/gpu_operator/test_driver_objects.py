@@ -235,8 +235,8 @@ def test_a_foreign_object_with_the_name_of_a_required_one_is_refused() -> None:
     foreign = {"metadata": {"name": "accel-gpu-a100"}, "spec": {"nodeSelector": {"rack": "x"}, "version": "1"}}
     found = plan_driver_objects(declared, v26, [foreign], NODES)
     assert found.problems == (
-        "NVIDIADriver accel-gpu-a100 was not created by this collection, but pool a100 needs its name. Delete it, and create it under another "
-        "name if other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver accel-gpu-a100 "
+        "NVIDIADriver accel-gpu-a100 was not created by this collection, but pool a100 needs its name. Delete this object, and create it again under another "
+        "name if other nodes need it; or hand it over to this collection: kubectl label --overwrite nvidiadriver accel-gpu-a100 "
         "app.kubernetes.io/managed-by=accel.gpu",
     )
     assert "accel-gpu-a100" not in {change.name for change in found.changes}

@@ -151,7 +151,7 @@ JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], 
     ("one of two at rest", [operator(replicas=0), operator(helm=MANAGED)], [policy()], {}, {MANAGED}, "managed", ""),
     ("at rest alone", [operator(replicas=0)], [policy()], {}, set(), "adopted", ""),
     ("Flux took over a managed installation", [operator(helm=MANAGED, labels=FLUX_LABELS)], [policy(helm=MANAGED)], {}, {MANAGED}, "adopted", ""),
-    ("Flux, at names that are set", [operator(helm=MANAGED, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "is not installed, because this one exists"),
+    ("Flux, at names that are set", [operator(helm=MANAGED, labels=FLUX_LABELS)], [policy()], {"operator": {"release": "gpu-operator"}}, set(), "adopted", "is not installed, because this installation exists"),
     ("two policies", [operator()], [policy("b", "2"), policy("a", "1")], {}, set(), "adopted", "oldest ClusterPolicy, a, and ignores b"),
 ]  # fmt: skip
 
