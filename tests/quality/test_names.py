@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks, roles, plugins, action groups, labels and annotations that texts of the collection name exist."""
+"""The playbooks, roles, plugins, action groups, labels and annotations that texts of the collection name exist; variables say what they hold."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 import subprocess
@@ -16,6 +17,8 @@ from tests.programs import REPO
 # A first part `group/` marks an action group; other text before the name belongs to an address, a path or another name.
 FULL_NAME = re.compile(r"(?:(?<![\w./-])|(?<![\w./-])(group/))accel\.gpu\.([a-z]\w*)")
 MARK = re.compile(r"(?<![\w./-])accel\.gpu/[a-z]+(?:-[a-z]+)*")
+# Names that say nothing about the value: any value was found, wanted or told by somebody.
+VAGUE = frozenset({"found", "wanted", "there", "said", "told", "its", "of", "ours", "thing", "things"})
 FRAGMENTS = re.compile(r"^extends_documentation_fragment:(?:\n  - .*)+", re.MULTILINE)
 
 
@@ -56,3 +59,26 @@ def test_the_names_of_the_collection_exist(folder: str) -> None:
 @pytest.mark.parametrize("text", ["Run accel.gpu.nodes or", "the label `accel.gpu/pol`", "group/accel.gpu.cube:"])
 def test_a_name_that_does_not_exist_is_found(text: str) -> None:
     assert named(text) - existing()
+
+
+def vague_names(code: str) -> set[str]:
+    """The vague names among the variables and parameters of a file."""
+    nodes = list(ast.walk(ast.parse(code)))
+    variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return VAGUE & (variables | {node.arg for node in nodes if isinstance(node, ast.arg)})
+
+
+def test_variables_say_what_they_hold() -> None:
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True).stdout
+    files = {name: REPO / name for name in listed.splitlines()}
+    vague = {
+        name: sorted(names)
+        for name, path in files.items()
+        if path.is_file() and (names := vague_names(path.read_text(encoding="utf-8")))
+    }
+    assert not vague
+
+
+@pytest.mark.parametrize("code", ["found = 1", "for of in (): pass", "def f(wanted): pass", "lambda there: 0"])
+def test_a_vague_name_is_reported(code: str) -> None:
+    assert vague_names(code)

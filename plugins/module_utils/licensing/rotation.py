@@ -153,7 +153,7 @@ def plan_rotation(
 
     `unfinished` maps nodes that a run has cordoned to restart the driver to the names of the driver pods. They come first.
     """
-    found = [
+    rotations = [
         rotation
         for node in nodes
         if (files := expected(node)) is not None
@@ -164,7 +164,7 @@ def plan_rotation(
         )
     ]
     order = (REPLACE, RESTART, NONE)
-    return sorted(found, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
+    return sorted(rotations, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
 
 
 def _node_rotation(
