@@ -65,7 +65,7 @@ def vague_names(code: str) -> set[str]:
     """The vague names among the variables and parameters of a file."""
     nodes = list(ast.walk(ast.parse(code)))
     variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return VAGUE & (variables | {node.arg for node in nodes if isinstance(node, ast.arg)})
+    return (variables | {node.arg for node in nodes if isinstance(node, ast.arg)}) & VAGUE
 
 
 def test_variables_say_what_they_hold() -> None:
