@@ -17,8 +17,8 @@ from tests.programs import REPO
 # A first part `group/` marks an action group; other text before the name belongs to an address, a path or another name.
 FULL_NAME = re.compile(r"(?:(?<![\w./-])|(?<![\w./-])(group/))accel\.gpu\.([a-z]\w*)")
 MARK = re.compile(r"(?<![\w./-])accel\.gpu/[a-z]+(?:-[a-z]+)*")
-# Names that say nothing about the value: any value was found, wanted or told by somebody.
-VAGUE = frozenset({"found", "wanted", "there", "said", "told", "its", "of", "ours", "thing", "things"})
+# Names that say nothing about the value.
+VAGUE = frozenset({"found", "wanted", "there", "said", "its", "of", "thing", "things"})
 FRAGMENTS = re.compile(r"^extends_documentation_fragment:(?:\n  - .*)+", re.MULTILINE)
 
 
