@@ -39,7 +39,7 @@ options:
         description: Context in the kubeconfig. The default is the current context.
         type: str
       host:
-        description: URL of the API server. If C(kubeconfig) is not set as well, no kubeconfig is read.
+        description: URL of the API server. Unless C(kubeconfig) is also set, no kubeconfig is read.
         type: str
       api_key:
         description: Bearer token. Requires C(host) or C(kubeconfig).

@@ -37,7 +37,7 @@ options:
     type: str
   host:
     description:
-      - URL of the API server. If O(kubeconfig) is not set as well, no kubeconfig is read.
+      - URL of the API server. Unless O(kubeconfig) is also set, no kubeconfig is read.
     type: str
   api_key:
     description:
@@ -92,8 +92,8 @@ options:
   request_timeout:
     description:
       - Timeout in seconds for a single request to the API server.
-      - After a transient error, a request is retried for up to twice this time. If the API server has never responded, the module already fails after about
-        15 seconds.
+      - After a transient error, a request is retried until twice this number of seconds has elapsed. If the API server has never responded, the module
+        fails after only about 15 seconds.
     type: int
     default: 30
 requirements:

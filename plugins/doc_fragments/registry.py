@@ -49,14 +49,14 @@ options:
     description:
       - Path to a file with logins, in the format that C(podman login) and C(docker login) write. If the file specifies credential helpers, they are called
         for the registries in use.
-      - By default, the path in the environment variable E(REGISTRY_AUTH_FILE) is used. If this variable is not set, the file of podman or docker in the home
-        directory is used if it exists.
+      - By default, the path in the environment variable E(REGISTRY_AUTH_FILE) is used. Otherwise, the credentials file that podman or docker keeps in the
+        home directory is used, if there is one.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - After a transient error, a request is retried for up to twice this time. A request is stopped after at most three times this number of seconds, even if
-        the response is still being received.
+      - After a transient error, a request is retried until twice this number of seconds has elapsed. In total, a request takes no longer than three times
+        this number of seconds; it is stopped even if the response is still being received.
       - A credential helper must also return within this time.
     type: int
     default: 30
@@ -77,7 +77,7 @@ attributes:
 options:
   tool_timeout:
     description:
-      - Maximum number of seconds for a single call of skopeo or buildah, which copies, builds or pushes one image. After this time, the call is stopped.
+      - Timeout in seconds for one skopeo or buildah command. Each command copies, builds or pushes one image.
       - These tools have no time limit of their own, so a stalled connection would otherwise block the run.
     type: int
     default: 7200

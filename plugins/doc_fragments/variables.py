@@ -102,8 +102,8 @@ options:
             With V(openshift), OLM installs NFD and the operator, by default into the namespaces C(openshift-nfd) and C(nvidia-gpu-operator).
             With a distribution that ships its own containerd, the container toolkit is configured for that containerd; variables
             in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes,
-            so the run must be able to reach the cluster. In this case, an installed operator whose container toolkit works
-            keeps its settings.
+            so the run must be able to reach the cluster. In this case, if an operator is already installed and its container
+            toolkit works, its settings are kept.
         type: str
         choices:
           - kubeadm
@@ -249,12 +249,12 @@ options:
                 type: bool
               delay_after_add:
                 description:
-                  - The time that must pass after a node was added before the autoscaler removes nodes. It must be longer than
-                    a driver installation takes. In a new ClusterAutoscaler, the default is V(20m).
+                  - The minimum time between the addition of a node and a removal of nodes. It must be longer than a driver
+                    installation takes. In a new ClusterAutoscaler, the default is V(20m).
                 type: str
               delay_after_delete:
                 description:
-                  - The time that must pass after a node was removed before the autoscaler removes another node.
+                  - The minimum time between two removals of nodes.
                 type: str
               delay_after_failure:
                 description:
@@ -977,8 +977,8 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. Without this key, a run fails if it would turn off existing sharing or replace another
-                tool's device plugin configuration that a node label selects.
+                each GPU into MIG devices. Without this key, a run fails if it would turn off existing sharing, or if it would
+                replace a device plugin configuration that another tool has selected with a node label.
             type: str
             choices:
               - none

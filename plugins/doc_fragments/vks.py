@@ -62,7 +62,7 @@ options:
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - After a transient error, a request that is safe to retry is retried for up to twice this time.
+      - After a transient error, a request that is safe to retry is retried until twice this number of seconds has elapsed.
     type: int
     default: 30
 requirements:

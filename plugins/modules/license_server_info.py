@@ -48,7 +48,7 @@ options:
     description: Path to a file with CA certificates. By default, the CA certificates of the system are used.
     type: path
   request_timeout:
-    description: Seconds to wait for a response. A request that fails because of a temporary error is retried for up to twice this time.
+    description: Seconds to wait for a response. A request that fails because of a temporary error is retried until twice this number of seconds has elapsed.
     type: int
     default: 30
 requirements:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one or more MachineSets in parallel with their declarations. A new MachineSet is a copy of an existing one with the declared changes. The module
-    does not change undeclared fields, or MachineSets that it has not created or adopted.
+  - Reconciles one or more MachineSets with their declarations. The MachineSets are processed in parallel. A new MachineSet is a copy of an existing one
+    with the declared changes. The module does not change undeclared fields, or MachineSets that it has not created or adopted.
   - A managed MachineSet has the label C(accel.gpu/nodegroup). Its annotation C(accel.gpu/registration) records the labels, taints and annotations that this
     module has set, so that only these entries are removed later.
   - The labels and taints of a pool are set in the MachineSet's template, so that nodes register with them. The annotations that the autoscaler needs to scale

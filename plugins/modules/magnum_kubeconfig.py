@@ -18,7 +18,7 @@ description:
     requested.
   - An existing kubeconfig with a single context for a different cluster is replaced. The module fails if the existing file is a kubeconfig with several
     contexts or is not a kubeconfig.
-  - The certificate belongs to the cluster's administrator, in the group C(system:masters), like the certificate of C(openstack coe cluster config). Magnum
+  - Like C(openstack coe cluster config), the module requests an administrator certificate, with the group C(system:masters). Magnum
     signs certificates for members of the project if Magnum's policy allows this.
   - The context, cluster and user in the kubeconfig are named after the cluster.
 extends_documentation_fragment:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one or more node groups in parallel with their declarations. Undeclared settings of a group are not changed.
+  - Reconciles one or more node groups with their declarations. The groups are processed in parallel. Undeclared settings of a group are not changed.
   - Names, bounds, flavors, images, the quota and the labels that a kubelet must not set are validated before the first change, because Magnum accepts most
     invalid requests and fails later.
   - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.

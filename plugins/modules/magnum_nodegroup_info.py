@@ -83,7 +83,7 @@ nodegroups:
         image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
-        labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+        labels: {description: Labels that Magnum uses to configure the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
           description: Taints with which nodes register.

@@ -195,8 +195,8 @@ node_metadata:
       returned: always
       sample: {vision: 12}
     after_discovery:
-      description: Sets that select a GPU model, and up to 100 nodes that may belong to them but whose GPU is not known yet (C(undiscovered)). In check mode,
-        these nodes count as a change.
+      description: Sets that select a GPU model, and up to 100 nodes that may belong to them, because the GPUs of these nodes are not known yet
+        (C(undiscovered)). In check mode, these nodes count as a change.
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}

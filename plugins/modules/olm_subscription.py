@@ -24,12 +24,12 @@ description:
     existing OperatorGroup is not changed. If the namespace has several OperatorGroups, the module fails, because OLM would install nothing.
   - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Foreign entries in the lists of
     C(spec.config) are kept. The annotation C(accel.gpu/subscription-config) records the entries of this module, and only these entries are removed later.
-  - A ClusterServiceVersion of the package that has no Subscription prevents OLM from installing the package. The module deletes it, and OLM installs it again.
+  - If the package has a ClusterServiceVersion without a Subscription, OLM cannot install the package. The module deletes it, and OLM installs it again.
     Custom resources, their CRDs and the operands are kept.
   - If the ClusterServiceVersion was deleted and its Subscription still exists, or if the InstallPlan has failed, OLM does not continue. The module resets the
     status of the Subscription to the previous state, so that OLM creates a new InstallPlan.
   - If OLM reports a problem, the module returns the object, the field and its value, the violated rule, and the remedy. OLM sets some conditions for a few
-    seconds during every upgrade, so these conditions are reported only if they last.
+    seconds during every upgrade, so these conditions are reported only if they persist.
   - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource are
     kept.
 notes:
@@ -270,7 +270,7 @@ olm_subscription:
         rule: This needs the install mode AllNamespaces, but the operator supports only OwnNamespace.
         remedy: Set the target namespaces of the group to [nvidia-gpu-operator], or use another namespace.
       contains:
-        code: {description: Kind of the problem. The failure has the same C(code)., type: str, returned: always, sample: install_mode}
+        code: {description: The type of problem. The failure has the same C(code)., type: str, returned: always, sample: install_mode}
         object: {description: The object that has the problem., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
         field: {description: The affected field of the object., type: str, returned: always, sample: spec.targetNamespaces}
         value: {description: The value of the field., type: str, returned: always, sample: all namespaces}

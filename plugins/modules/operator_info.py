@@ -12,16 +12,16 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds NFD's master and the GPU operator by their Deployments, in any namespace and under any release name. Labels and annotations show whether Argo CD,
-    Flux, Helm, OLM, another object or no tool manages them.
+  - Finds NFD's master and the GPU operator by their Deployments, in any namespace and under any release name. Labels and annotations show what manages
+    them, which is Argo CD, Flux, Helm, OLM, another object, or nothing.
   - An installation is managed if this collection created it or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). Helm or OLM upgrades a
     managed installation. The Lease C(accel-gpu-helm-<release>), or the annotation C(accel.gpu/created) of a Subscription, records that this collection created
     the installation.
   - Every other installation is adopted. The collection uses it unchanged, and neither upgrades it nor installs a second one. The same applies to every
     installation by Argo CD or Flux, even if it is managed or selected. If Argo CD or Flux reconciles the ClusterPolicy, RV(operator_info.operator.notes) lists
     the fields of the pools that the tool would revert, and explains how to exclude them.
-  - "Fails with one message if the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
-    ClusterPolicy without an operator, and a managed installation whose name, namespace or installer differs from the configuration."
+  - "The module fails, and reports all problems in one message, if the cluster has two conflicting installations, an operator without a ClusterPolicy, a
+    ClusterPolicy without an operator, or a managed installation whose name, namespace or installer differs from the configuration."
   - On OpenShift, OLM installs missing components, unless the component's C(installer) is V(helm). An OLM operator is managed if this collection created its
     Subscription, or if C(gpu_cluster) names it. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
     M(accel.gpu.cluster_policy) creates it.
@@ -175,7 +175,8 @@ operator_info:
           description:
             - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit. A run adds them to
               the operator's Helm values, and puts their list entries before those of the Helm values.
-            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared) is true.
+            - If C(gpu_cluster.distribution) is set, C(gpu_plan.operator.values) already contains these values, and this map is empty unless
+              C(replaces_declared) is true.
           type: dict
           returned: for the operator
           sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_catalog_info
-short_description: List the flavors, GPUs, disks, keys and networks of a VNG Cloud account for node groups
+short_description: List the flavors, GPUs, disks, keys and networks that node groups can use in a VNG Cloud account
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -75,8 +75,8 @@ catalog:
         usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
     flavors:
       description:
-        - The flavors. C(gpus) is the number of GPUs, C(model) is the only possible model, C(models) lists all possible models, and C(remaining) is the number
-          of machines that are still available, or null if this number is unknown.
+        - The flavors. C(gpus) is the number of GPUs. C(models) lists all models that match the name of the flavor. C(model) is the matching model if there
+          is exactly one, otherwise null. C(remaining) is the number of machines that are still available, or null if this number is unknown.
       type: list
       elements: dict
       returned: always

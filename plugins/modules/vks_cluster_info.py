@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If no cluster has it, the list is empty.
+    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If there is no such cluster, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.vks_nodegroup_info

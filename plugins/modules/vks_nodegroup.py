@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one or more node groups in parallel with their declarations. Undeclared settings of a group are not changed.
+  - Reconciles one or more node groups with their declarations. The groups are processed in parallel. Undeclared settings of a group are not changed.
   - Everything is validated before the first change. The module looks up names in the cluster's VPC and the subnet's zone. The module fails if a name is
     ambiguous, a flavor is sold out, or a quota would be exceeded.
   - After a change, the module waits until VKS shows the change, the group is ACTIVE, and it has the declared number of ready nodes.
   - A request whose response was lost may have succeeded, so the module lists the groups before it retries the request.
-  - If a setting differs that VKS cannot change in place, the module fails unless O(recreate) allows it to replace the group.
+  - If a setting that differs cannot be changed in place, the module fails unless O(recreate) allows it to replace the group.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
@@ -33,14 +33,14 @@ options:
 notes:
   - VKS chooses which nodes a scale-down removes, so the module cannot drain these nodes first. With O(kubernetes), the module drains the nodes of a group
     before it deletes or replaces the group.
-  - Each run sends additional requests to look up names. No such requests are required for IDs.
+  - Each run sends additional requests to look up names. Specify IDs to avoid these requests.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
 """
 
 EXAMPLES = r"""
-- name: Create a group of two nodes with one L40S each that the autoscaler can scale to four nodes
+- name: Create a group of two nodes with one L40S each, which the autoscaler can scale to four nodes
   accel.gpu.vks_nodegroup:
     cluster: prod
     name: inference
@@ -124,7 +124,7 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
@@ -166,7 +166,7 @@ nodegroup:
     private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
     encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
     tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
+    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
       type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
     kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
     node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}

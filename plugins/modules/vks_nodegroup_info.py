@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.vks_nodegroup).
+  - Returns the node groups of a cluster. The fields correspond to the options of M(accel.gpu.vks_nodegroup).
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -99,7 +99,7 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option with this name in M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}

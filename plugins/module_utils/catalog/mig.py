@@ -252,7 +252,7 @@ _NAMES: tuple[_Named, ...] = (
         ("RTX-PRO-5000",),
         ("1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb", "2g.48gb+gfx"),
         verified=False,
-        note=f"{_HALVES} The guide for driver R580 listed the profiles 1g.12gb, 2g.24gb-me and 4g.48gb instead.",
+        note=f"{_HALVES} The guide for driver R580 listed different profiles: 1g.12gb, 2g.24gb-me and 4g.48gb.",
     ),
     _Named(
         "D",
