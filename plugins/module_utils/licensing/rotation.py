@@ -154,7 +154,7 @@ def plan_rotation(
     `unfinished` maps each node that a run has cordoned to restart its driver to the name of the driver pod. These nodes come first, because they are
     out of service.
     """
-    found = [
+    rotations = [
         rotation
         for node in nodes
         if (files := expected(node)) is not None
@@ -165,7 +165,7 @@ def plan_rotation(
         )
     ]
     order = (REPLACE, RESTART, NONE)
-    return sorted(found, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
+    return sorted(rotations, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
 
 
 def _node_rotation(

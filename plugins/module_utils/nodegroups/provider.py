@@ -51,8 +51,8 @@ class NodeGroupProvider(t.Protocol):
     def can_choose_nodes(self) -> bool:
         """Whether the request for a scale-down can specify the nodes to remove."""
 
-    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `wanted` accepts, in full."""
+    def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups whose name `selects` accepts, in full."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a new group."""
