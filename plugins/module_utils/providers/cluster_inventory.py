@@ -13,7 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DiscoveredNodeGroup:
-    """A node group. gpus: the number of GPUs per node; None if the cloud does not return it. models: the possible models, as keys of the catalog."""
+    """A node group that the inventory plugin has discovered.
+
+    gpus: the number of GPUs per node, or None if the cloud does not return it. models: the possible GPU models, as keys of the catalog.
+    """
 
     name: str
     status: str
@@ -24,23 +27,27 @@ class DiscoveredNodeGroup:
 
     @property
     def common_model(self) -> str:
-        """The common prefix of the names of all possible models, such as H100 for H100-PCIe and H100-NVL; empty if no model is known."""
+        """The common prefix of the names of all possible models, such as H100 for H100-PCIe and H100-NVL.
+
+        The prefix is empty if no model is known, or if the names have nothing in common.
+        """
         words = [model.split("-") for model in self.models]
         common = itertools.takewhile(lambda part: len(set(part)) == 1, zip(*words, strict=False))
         return "-".join(part[0] for part in common)
 
     def to_variable(self) -> dict[str, t.Any]:
-        """The group as the host's variable contains it; `model` is null if several models are possible."""
+        """The group in the format of the host variable. `model` is null unless exactly one model is possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**dataclasses.asdict(self), "models": list(self.models), "model": model}
 
 
 @dataclass(frozen=True)
 class DiscoveredCluster:
-    """A cluster. settings: the value for gpu_cluster.cloud. server: the address of its API server; empty if the cloud returns none.
+    """A cluster that the inventory plugin has discovered.
 
-    ready: whether a kubeconfig exists or can be issued. source: the index of its source in the list of sources, which is needed because
-    two accounts may have the same provider, cloud and region.
+    settings: the value for gpu_cluster.cloud. server: the address of the API server, which is empty if the cloud does not return an address.
+    ready: whether a kubeconfig exists or can be issued. source: the index of the cluster's source in the list of sources. The index is needed
+    because two accounts can have the same provider, cloud and region.
     """
 
     provider: str
@@ -68,22 +75,26 @@ class DiscoveredCluster:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all nodes; a node group with an unknown number of GPUs counts as 0."""
+        """The total number of GPUs in all nodes. Node groups whose number of GPUs is unknown are not counted."""
         return sum(group.count * (group.gpus or 0) for group in self.groups)
 
     def to_cache(self) -> dict[str, t.Any]:
-        """The cluster as plain values without secrets."""
+        """The cluster as plain values, which contain no secrets."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_cache(cls, cached: t.Mapping[str, t.Any]) -> DiscoveredCluster:
-        """The cluster that to_cache() has converted."""
+        """The cluster, restored from the values that to_cache() returned."""
         groups = tuple(DiscoveredNodeGroup(**{**group, "models": tuple(group["models"])}) for group in cached["groups"])
         return cls(**{**cached, "groups": groups})
 
 
 class KubeconfigLifetime(t.NamedTuple):
-    """How many days new kubeconfigs are valid (if the cloud allows a choice), and how many days before their expiry they are renewed."""
+    """The lifetime of kubeconfigs.
+
+    days: the number of days for which a new kubeconfig is valid, if the cloud allows a choice. renew_before: the number of days before its
+    expiry at which a kubeconfig is renewed.
+    """
 
     days: int
     renew_before: float
@@ -91,17 +102,19 @@ class KubeconfigLifetime(t.NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterFilter:
-    """The plugin options that select the clusters that become hosts; each set of values has its own cache entry. names: shell patterns."""
+    """The plugin options that select which clusters become hosts. Each set of values has its own cache entry. names: shell patterns for cluster names."""
 
     names: t.Sequence[str]
 
     def includes(self, name: str, status: str, status_in_deletion: str) -> bool:
-        """Whether a cluster becomes a host; a cluster that is being deleted does not."""
+        """Whether a cluster becomes a host. A cluster that is being deleted does not become a host."""
         return status != status_in_deletion and any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
 
 
 class ClusterSource(t.Protocol):
-    """One cloud in one region. Each provider's inventory.py has a function `sources(settings, environ, user_agent)` that returns the sources.
+    """A source of clusters: one cloud in one region.
+
+    Each provider's inventory.py has a function `sources(settings, environ, user_agent)` that returns the provider's sources.
 
     status_in_deletion: the status that the cloud reports for a cluster that is being deleted.
     """
@@ -112,7 +125,7 @@ class ClusterSource(t.Protocol):
     status_in_deletion: str
 
     def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `selects` accepts; the details of other clusters are not requested."""
+        """The clusters whose name and status `selects` accepts. The details of other clusters are not requested."""
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The text of a kubeconfig for one of the discovered clusters."""

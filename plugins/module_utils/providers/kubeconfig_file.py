@@ -38,14 +38,17 @@ def require_libraries(*, certificates: bool = True) -> None:
 
 @dataclass(frozen=True)
 class ExistingKubeconfig:
-    """The current context of a kubeconfig; expires_at: when its client certificate expires, or None if it has no client certificate."""
+    """The current context of a kubeconfig.
+
+    expires_at: the time at which the client certificate of the context's user expires, or None if there is no client certificate.
+    """
 
     context: str
     server: str
     expires_at: datetime.datetime | None
 
     def to_result(self) -> dict[str, str]:
-        """The context as a result or a diff shows it, without secrets."""
+        """The context in the format of results and diffs, without secrets."""
         return {
             "context": self.context,
             "server": self.server,
@@ -54,7 +57,7 @@ class ExistingKubeconfig:
 
 
 def read(path: str) -> Object | None:
-    """The content of a file; None if the file does not exist, and an empty map if it is not a kubeconfig."""
+    """The parsed content of a file: None if the file does not exist, and an empty map if the content is not a YAML map."""
     try:
         with open(path, encoding="utf-8") as handle:
             return parse(handle.read())
@@ -65,7 +68,7 @@ def read(path: str) -> Object | None:
 
 
 def parse(text: str) -> Object:
-    """The parsed kubeconfig; an empty map if the text is not a kubeconfig."""
+    """The parsed kubeconfig, or an empty map if the text is not a YAML map."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -74,7 +77,7 @@ def parse(text: str) -> Object:
 
 
 def existing(config: Object | None) -> ExistingKubeconfig | None:
-    """The current context; None if it is missing or incomplete."""
+    """The current context, or None if it is missing or incomplete."""
     context, cluster, user = current_context(config or {})
     if cluster is None or user is None:
         return None
@@ -83,18 +86,18 @@ def existing(config: Object | None) -> ExistingKubeconfig | None:
 
 
 def server_of(cluster: Object) -> str:
-    """The address of the API server, without user and password."""
+    """The address of the API server, without a user name and password."""
     return without_user_info(str(cluster.get("server")))
 
 
 def server_in(text: str) -> str | None:
-    """The address of the API server in a kubeconfig's text; None if there is none."""
+    """The address of the API server in the text of a kubeconfig, or None if its current context has no cluster."""
     cluster = current_context(parse(text))[1]
     return server_of(cluster) if cluster is not None else None
 
 
 def obstacle(path: str, config: Object | None) -> str | None:
-    """The reason why a file cannot be written or must not be replaced; None if there is none."""
+    """The reason why a file cannot be written or must not be replaced, or None if nothing prevents this."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         return f"its directory {folder} does not exist; create it first"
@@ -111,7 +114,7 @@ def obstacle(path: str, config: Object | None) -> str | None:
 
 
 def mode(path: str) -> str:
-    """A file's permissions in octal, such as 0600; empty if there is no file."""
+    """A file's permissions in octal, such as 0600, or an empty string if there is no file."""
     try:
         return f"{os.stat(path).st_mode & 0o777:04o}"
     except OSError:
@@ -125,7 +128,7 @@ def too_permissive(path: str) -> bool:
 
 
 def format_time(moment: datetime.datetime) -> str:
-    """A time as a module returns it, in UTC."""
+    """A UTC time in the format that results and messages use."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -138,7 +141,7 @@ def current_context(config: Object) -> tuple[str, Object | None, Object | None]:
 
 
 def client_certificate(user: Object) -> x509.Certificate | None:
-    """The client certificate of a user; None if it is missing or invalid."""
+    """The client certificate of a user, or None if it is missing or invalid."""
     text = decoded(user.get("client-certificate-data"))
     try:
         return x509.load_pem_x509_certificate(text.encode()) if text else None
@@ -147,7 +150,7 @@ def client_certificate(user: Object) -> x509.Certificate | None:
 
 
 def expiry(certificate: x509.Certificate) -> datetime.datetime:
-    """The time when a certificate expires, in UTC."""
+    """The time at which a certificate expires, in UTC."""
     # The attribute not_valid_after_utc was added in cryptography 42.
     return (
         certificate.not_valid_after.replace(tzinfo=datetime.UTC)
@@ -157,7 +160,7 @@ def expiry(certificate: x509.Certificate) -> datetime.datetime:
 
 
 def decoded(text: t.Any) -> str | None:
-    """The decoded text of a base64 field; None if it is empty or invalid."""
+    """The decoded text of a base64 field, or None if the field is empty or invalid."""
     try:
         return base64.b64decode(str(text), validate=True).decode() if text else None
     except ValueError:

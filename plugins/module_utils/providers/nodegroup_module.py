@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The code that the modules KEY_nodegroup share: options, checks, specs, request bodies, and the call to the reconciler."""
+"""Contains the code that the node group modules of all providers share: options, checks, specs, request bodies, and the call to the reconciler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Object = dict[str, t.Any]
 Options = t.Mapping[str, t.Any]
 
 _NUMBERS = (NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT)
-# Ansible's option types.
+# The type of an Ansible option for each type in the schema.
 _TYPES: dict[type[Field], str] = {
     Text: "str",
     Integer: "int",
@@ -38,7 +38,7 @@ _TYPES: dict[type[Field], str] = {
 
 
 class NodeGroupFields:
-    """The settings of a provider's node groups, and the values derived from them."""
+    """The settings of a provider's node groups, and the values that are derived from these settings."""
 
     def __init__(
         self,
@@ -50,10 +50,11 @@ class NodeGroupFields:
         other_options: ArgumentSpec | None = None,
         location_options: t.Mapping[str, t.Any] | None = None,
     ) -> None:
-        """creation_options: boolean options, with defaults, that affect only the request that creates a group. aliases: additional option names.
+        """Derive the options from the fields.
 
-        other_options: options of a group that are not settings. location_options: the options that identify the location of the groups; by
-        default, the required name of a cluster.
+        creation_options: boolean options that apply only to the request that creates a group, with their defaults. aliases: additional names of
+        options. other_options: options of a group that are not settings. location_options: the options that identify the location of the groups,
+        which by default is the required option `cluster`.
         """
         self._definition = definition
         self.fields = {field.name: field for field in fields}
@@ -71,7 +72,7 @@ class NodeGroupFields:
         self._location = (
             {"cluster": {"type": "str", "required": True}} if location_options is None else location_options
         )
-        # A value next to `nodegroups` applies to each group that does not set it.
+        # An option that is set next to `nodegroups` applies to each group that does not set the same option.
         self._shared: ArgumentSpec = {
             "state": {"type": "str", "choices": STATES, "default": "present"},
             "recreate": {"type": "bool", "default": False},
@@ -120,11 +121,11 @@ class NodeGroupFields:
         return tuple(name for name, field in self.fields.items() if field.request == request)
 
     def newer_than(self, version: tuple[int, int]) -> tuple[str, ...]:
-        """The fields that this version of the API does not have."""
+        """The fields that this version of the API does not support."""
         return tuple(name for name, field in self.fields.items() if field.since and field.since > version)
 
     def require_sent(self, differing: t.Iterable[str], sent: t.Collection[str]) -> None:
-        """Raise an error if a differing field can be changed but no request changes it, because the change would never take place."""
+        """Raise an error if no request changes a differing field that is not immutable, because the change would never take place."""
         lost = sorted({*differing} - {*sent} - self.immutable_fields)
         if lost:
             raise NotImplementedError(f"No request changes {', '.join(lost)} of a node group")
@@ -152,7 +153,7 @@ class NodeGroupFields:
         }
 
     def decode(self, row: Object) -> Object:
-        """The fields of a group in a response of the API, converted for comparison."""
+        """The fields of a group in an API response, converted for comparison."""
         return {
             name: field.decode(get_nested(row, *(field.api_answer or field.api).split(".")))
             for name, field in self.fields.items()
@@ -161,7 +162,7 @@ class NodeGroupFields:
     def encode(self, values: Options) -> Object:
         """The part of a request body that sets these normalized values."""
         body: Object = {}
-        # A map is written before those of its entries that are separate settings.
+        # A map is written before the entries of the map that are separate settings, so that it does not overwrite them.
         for name in sorted(values, key=lambda name: self.fields[name].api.count(".")):
             field = self.fields[name]
             value = field.encode(values[name])
@@ -181,7 +182,7 @@ class NodeGroupFields:
 
 
 def _is_declared(group: Options, name: str) -> bool:
-    """Whether an option is declared; as in the variables, empty text counts as not declared."""
+    """Whether an option is declared. As in the variables, an empty string counts as not declared."""
     return group.get(name) not in (None, "")
 
 
@@ -196,13 +197,13 @@ def _option(kind: Field) -> dict[str, t.Any]:
 
 
 def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator[str]:
-    """Yields the problems in a group's node count and its limits. A pool's corresponding keys are checked in schema/nodegroup_checks.py."""
+    """Yields the problems in a group's node count and its limits. The corresponding keys of a pool are checked in schema/nodegroup_checks.py."""
     low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
     for option in (NODE_COUNT, MIN_NODE_COUNT):
         if (group.get(option) or 0) < 0:
             yield f"{option} is {group[option]}; it must not be negative"
     if definition.autoscaling_option:
-        # For a missing limit, the reconciler uses the limit of the existing group.
+        # If a limit is not declared, the reconciler uses the limit of the existing group.
         if high is not None and high < 1:
             yield f"{MAX_NODE_COUNT} is {high}, which {definition.title} interprets as no limit; set 1 or more, or omit it"
         if group.get("autoscaling") and (low is None or high is None):
@@ -219,7 +220,7 @@ def _size_problems(group: Options, definition: ProviderDefinition) -> t.Iterator
 
 
 def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Options], t.Iterator[str]]) -> None:
-    """Raise InvalidOptions with the problems of all groups."""
+    """Raise InvalidOptions with the problems of all groups, if there are any."""
     problems = [f"Node group {group['name']}: {problem}." for group in groups for problem in option_problems(group)]
     if problems:
         raise InvalidOptions(problems, INVALID_GROUPS)
@@ -228,7 +229,10 @@ def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Opti
 def reconcile_nodegroups(
     module: NodeDrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
 ) -> dict[str, t.Any]:
-    """Reconcile the groups and return the module's result; `nodegroup` is the group in the option `name`. Raises the same errors as reconcile()."""
+    """Reconcile the groups and return the module's result. If the option `name` is set, the result contains this group as `nodegroup`.
+
+    Raises the same errors as reconcile().
+    """
     params = module.params
     options = ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
     try:

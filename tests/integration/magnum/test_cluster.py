@@ -67,7 +67,7 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
         ({"cluster_template": "k8s", "flavor": "nope"}, "Nova has no flavor nope"),
         ({"cluster_template": "k8s", "keypair": "nope"}, "no key pair nope; available: lab"),
         ({"cluster_template": "k8s", "master_count": 2}, "odd number"),
-        ({"cluster_template": "k8s", "name": "9"}, "a letter first"),
+        ({"cluster_template": "k8s", "name": "9"}, "starting with a letter"),
     ],
 )
 def test_invalid_arguments_fail_before_the_first_write(magnum: Magnum, args: dict[str, Any], message: str) -> None:

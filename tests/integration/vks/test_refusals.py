@@ -37,7 +37,7 @@ def refused(account: Account, *groups: Object, check: bool = False, **more: Any)
             {"flavor": "g3-standard-16x128-1A4O"},
             "there is no 'g3-standard-16x128-1A4O' in zone HCM03-1A. Available: g3-standard-16x128-1A40, ",
         ),
-        ({"flavor": "g4-standard-16x64-1L40s"}, "Zone HCM03-1B has it: choose a subnet of that zone."),
+        ({"flavor": "g4-standard-16x64-1L40s"}, "To use it, choose a subnet in zone HCM03-1B."),
         ({"flavor": "flav-00000000"}, "flavor: flav-00000000 is not in zone HCM03-1A. Available: "),
         ({"flavor": None}, "flavor: required for a new group. Available: "),
         ({"disk_type": "NVMe"}, "disk_type: there is no 'NVMe' in zone HCM03-1A."),

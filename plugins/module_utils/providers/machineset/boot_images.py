@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Determines whether OpenShift replaces the template of a MachineSet with its own boot image, which has no GPU (pure).
 
-Source: openshift/machine-config-operator pkg/controller/common/featuregates.go (platforms and releases), pkg/controller/bootimage (ms_helpers.go,
-vsphere_helpers.go): on vSphere, a template in the folder of the cluster is replaced by the release's image under the same name, and for a template elsewhere
-the MachineSet is changed to the release's image.
+Sources: openshift/machine-config-operator, pkg/controller/common/featuregates.go (platforms and releases) and pkg/controller/bootimage (ms_helpers.go,
+vsphere_helpers.go). On vSphere, OpenShift replaces a template in the cluster's folder with the release's image, which gets the same name. If the template
+is in a different folder, OpenShift changes the MachineSet so that it uses the release's image.
 """
 
 from __future__ import annotations

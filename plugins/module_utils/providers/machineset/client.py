@@ -41,22 +41,22 @@ class MachineObjects:
     machines: tuple[Object, ...]
 
     def machineset(self, name: str) -> Object | None:
-        """The MachineSet with this name."""
+        """The MachineSet with this name, or None if it does not exist."""
         return next((machineset for machineset in self.machinesets if name_of(machineset) == name), None)
 
 
 class MachineApi:
-    """The MachineSets of one namespace, and the objects that determine what happens to them."""
+    """A client for the MachineSets of one namespace, and for the objects that affect these MachineSets."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self.client, self.namespace = client, namespace
         self._machinesets = machine_sets_path(namespace)
         self._machines = machines_path(namespace)
         self._autoscalers = machine_autoscalers_path(namespace)
 
     def read(self) -> MachineObjects:
-        """All MachineSets and Machines; raises InvalidOptions if the cluster has no Machine API."""
+        """All MachineSets and Machines. Raises InvalidOptions if the cluster has no Machine API."""
         try:
             machinesets = tuple(self.client.list(self._machinesets))
         except ApiError as error:
@@ -71,7 +71,7 @@ class MachineApi:
         return MachineObjects(machinesets, tuple(self.client.list(self._machines)))
 
     def autoscalers(self) -> dict[str, list[Object]]:
-        """The MachineAutoscalers, by the MachineSet that they scale."""
+        """The MachineAutoscalers, grouped by the name of the MachineSet that they scale."""
         by_machine_set: dict[str, list[Object]] = {}
         for autoscaler in self.client.list_known(self._autoscalers):
             if name := scaled_machine_set(autoscaler):
@@ -84,12 +84,12 @@ class MachineApi:
         self.client.delete(f"{self._autoscalers}/{metadata['name']}", body={"preconditions": {"uid": metadata["uid"]}})
 
     def release(self) -> Release:
-        """The cluster's release of OpenShift."""
+        """The cluster's OpenShift release, or ASSUMED_RELEASE if the cluster does not report a release."""
         version = get_nested(self.client.get_once(CLUSTER_VERSION_PATH), "status", "desired", "version")
         return openshift_release(version) if version else ASSUMED_RELEASE
 
     def machine_configuration(self) -> Object | None:
-        """The object that configures which boot images OpenShift manages; None if there is none, or the user is not allowed to read it."""
+        """The object that configures which boot images OpenShift manages, or None if it does not exist or the user is not allowed to read it."""
         try:
             return self.client.get(MACHINE_CONFIGURATION_PATH)
         except ApiError as error:
@@ -102,7 +102,7 @@ class MachineApi:
         return self.client.get(INFRASTRUCTURE_PATH)
 
     def get(self, name: str) -> Object | None:
-        """One MachineSet."""
+        """The current MachineSet with this name, or None if it does not exist."""
         return self.client.get(f"{self._machinesets}/{name}")
 
     def create(self, machineset: Object, *, dry_run: bool = False) -> None:
@@ -110,7 +110,7 @@ class MachineApi:
         self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
 
     def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
-        """Patch a MachineSet only in the version from which the patch was made; if it has changed since then, make a new patch."""
+        """Patch a MachineSet only if it has not changed since the patch was made. Otherwise, make a new patch for the changed MachineSet."""
         path = f"{self._machinesets}/{name}"
         patched = patch_object(
             self.client, path, self.get(name), lambda live: make_patch(live) or None, dry_run=dry_run
@@ -119,7 +119,7 @@ class MachineApi:
             raise ApiError(f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name)
 
     def mark_for_deletion(self, machines: t.Iterable[str], value: str) -> None:
-        """Mark these Machines, so that they are removed first when their MachineSet is scaled down."""
+        """Mark these Machines so that they are removed first when their MachineSet is scaled down."""
         patch = {"metadata": {"annotations": dict.fromkeys(DELETE_MACHINE_ANNOTATIONS, value)}}
         for name in machines:
             try:
@@ -129,11 +129,11 @@ class MachineApi:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete a MachineSet; it continues to exist until its Machines and their nodes are gone."""
+        """Request the deletion of a MachineSet, which continues to exist until its Machines and their nodes are removed."""
         self.client.delete(f"{self._machinesets}/{name}", body={"propagationPolicy": "Foreground"})
 
     def warnings_about(self, names: t.Collection[str]) -> list[str]:
-        """The latest warnings in events about these objects, the newest last."""
+        """The warnings in the events about these objects, without duplicates and with the newest last."""
         path = f"/api/v1/namespaces/{self.namespace}/events"
         events = [
             event

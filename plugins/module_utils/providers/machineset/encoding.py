@@ -32,11 +32,12 @@ def state_of(
     awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
 ) -> NodeGroupState:
-    """The state of the group. `machines` are its Machines, `paths` the paths of the declared values in the providerSpec, `declared` the declared fields.
+    """The state of the node group.
 
-    autoscaled: an autoscaler chooses the number of Machines, and may create them at any time, so their number and phases are ignored.
-    awaits_capacity: the platform's controller is still expected to set the annotations with the size of the Machines. ignored: Machines that had
-    failed before.
+    machines: the Machines of the MachineSet. paths: the paths of the declared values in the providerSpec. declared: the names of the declared fields.
+    autoscaled: whether an autoscaler chooses the number of Machines. It can create Machines at any time, so their number and phases are ignored.
+    awaits_capacity: whether the platform's controller is still expected to set the annotations that contain the size of the Machines. ignored: the
+    names of the Machines that had failed before the run.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
@@ -79,7 +80,7 @@ def _is_observed(machineset: t.Mapping[str, t.Any]) -> bool:
 
 
 def controller_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]:
-    """The size of the Machines, from the annotations that the platform's controller sets; empty if it sets none."""
+    """The size of the Machines, read from the annotations that the platform's controller sets. It is empty if the controller sets none."""
     platform = platform_of_object(machineset)
     keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.controller_annotations]
     return tuple(annotations_of(machineset).get(key) for key in keys)
@@ -91,7 +92,10 @@ def _outdated(
     paths: t.Mapping[str, Path],
     declared: t.Collection[str],
 ) -> tuple[str, ...]:
-    """The nodes (or Machines without a node) whose values of declared fields differ from those of new Machines."""
+    """The names of the nodes whose Machines differ from new Machines in the declared fields.
+
+    If a Machine has no node, the name of the Machine is returned instead.
+    """
 
     def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}

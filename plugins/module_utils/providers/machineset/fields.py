@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a MachineSet that the module machineset changes (pure)."""
+"""Defines the settings of a MachineSet that the module machineset changes (pure)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..nodegroup_module import NodeGroupFields
 NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
-# The settings of machines, each with the remedy for a platform that does not have the setting; `having` stands for the platforms that have it. The
-# corresponding fields are in Platform.settings (catalog/machine_api.py).
+# The settings of machines, each with the remedy for a platform that does not have the setting. In a remedy, `having` is replaced with the names of the
+# platforms that have the setting. Platform.settings (catalog/machine_api.py) contains the corresponding fields.
 MACHINE_SETTINGS = {
     "flavor": "{platform} machines are clones of a virtual machine; set template instead",
     "template": "{platform} machines have a machine type; set flavor instead",
     "accelerators": "only {having} machines have them; on {platform}, flavor or template determines the GPUs",
 }
-# A change of these settings only affects Machines that are created afterwards (machine-api-operator pkg/controller/machineset).
+# A change to these settings affects only Machines that are created afterwards (machine-api-operator pkg/controller/machineset).
 MACHINE_FIELDS = frozenset({*MACHINE_SETTINGS, "provider_spec"})
-# Settings without an option: the annotations that describe a future node to the autoscaler and record the collection's own entries, and whether the
-# MachineSet is marked as managed by this collection.
+# Two settings have no option. ANNOTATIONS contains the annotations that describe a future node to the autoscaler, and the annotation that records the
+# collection's own entries. MANAGED is whether the MachineSet is marked as managed by this collection.
 ANNOTATIONS, MANAGED = "annotations", "managed"
 
 FIELDS = NodeGroupFields(
@@ -47,7 +47,7 @@ FIELDS = NodeGroupFields(
         },
         "adopt": {"type": "bool"},
     },
-    # The name of the field in a MachineSet.
+    # The field of a MachineSet has this name.
     aliases={"node_count": "replicas"},
     location_options={},
 )

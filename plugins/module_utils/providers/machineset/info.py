@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MachineSets of a cluster and their Machines, as the module machineset_info returns them."""
+"""Reads the MachineSets of a cluster, with their Machines, for the module machineset_info."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sources import zone_of
 
 
 def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
-    """All MachineSets of the namespace, by name."""
+    """All MachineSets of the namespace, by name, in the format of the module's result."""
     objects, autoscalers, infrastructure = api.read(), api.autoscalers(), api.infrastructure()
     now = datetime.datetime.now(datetime.UTC)
     by_name: dict[str, dict[str, t.Any]] = {}

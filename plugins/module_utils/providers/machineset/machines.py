@@ -19,7 +19,7 @@ RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "De
 _CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose a different flavor or zone"
 # AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
 _CAPACITY = re.compile(r"quota|limit|capacity", re.IGNORECASE)
-# Reasons why a Machine has failed (MachineStatusError in the same package), and remedies.
+# The remedies, by the reason why a Machine has failed (MachineStatusError in the same package).
 _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
@@ -29,19 +29,23 @@ _SHOWN = 3
 
 
 def phase_of(machine: Machine) -> str:
-    """The phase of a Machine; empty before its controller has processed it."""
+    """The phase of a Machine, which is empty until the controller has processed the Machine."""
     if is_deleting(machine):
         return DELETING
     return str(get_nested(machine, "status", "phase") or "")
 
 
 def node_of(machine: Machine) -> str | None:
-    """The name of the Machine's node; None if there is none yet."""
+    """The name of the Machine's node, or None if the Machine has no node yet."""
     return t.cast("str | None", get_nested(machine, "status", "nodeRef", "name"))
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
-    """A message with phase, age, reason and remedy for each of the first Machines that are not running; a last message lists the others."""
+    """Messages about the Machines that are not running.
+
+    Each of the first messages contains the phase, the age, the reason and the remedy for one Machine. If there are more Machines, the last message
+    lists their names.
+    """
     stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
     stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))
     texts = [_problem(machine, now) for machine in stuck[:_SHOWN]]
@@ -53,7 +57,7 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     phase, name = phase_of(machine), name_of(machine)
     namespace = machine["metadata"].get("namespace")
     age = _age(machine["metadata"].get("deletionTimestamp") or machine["metadata"].get("creationTimestamp"), now)
-    since = f" for {age:.0f} s" if age is not None else ""
+    since = f", for {age:.0f} s so far" if age is not None else ""
     delete = f"oc delete machine -n {namespace} {name}"
     if phase == FAILED:
         reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
@@ -78,7 +82,7 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
 
 
 def _conditions(machine: Machine, *path: str) -> t.Iterator[str]:
-    """The reason and message of each condition that is not met."""
+    """Yields the reason and the message of each condition that is not met."""
     for condition in get_nested(machine, *path, "conditions") or []:
         if condition.get("status") == "False" and (condition.get("message") or condition.get("reason")):
             texts = (str(condition.get(key) or "").rstrip(".") for key in ("reason", "message"))

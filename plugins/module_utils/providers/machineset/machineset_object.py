@@ -29,7 +29,7 @@ from .fields import ANNOTATIONS, MACHINE_SETTINGS, MANAGED
 Object = dict[str, t.Any]
 Path = tuple[str, ...]
 
-# The labels, taints and annotations that this collection has set on a MachineSet, as JSON, so that only these are removed later.
+# This annotation lists, as JSON, the labels, taints and annotations that the collection has set on a MachineSet, so that only these are removed later.
 RECORD_ANNOTATION = "accel.gpu/registration"
 _OWN_LABELS = (ACCELERATOR_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
 _TEMPLATE: Path = ("spec", "template")
@@ -39,12 +39,12 @@ TAINTS: Path = (*_TEMPLATE, "spec", "taints")
 
 
 def provider_spec_of(machineset: t.Mapping[str, t.Any]) -> Object:
-    """The providerSpec of a MachineSet's Machines; empty if there is none."""
+    """The providerSpec of a MachineSet's Machines, or an empty map if there is none."""
     return t.cast("Object", get_nested(machineset, *PROVIDER_SPEC) or {})
 
 
 def platform_of_object(machineset: t.Mapping[str, t.Any]) -> Platform | None:
-    """The platform of a MachineSet's Machines; None if the platform is not supported."""
+    """The platform of a MachineSet's Machines, or None if the platform is not supported."""
     return platform_of(provider_spec_of(machineset))
 
 
@@ -54,12 +54,12 @@ def annotations_of(machineset: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def nodegroup_of(machineset: t.Mapping[str, t.Any]) -> str | None:
-    """The declared name of the node group that a managed MachineSet belongs to; None if it is not managed by this collection."""
+    """The declared name of the node group that a MachineSet belongs to, or None if the MachineSet is not managed by this collection."""
     return t.cast("str | None", get_nested(machineset, "metadata", "labels", NODEGROUP_LABEL))
 
 
 def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
-    """The entries that this collection has recorded, by kind."""
+    """The entries that this collection has recorded on a MachineSet, grouped by kind."""
     record = parse_json(annotations_of(machineset).get(RECORD_ANNOTATION), dict) or {}
     return {
         str(kind): [str(entry) for entry in entries] for kind, entries in record.items() if isinstance(entries, list)
@@ -67,10 +67,10 @@ def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
 
 
 def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
-    """A new MachineSet with 0 replicas that creates the same Machines as the source, and that contains nothing to identify the source or its owner.
+    """A new MachineSet with 0 replicas that creates the same Machines as the source, and contains nothing that identifies the source or its owner.
 
-    The source's labels and annotations are left out, except the label with the cluster's name, because they belong to the tools that manage the
-    source (Hive, GitOps) or to its autoscaler, or describe the size of its Machines. The collection's own labels and taints are also left out.
+    Of the source's labels and annotations, only the label with the cluster's name is copied. The others belong to tools that manage the source, such
+    as Hive or GitOps, or to the autoscaler, or they describe the size of the Machines. The collection's own labels and taints are not copied either.
     """
     source_name, template = name_of(source), copy.deepcopy(dict(source["spec"].get("template") or {}))
     kept = {MACHINE_CLUSTER_LABEL: get_nested(source, "metadata", "labels", MACHINE_CLUSTER_LABEL)}
@@ -126,7 +126,7 @@ def _is_own(label: str) -> bool:
 
 
 def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Path]:
-    """The paths of all values in a declared part of a providerSpec, by the path as text; a list is one value."""
+    """The paths of all values in a declared part of a providerSpec. Each key is the path as a string. A list counts as one value."""
     paths: dict[str, Path] = {}
     for key, value in declared.items():
         path = (*prefix, str(key))
@@ -154,7 +154,7 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
 
 
 def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
-    """The settings in a providerSpec, which a Machine keeps until it is deleted."""
+    """The settings in a providerSpec. A Machine keeps these settings until it is deleted."""
     platform = platform_of(provider_spec)
     settings = platform.settings if platform else {}
     return {
@@ -169,7 +169,7 @@ def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str,
 def configured(
     machineset: t.Mapping[str, t.Any], differences: Differences, paths: t.Mapping[str, Path], group: str
 ) -> Object:
-    """A copy of the MachineSet with the desired values of these differences; everything else is unchanged."""
+    """A copy of the MachineSet in which the differing fields have their desired values. Everything else is unchanged."""
     desired = copy.deepcopy(dict(machineset))
     provider_spec = provider_spec_of(desired)
     platform = platform_of(provider_spec)
@@ -205,7 +205,7 @@ def _set_or_remove(document: Object, path: Path, value: t.Any) -> None:
 
 
 def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.Any]) -> list[Object]:
-    """The list with the desired taints; existing taints keep their position and their other fields."""
+    """The list with the desired taints. Existing taints keep their position and their other fields."""
     missing = {f"{taint['key']}:{taint['effect']}": taint for taint in taint_list(desired)}
     kept: list[Object] = []
     for taint in live:
@@ -216,5 +216,5 @@ def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.A
 
 
 def format_record(record: t.Mapping[str, t.Iterable[str]]) -> str:
-    """The recorded entries as the text of the annotation."""
+    """The recorded entries in the format of the annotation."""
     return json.dumps({kind: sorted(entries) for kind, entries in sorted(record.items())}, separators=(",", ":"))

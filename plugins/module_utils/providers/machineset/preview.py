@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts the MachineSets that exist after a run of the module machineset, for previews of changes that depend on them (pure)."""
+"""Predicts which MachineSets will exist after a run of the module machineset (pure).
+
+Previews of changes that depend on MachineSets need this prediction.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from .specs import Cluster, MachineSetSpec, Options, find_machineset, spec_of
 def machine_sets_after(
     groups: t.Iterable[Options], machinesets: t.Sequence[Object], rules: AutoscalerRules
 ) -> list[Object]:
-    """The MachineSets that exist after a run with these node groups; a MachineSet that the run refuses to change is unchanged.
+    """The MachineSets that will exist after a run with these node groups. A MachineSet that the run would refuse to change is unchanged.
 
-    The Infrastructure object is not read: if it contains the failure domains, the declared zone is assumed to be correct.
+    The Infrastructure object is not read. If the platform's failure domains are in this object, the declared zone is assumed to be correct.
     """
     cluster = Cluster(machinesets, rules, None)
     after = {name_of(item): item for item in machinesets}
@@ -40,7 +43,7 @@ def machine_sets_after(
 
 
 def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSetSpec | None:
-    """The spec of a group; None if the run rejects it."""
+    """The spec of a group, or None if the run would reject the group."""
     zone = options.get("zone")
     has_domains = any(
         (platform := platform_of_object(item)) and platform.failure_domains for item in cluster.machinesets
@@ -53,7 +56,7 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
         return None
     if live is None:
         return dataclasses.replace(spec, zone_labels={ZONE_LABEL: zone} if zone else {})
-    # The zone is not known here, so existing zone labels are kept; spec_of() would remove those that are recorded.
+    # The zone is not known here, and spec_of() would remove recorded zone labels. Existing zone labels are therefore kept.
     platform = platform_of_object(live)
     keys = {*platform.zone_label_keys, *platform.region_label_keys} if platform else set()
     zone_labels = {key: value for key, value in (get_nested(live, *LABELS) or {}).items() if key in keys}

@@ -34,20 +34,21 @@ from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, find_machineset, option_problems, spec_of
 from .undeclared import undeclared_problems
 
-# Time for the platform's controller to update its annotations after a change; for an unknown or equally large machine type, it does not change them.
+# The time limit for the platform's controller to update its annotations after a change. If the new machine type is unknown or has the same size, the
+# controller does not change the annotations.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
 
 
 class MachineSetProvider:
-    """The MachineSets of one namespace; safe for use by many threads. `warnings` collects the warnings about the groups."""
+    """The node group provider for the MachineSets of one namespace. It is thread-safe, and collects the warnings about the groups in `warnings`."""
 
     immutable_fields = FIELDS.immutable_fields
     machine_fields = MACHINE_FIELDS
     max_name_length = DEFINITION.max_name_length
     # The MachineSet's controller removes marked Machines first.
     can_choose_nodes = True
-    # A request has been carried out once the API server has answered it.
+    # A request has been carried out once the API server has responded to it.
     patience = 30.0
     takes_requests_anytime = True
     in_cluster = True
@@ -55,12 +56,12 @@ class MachineSetProvider:
     def __init__(
         self, api: MachineApi, *, change_foreign: bool = True, now: t.Callable[[], datetime.datetime] | None = None
     ) -> None:
-        """Store the arguments; no request is sent yet. change_foreign: whether fields that another manager has set may be changed."""
+        """Store the arguments without sending a request. change_foreign: whether fields that another manager has set may be changed."""
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._specs: dict[str, MachineSetSpec] = {}
-        # By MachineSet: the size of its Machines before this run changed it, and the time until which a new size is expected.
+        # For each MachineSet: the size of its Machines before this run changed the MachineSet, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
         self._changed: set[str] = set()
         self.warnings: list[str] = []
@@ -92,9 +93,9 @@ class MachineSetProvider:
         return frozenset(name_of(machine) for machine in self._first.machines if phase_of(machine) == FAILED)
 
     def specs_of(self, groups: t.Sequence[Options], declared: t.Collection[str] | None = None) -> list[MachineSetSpec]:
-        """The specs that the options declare; raises InvalidOptions with all problems.
+        """The specs that the options declare. Raises InvalidOptions with all problems.
 
-        declared: the names of all node groups that the pools of these groups declare; None if they are unknown.
+        declared: the names of all node groups that the pools of these groups declare, or None if the names are unknown.
         """
         require_valid(groups, option_problems)
         specs: list[MachineSetSpec] = []
@@ -107,7 +108,7 @@ class MachineSetProvider:
             self._warn_of_boot_images(spec, live)
             if live is None and reason:
                 self.warnings.append(
-                    f"Node group {spec.name}: created as a copy of MachineSet {spec.fields['like']}, because {reason}."
+                    f"Node group {spec.name}: it is created as a copy of MachineSet {spec.fields['like']}, because {reason}."
                 )
         if problems:
             raise InvalidOptions(problems, INVALID_GROUPS)
@@ -115,7 +116,7 @@ class MachineSetProvider:
         return specs
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """The groups of the specs whose name `selects` accepts, including MachineSets that the specs adopt."""
+        """The groups that belong to the specs and whose name `selects` accepts, including MachineSets that the specs adopt."""
         return [
             self._state(each, self._first)
             for each in self._first.machinesets
@@ -123,7 +124,7 @@ class MachineSetProvider:
         ]
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The reasons why the API server rejects the changes in a dry run, and fields set by other managers that must not be changed."""
+        """Messages about changes that the API server rejects in a dry run, and about fields that other managers have set and that must not be changed."""
         problems: list[str] = []
         for spec, state in specs:
             spec = t.cast("MachineSetSpec", spec)
@@ -143,13 +144,13 @@ class MachineSetProvider:
         return problems
 
     def list_groups(self) -> list[ListedGroup]:
-        """All groups of the specs."""
+        """All groups that belong to the specs."""
         objects = self._objects = self._api.read()
         states = [self._state(each, objects) for each in objects.machinesets if self._is_group(each)]
         return [ListedGroup(state.id, state.name, state.status, state.settled) for state in states]
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group's state in the latest list; a group that is not in the list is read from the cluster."""
+        """The group's state in the latest list. A group that is not in the list is read from the cluster."""
         objects = self._objects
         machine_set = objects.machineset(group)
         if machine_set is None:
@@ -157,7 +158,7 @@ class MachineSetProvider:
         return self._state(machine_set, objects) if machine_set else None
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Create a MachineSet."""
+        """Create a MachineSet with this name."""
         new = t.cast("MachineSetSpec", spec).created(
             name, _DEFAULT_COUNT if count is None else count, self._cluster.rules
         )
@@ -166,7 +167,7 @@ class MachineSetProvider:
         self._api.create(new)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """One patch with all differences."""
+        """A list with one patch that contains all differences, or an empty list if there are none."""
         spec = t.cast("MachineSetSpec", spec)
         live = self._objects.machineset(state.name)
         differences = spec.differences(live, self._cluster.rules) if live else {}
@@ -189,7 +190,7 @@ class MachineSetProvider:
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Delete the MachineAutoscalers that the collection manages, because otherwise the autoscaler would add nodes for evicted pods."""
+        """Delete the group's managed MachineAutoscalers, because otherwise the autoscaler would add nodes for evicted pods."""
         for scaler in self._autoscalers.get(state.name, ()):
             name = name_of(scaler)
             if nodegroup_of(scaler) is not None:
@@ -200,7 +201,7 @@ class MachineSetProvider:
                 )
 
     def delete(self, state: NodeGroupState) -> None:
-        """Delete the MachineSet; it continues to exist until its Machines and their nodes are removed."""
+        """Request the deletion of the MachineSet, which continues to exist until its Machines and their nodes are removed."""
         self._changed.add(state.name)
         self._api.delete(state.name)
 
@@ -219,14 +220,14 @@ class MachineSetProvider:
         return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if OpenShift would replace the declared template; the user has not set labels on a new group yet."""
+        """Warn if OpenShift would replace the declared template. A new MachineSet does not have any labels from the user yet."""
         template = spec.fields.get("template")
         labels = get_nested(live, "metadata", "labels") or {}
         if template and replaces_templates(self._machine_configuration, self._release, labels):
             self.warnings.append(warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
-        """The spec, but without the number of nodes if a MachineAutoscaler chooses this number although the group declares no range."""
+        """The spec, without the number of nodes if a MachineAutoscaler chooses this number even though the group declares no range."""
         autoscaler = next((name_of(each) for each in self._autoscalers.get(name_of(live), ())), None) if live else None
         if live is None or autoscaler is None or spec.autoscaled or spec.count is None:
             return spec
@@ -271,14 +272,17 @@ class MachineSetProvider:
         return name if self._first.machineset(name) is None else replacement_name(name, {}, self.max_name_length)
 
     def _leaving_machines(self, state: NodeGroupState, leaving: t.Sequence[Node]) -> list[str]:
-        """The Machines that a scale-down removes: those without a node, and those of the drained nodes."""
+        """The names of the Machines that a scale-down removes: those without a node, and those of the drained nodes."""
         names = {node.name for node in leaving}
         live = self._objects.machineset(state.name)
         machines = machines_of(live, self._objects.machines) if live else []
         return [name_of(machine) for machine in machines if node_of(machine) is None or node_of(machine) in names]
 
     def _conflicts(self, spec: MachineSetSpec, state: NodeGroupState) -> list[str]:
-        """Error messages for the fields that other managers have set and this run changes; if the run may change them, it warns instead."""
+        """Error messages about the fields that this run would change even though other managers have set them.
+
+        If the run is allowed to change these fields, a warning is added instead.
+        """
         live = self._first.machineset(state.name)
         if live is None:
             return []
@@ -292,7 +296,7 @@ class MachineSetProvider:
             return []
         if self._change_foreign:
             self.warnings.append(
-                f"Node group {spec.name}: changes fields that another manager has set: {'; '.join(texts)}."
+                f"Node group {spec.name}: this run changes fields that another manager has set: {'; '.join(texts)}."
             )
             return []
         return [

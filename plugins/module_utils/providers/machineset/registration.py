@@ -18,7 +18,10 @@ Object = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class FutureNodeOption:
-    """The option `capacity`: the resources that a node of the group offers (None: not known), and the labels that it will get."""
+    """The option `capacity`, which describes a future node of the group.
+
+    resources: the resources that the node will provide, or None if they are not known. labels: the labels that the node will get.
+    """
 
     resources: t.Mapping[str, int] | None
     labels: t.Mapping[str, str]
@@ -31,9 +34,10 @@ def complete_registration(
     machineset: t.Mapping[str, t.Any],
     rules: AutoscalerRules,
 ) -> Object:
-    """The declared labels and taints, completed for this MachineSet, and its annotations.
+    """The declared labels and taints, completed for this MachineSet, and the MachineSet's annotations.
 
-    The zone's labels are added. An entry that is recorded on the MachineSet but no longer declared is removed (None); all other entries are kept.
+    The zone's labels are added. An entry that is recorded on the MachineSet but no longer declared gets the value None, which removes it. All other
+    entries are kept.
     """
     record = record_of(machineset)
     completed: Object = {}
@@ -54,7 +58,7 @@ def complete_registration(
         if former and CAPACITY_LABELS in existing:
             others = {key: value for key, value in parse_labels(existing[CAPACITY_LABELS]).items() if key not in former}
             existing[CAPACITY_LABELS] = format_labels(others)
-        # Since OpenShift 5.0, the autoscaler does not read the labels of the template, so the annotation contains all of these labels, too.
+        # Since OpenShift 5.0, the autoscaler does not read the labels of the template, so the annotation also contains all of these labels.
         node_labels = {**{key: str(value) for key, value in labels.items() if value is not None}, **capacity.labels}
         computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)

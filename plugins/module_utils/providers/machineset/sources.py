@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selects the MachineSet that a new one is copied from, and determines the zone of a MachineSet (pure)."""
+"""Selects the MachineSet from which a new one is copied, and determines the zone of a MachineSet (pure)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Object = t.Mapping[str, t.Any]
 
 
 class NoSource(Exception):
-    """There is no MachineSet to copy, or it is not clear which one to copy; the message contains a remedy."""
+    """Raised if there is no MachineSet to copy, or if it is not clear which one to copy. The message contains a remedy."""
 
 
 @dataclass(frozen=True)
 class Zone:
-    """The zone of a MachineSet: its names (as users may write it), and the labels of its nodes."""
+    """The zone of a MachineSet. names: the names that users can use for the zone. labels: the zone and region labels of the MachineSet's nodes."""
 
     names: frozenset[str]
     labels: t.Mapping[str, str]
@@ -31,14 +31,14 @@ class Zone:
 
 @dataclass(frozen=True)
 class Source:
-    """The MachineSet to copy. reason: why it was chosen; empty if it is the one in the option `like`."""
+    """The MachineSet to copy. reason: the reason for the choice, which is empty if the option `like` specifies the MachineSet."""
 
     machineset: Object
     reason: str = ""
 
 
 def zone_of(machineset: Object, infrastructure: Object | None) -> Zone:
-    """The zone; without names and labels if the MachineSet has none. `infrastructure` contains the failure domains of vSphere."""
+    """The zone of a MachineSet, which has no names and labels if it is unknown. `infrastructure` contains the failure domains of vSphere."""
     spec, platform = provider_spec_of(machineset), platform_of_object(machineset)
     if platform is not None and platform.failure_domains:
         return _zone_of_failure_domain(spec, platform, infrastructure)
@@ -69,10 +69,10 @@ def _labels(platform: Platform, zone: str, region: str) -> dict[str, str]:
 def select_source(
     machinesets: t.Sequence[Object], like: str | None, zone: str | None, infrastructure: Object | None
 ) -> Source:
-    """The MachineSet to copy: the one with the name `like`, or else one of the worker MachineSets that this collection does not manage.
+    """The MachineSet to copy. This is the MachineSet `like` or, if no name is given, one of the worker MachineSets that this collection does not manage.
 
-    If a zone is given, the MachineSet to copy is in that zone: if `like` is in another zone, it is the MachineSet whose name differs from `like`
-    only in the zone, or else the only one. Raises NoSource.
+    If a zone is given, the MachineSet to copy is in that zone. If `like` is in a different zone, the MachineSet whose name differs from `like` only in
+    the zone is selected, or else the only MachineSet in the given zone. Raises NoSource if no MachineSet can be selected.
     """
     named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)
     if like is not None:
@@ -108,8 +108,8 @@ def select_source(
         same = [machineset for machineset in in_zone if name_of(machineset) in names_in_zone] or in_zone
         if len(same) > 1:
             raise NoSource(
-                f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, with the "
-                "MachineSet to copy."
+                f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, and "
+                "set like to the MachineSet to copy."
             )
         return Source(same[0], f"{like} is in a different zone")
     chosen = min(
@@ -141,8 +141,8 @@ def _is_candidate(machineset: Object) -> bool:
 def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure: Object | None) -> str:
     if zone is None or not candidates:
         return (
-            f"like: there is no worker MachineSet for {join_words(PLATFORM_NAMES, 'or')} to copy. First create one for ordinary workers, "
-            "as the installer does, or set like to any other MachineSet."
+            f"like: there is no worker MachineSet for {join_words(PLATFORM_NAMES, 'or')} to copy. First create one for ordinary workers "
+            "in the same way as the installer, or set like to any other MachineSet."
         )
     zones = sorted({name for machineset in candidates for name in zone_of(machineset, infrastructure).names})
     return f"zone: no worker MachineSet is in {quote(zone)}; zones with worker MachineSets: {join_words(zones) if zones else 'none'}. Choose one of them."

@@ -25,14 +25,16 @@ from .sources import NoSource, select_source, zone_of
 Object = dict[str, t.Any]
 Options = t.Mapping[str, t.Any]
 
-# The MachineSet that a group is copied from; only the spec of a group that does not exist yet has this field.
+# The field for the MachineSet from which a group is copied. Only the spec of a group that does not exist yet has this field.
 LIKE = "like"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSetSpec(NodeGroupSpec):
-    """A spec with the data that is needed to create its MachineSet: the MachineSet to copy, the paths of the declared part of the providerSpec, and the
-    zone and the future node, which determine labels and annotations.
+    """A spec with the data that is needed to create its MachineSet.
+
+    source: the MachineSet to copy. paths: the paths of the declared values in the providerSpec. zone_labels, capacity: the labels of the zone, and the
+    description of the future node, which determine the labels and annotations.
     """
 
     source: t.Mapping[str, t.Any] | None = None
@@ -51,7 +53,7 @@ class MachineSetSpec(NodeGroupSpec):
         return field_differences(self.completed(machineset, rules), _plain_state(machineset, self.paths))
 
     def created(self, name: str, count: int, rules: AutoscalerRules) -> Object:
-        """A new MachineSet with this name, copied from the source; raises ValueError if the spec has no source."""
+        """A new MachineSet with this name, copied from the source. Raises ValueError if the spec has no source."""
         if self.source is None:
             raise ValueError(f"the spec of node group {self.name} has no MachineSet to copy")
         new = copy_of(self.source, name, self.name)
@@ -86,7 +88,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The state on which the specs of all groups depend: the MachineSets, the release's rules, and the Infrastructure with the failure domains."""
+    """The state on which the specs of all groups depend: the MachineSets, the release's autoscaler rules, and the object with the failure domains."""
 
     machinesets: t.Sequence[Object]
     rules: AutoscalerRules
@@ -96,7 +98,7 @@ class Cluster:
 def find_machineset(
     options: Options, machinesets: t.Sequence[Object], namespace: str
 ) -> tuple[Object | None, list[str]]:
-    """The MachineSet of a group, and the reasons why it must not be changed."""
+    """The MachineSet of a group, or None if the group has no MachineSet, and the reasons why the MachineSet must not be changed."""
     name = options["name"]
     exact = next((item for item in machinesets if name_of(item) == name), None)
     owner = nodegroup_of(exact) if exact else None
@@ -116,7 +118,10 @@ def find_machineset(
 
 
 def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[MachineSetSpec, list[str], str]:
-    """The spec, the problems, and the reason why its source was chosen if no option determines it. `live` is the MachineSet of an existing group."""
+    """The spec, the problems, and the reason why the MachineSet to copy was chosen, if no option specifies it.
+
+    live: the MachineSet of an existing group, or None for a new group.
+    """
     name = options["name"]
     if options["state"] == "absent":
         return MachineSetSpec(name=name, present=False), [], ""

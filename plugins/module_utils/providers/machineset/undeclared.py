@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Finds managed MachineSets of a pool that the pool no longer declares, for example those of a removed zone (pure).
 
-Their machines cost money, and the run that no longer declares them would create other machines in their place. An empty variable is enough to cause this.
+The machines of these MachineSets cost money, and the run would create other machines in their place. An empty variable is enough to cause this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .machineset_object import LABELS, Object, nodegroup_of
 def undeclared_problems(
     machinesets: t.Iterable[Object], groups: t.Iterable[t.Mapping[str, t.Any]], declared: t.Collection[str]
 ) -> list[str]:
-    """An error message for each pool of these groups that has managed MachineSets of undeclared node groups; absent groups are left out."""
+    """An error message for each pool of these groups that has managed MachineSets of undeclared node groups. Absent groups are ignored."""
     present = [group for group in groups if group.get("state") != "absent"]
     pools = dict.fromkeys((group.get(NODE_LABELS) or {}).get(POOL_LABEL) for group in present)
     by_pool: dict[str, list[str]] = {}
@@ -38,6 +38,6 @@ def _message(pool: str, undeclared: t.Sequence[str], declared: t.Collection[str]
     return (
         f"Pool {pool}: {'MachineSet' if one else 'MachineSets'} {join_words(undeclared)} {'belongs' if one else 'belong'} to it, but the pool no longer "
         f"declares {'it' if one else 'them'} (declared: {join_words(sorted(declared)) or 'none'}). Declare nodes.zones and nodes.name as before, check for an "
-        "empty variable, or delete what you no longer need: accel.gpu.machineset with state: absent deletes one MachineSet, accel.gpu.delete_nodegroups "
-        "all MachineSets of the pool."
+        "empty variable, or delete what you no longer need: accel.gpu.machineset with state: absent deletes one MachineSet, and "
+        "accel.gpu.delete_nodegroups deletes all MachineSets of the pool."
     )

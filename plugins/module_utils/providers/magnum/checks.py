@@ -18,15 +18,16 @@ from .nova_glance import Glance, Nova
 
 Object = t.Mapping[str, t.Any]
 
-# If this label is set, the cloud or the image installs NVIDIA's driver (as in CERN's clusters).
+# If this label is `true`, the cloud or the image installs NVIDIA's driver, for example in CERN's clusters.
 GPU_LABEL = "nvidia_gpu_enabled"
 # Operating systems that Magnum's drivers support, but for which NVIDIA publishes no driver container (GPU operator,
 # "Platform Support").
 _WITHOUT_DRIVER = frozenset({"coreos", "debian", "fedora-atomic", "fedora-coreos", "flatcar"})
-# magnum-capi-helm: Cluster API cannot scale OpenStack machines up from zero (driver_utils, get_auto_scaling).
+# With the driver magnum-capi-helm, Cluster API cannot scale OpenStack machines up from zero (driver_utils, get_auto_scaling).
 _NO_SCALE_FROM_ZERO = "capi_helm"
 _UNCHANGEABLE = ("CREATE_FAILED", IN_DELETION, "DELETE_FAILED", "DELETE_COMPLETE")
-# For each quota: its name in messages, Nova's names for the limit and its current use, and the flavor's field (None: one unit per node).
+# For each quota: the unit in messages, Nova's names for the limit and the current usage, and the flavor's field with the amount per node. If the field is
+# None, each node uses one unit.
 _QUOTAS = (
     ("instances", "maxTotalInstances", "totalInstancesUsed", None),
     ("cores", "maxTotalCores", "totalCoresUsed", "vcpus"),
@@ -39,24 +40,24 @@ _Growth = tuple[int, "Object | None"]
 
 
 class MagnumChecks:
-    """Checks the specs of one cluster; each resource that they refer to is looked up at most once, and only if it is needed."""
+    """Checks the specs of one cluster. Each resource that the specs refer to is looked up at most once, and only if it is needed."""
 
     def __init__(self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self._magnum = magnum
         self._nova = nova
         self._glance = glance
         self._cluster = cluster
-        # The names of the groups that the cluster was created with.
+        # The names of the groups that were created together with the cluster.
         self.defaults: frozenset[str] = frozenset()
 
     @functools.cached_property
     def template(self) -> Object | None:
-        """The cluster's template; None if the user is not allowed to read it."""
+        """The cluster's template, or None if the user is not allowed to read it."""
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
     def problems(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """An error message with a remedy for each problem of these specs; the state is None for a group that does not exist yet."""
+        """An error message with a remedy for each problem of these specs. The state is None for a group that does not exist yet."""
         if self._cluster.get("status") in _UNCHANGEABLE:
             reason = f": {self._cluster['status_reason']}" if self._cluster.get("status_reason") else ""
             return [
@@ -73,7 +74,7 @@ class MagnumChecks:
         return messages + ([] if messages else list(self._quota_problems(growths)))
 
     def undeletable(self, name: str) -> str:
-        """The error message for the deletion of a group that the cluster was created with."""
+        """The error message for an attempt to delete a group that was created together with the cluster."""
         return (
             f"Node group {name} was created with cluster {self._cluster['name']}, and Magnum does not delete or replace such a group. "
             "Create an additional group and set node_count of this one to 0, or delete the cluster."
@@ -152,7 +153,7 @@ class MagnumChecks:
         ):
             yield (
                 f"image {image['name']} is {system}, for which NVIDIA publishes no driver container, so the GPUs of flavor {flavor['name']} "
-                f"would have no driver; choose an image of ubuntu, or set the label {GPU_LABEL}=true if the cloud or the image installs one"
+                f"would have no driver; choose an Ubuntu image, or set the label {GPU_LABEL}=true if the cloud or the image installs one"
             )
 
     def _driver_is_installed(self, spec: NodeGroupSpec) -> bool:
@@ -180,7 +181,7 @@ class MagnumChecks:
         for unit, limit, used, field in _QUOTAS:
             most, current = limits.get(limit), limits.get(used) or 0
             needed = sum(nodes * (int((flavor or {}).get(field) or 0) if field else 1) for nodes, flavor in growths)
-            # -1 means no limit.
+            # -1 is used for no limit.
             if most is not None and 0 <= most < current + needed:
                 yield (
                     f"The project's quota is {most} {unit}, {current} are used, and these node groups need {needed} more. Declare fewer "

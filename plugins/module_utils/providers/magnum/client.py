@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The client for Magnum's API, including node groups, which openstacksdk does not support; request bodies and responses are dictionaries."""
+"""Defines the client for Magnum's API, including node groups, which openstacksdk does not support.
+
+Request bodies and responses are dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +23,27 @@ from .transport import Object, Service
 
 Version = tuple[int, int]
 
-# Magnum has had node groups since microversion 1.9 (Train); 1.14 (23.0) is the newest version that this client supports.
+# Magnum has supported node groups since microversion 1.9 (Train). The newest microversion that this client supports is 1.14 (Magnum 23.0).
 NODE_GROUPS: Version = (1, 9)
 _NEWEST: Version = (1, 14)
 
 # The status of a cluster that is being deleted.
 IN_DELETION = "DELETE_IN_PROGRESS"
 
-# The number of parallel requests; the library keeps the same number of connections open.
+# The number of parallel requests. The library keeps the same number of connections open.
 PARALLEL = 10
 
-# Timeout in seconds for a new object to appear in lists (this takes 0.1 s or more), and seconds between two reads.
+# The time limit in seconds for a new object to appear in lists, which takes 0.1 s or more, and the interval between two reads in seconds.
 _APPEARS_WITHIN = 5.0
 _POLL = 0.2
 _VERSION = re.compile(r"(\d+)\.(\d+)\s*$")
 
 
 class Magnum:
-    """A client of Magnum; safe for use by many threads after the first response."""
+    """A client for Magnum. It is thread-safe after the first response."""
 
     def __init__(self, session: Session) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self.session = session
         self._service = Service(session, "container-infrastructure-management", "Magnum", "/v1")
         self._spoken: Version | None = None
@@ -48,14 +51,14 @@ class Magnum:
 
     @property
     def version(self) -> Version:
-        """The microversion in use; sends a request only if no request was sent before."""
+        """The microversion in use. Reading it sends a request if Magnum has not responded to any request yet."""
         if self._spoken is None:
             self.clusters(limit=1)
         return t.cast("Version", self._spoken)
 
     @property
     def offered(self) -> Version | None:
-        """The newest microversion that this Magnum supports; None if it is not known."""
+        """The newest microversion that this Magnum supports, or None if it is not known."""
         dummy = self.version
         return self._offered
 
@@ -67,7 +70,7 @@ class Magnum:
     # Clusters
 
     def cluster(self, name: str) -> Object:
-        """The cluster with this name or id; raises ConnectionProblem if there is none, or if several have the name."""
+        """The cluster with this name or id. Raises ConnectionProblem if no cluster or more than one cluster has the name."""
         row = self._lookup(name)
         if row is None:
             clusters = self.clusters()
@@ -83,7 +86,10 @@ class Magnum:
         return row
 
     def find_cluster(self, name: str) -> Object | None:
-        """Like cluster(), but returns None if there is none. Near the end of a cluster's deletion, only its id, name and status are returned."""
+        """Like cluster(), but returns None if the cluster does not exist.
+
+        Near the end of a cluster's deletion, the result contains only the id, the name and the status.
+        """
         try:
             return self._lookup(name)
         except OpenStackError as error:
@@ -108,17 +114,17 @@ class Magnum:
                     return list(self._send("GET", f"/clusters?limit={limit}").json().get("clusters") or [])
                 return self._pages("/clusters", "clusters")
             except OpenStackError as error:
-                # Magnum returns an error while any cluster has no groups.
+                # As long as any cluster has no groups, Magnum returns an error.
                 if not error.without_groups or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
 
     def create_cluster(self, body: t.Mapping[str, t.Any]) -> str:
-        """Create a cluster; returns its id.
+        """Create a cluster, and return its id.
 
-        Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that the
-        request created nothing. Magnum also responds before it has stored the cluster, so this method waits until the cluster is stored;
-        otherwise, the next run would create another one.
+        Magnum accepts a second cluster with the same name. If a response is lost, the request is therefore repeated only after a list shows that it
+        did not create a cluster. Magnum also responds before it has stored the cluster. This method waits until the cluster is stored, because
+        otherwise the next run would create another cluster.
         """
         name, before = str(body["name"]), {cluster["uuid"] for cluster in self.clusters()}
         while True:
@@ -136,7 +142,7 @@ class Magnum:
                     raise
 
     def delete_cluster(self, cluster_id: str) -> None:
-        """Request the deletion; does nothing if the cluster does not exist."""
+        """Request the deletion of a cluster. It is not an error if the cluster does not exist."""
         self._delete(f"/clusters/{cluster_id}")
 
     def templates(self) -> list[Object]:
@@ -144,7 +150,7 @@ class Magnum:
         return self._pages("/clustertemplates", "clustertemplates")
 
     def template(self, name: str) -> Object | None:
-        """The template with this name or id, or None; raises ConnectionProblem if several have the name."""
+        """The template with this name or id, or None if it does not exist. Raises ConnectionProblem if several templates have the name."""
         try:
             return self._find(f"/clustertemplates/{quote(name, safe='')}")
         except OpenStackError as error:
@@ -156,7 +162,7 @@ class Magnum:
             raise
 
     def quota(self) -> int | None:
-        """The project's cluster quota; None if it is unknown."""
+        """The project's cluster quota, or None if it is unknown."""
         try:
             limit = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
@@ -172,39 +178,39 @@ class Magnum:
         return str(self._get(f"/certificates/{cluster_id}")["pem"])
 
     def sign(self, cluster_id: str, csr: str) -> str:
-        """The certificate that Magnum issues for a signing request, both in PEM format."""
+        """The certificate that Magnum issues for a certificate signing request. Both are in PEM format."""
         return str(self._send("POST", "/certificates", body={"cluster_uuid": cluster_id, "csr": csr}).json()["pem"])
 
     # Node groups
 
     def nodegroups(self, cluster_id: str) -> list[Object]:
-        """All node groups of a cluster; the list lacks labels, addresses and reasons, and its bounds are wrong."""
+        """All node groups of a cluster. They do not contain labels, addresses and reasons, and their bounds are wrong."""
         return self._pages(f"/clusters/{cluster_id}/nodegroups", "nodegroups")
 
     def nodegroup(self, cluster_id: str, group: str) -> Object | None:
-        """One node group by its id, with all fields; None if there is none."""
+        """The node group with this id, with all fields, or None if it does not exist."""
         return self._find(f"/clusters/{cluster_id}/nodegroups/{quote(group, safe='')}")
 
     def complete_nodegroups(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
-        """The node groups with these ids, with all fields, read in parallel; deleted ones are left out."""
+        """The node groups with these ids, with all fields. They are read in parallel, and groups that no longer exist are omitted."""
         calls = [(group, functools.partial(self.nodegroup, cluster_id, group)) for group in ids]
         return [group for group in call_all(calls, PARALLEL) if group is not None]
 
     def create_nodegroup(self, cluster_id: str, body: t.Mapping[str, t.Any]) -> None:
-        """Create a node group. The request is not repeated after a lost response, because the caller must look for the group first."""
+        """Create a node group. The request is not repeated after a lost response, because the caller must first check whether the group exists."""
         self._send("POST", f"/clusters/{cluster_id}/nodegroups", body=body, repeatable=False)
 
     def patch_nodegroup(self, cluster_id: str, group: str, edits: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-        """Change bounds, node labels or taints (a JSON patch); Magnum silently ignores it while an operation on the group is in progress."""
+        """Change bounds, node labels or taints with a JSON patch. Magnum silently ignores the patch during another operation on the group."""
         self._send("PATCH", f"/clusters/{cluster_id}/nodegroups/{group}", body=list(edits))
 
     def resize(self, cluster_id: str, group: str, count: int, servers: t.Sequence[str] = ()) -> None:
-        """Change the number of nodes; `servers` (ids in Nova) are removed first. Magnum ignores the request while the cluster is being created."""
+        """Change the number of nodes. A scale-down removes `servers` (ids in Nova) first. Magnum ignores the request while the cluster is being created."""
         body = {"node_count": count, "nodegroup": group, **({"nodes_to_remove": list(servers)} if servers else {})}
         self._send("POST", f"/clusters/{cluster_id}/actions/resize", body=body)
 
     def delete_nodegroup(self, cluster_id: str, group: str) -> None:
-        """Request the deletion; does nothing if the group does not exist."""
+        """Request the deletion of a node group. It is not an error if the group does not exist."""
         self._delete(f"/clusters/{cluster_id}/nodegroups/{group}")
 
     # Requests
@@ -213,7 +219,7 @@ class Magnum:
         return self._send("GET", path).json()
 
     def _find(self, path: str) -> Object | None:
-        """The object, or None if there is none."""
+        """The object, or None if it does not exist."""
         try:
             return self._get(path)
         except OpenStackError as error:
@@ -232,7 +238,7 @@ class Magnum:
         return self._service.pages(path, key, lambda at: self._send("GET", at))
 
     def _headers(self) -> dict[str, str]:
-        # Magnum before 22 accepts only this name of the service; newer releases also accept it.
+        # Magnum releases before 22 accept only this name of the service. Newer releases accept it as well.
         spoken = self._spoken or NODE_GROUPS
         return {"OpenStack-API-Version": f"container-infra {spoken[0]}.{spoken[1]}"}
 
@@ -242,7 +248,7 @@ class Magnum:
         except OpenStackError as error:
             if error.status == 406 and self._spoken is None:
                 raise ConnectionProblem(
-                    f"This Magnum ({self.session.origin}) has no node groups. They require microversion 1.9 of its API (release 9, Train)."
+                    f"This Magnum ({self.session.origin}) does not support node groups, which require microversion 1.9 of the API (release 9, Train)."
                 ) from None
             raise
         if self._spoken is None:
@@ -250,13 +256,13 @@ class Magnum:
         return answer
 
     def _negotiate(self, newest: str | None) -> None:
-        """Use the newest version that both sides support; responses contain Magnum's newest version."""
+        """Use the newest version that both sides support. Responses contain Magnum's newest version."""
         match = _VERSION.search(newest or "")
         self._offered = (int(match[1]), int(match[2])) if match else None
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
     def _await_stored(self, cluster_id: str) -> None:
-        """Wait up to a few seconds until Magnum returns a new cluster with its groups, which Magnum stores after the cluster."""
+        """Wait at most a few seconds until Magnum returns a new cluster with its groups, which Magnum stores after the cluster."""
 
         def stored() -> Object | None:
             try:
@@ -269,7 +275,7 @@ class Magnum:
         _appearing(stored)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
-        """The cluster that a request with a lost response created; None if it does not appear within a few seconds."""
+        """The cluster that a request with a lost response created, or None if no such cluster appears within a few seconds."""
         return _appearing(
             lambda: next((one for one in self.clusters() if one["name"] == name and one["uuid"] not in before), None)
         )
@@ -284,7 +290,7 @@ class Magnum:
 
 
 def _appearing(find: t.Callable[[], Object | None]) -> Object | None:
-    """The object as soon as it is found; None if it does not appear within a few seconds."""
+    """The object, as soon as `find` returns it, or None if this does not happen within a few seconds."""
     deadline = time.monotonic() + _APPEARS_WITHIN
     while True:
         item = find()

@@ -26,10 +26,10 @@ FIELDS: dict[str, str] = {
     "master_lb_enabled": "master_lb_enabled",
     "create_timeout": "create_timeout",
 }
-# These options only affect the creation and are not compared later: later, the default group's size is managed as that of a node group.
+# These options affect only the creation and are not compared later. After the creation, the size of the default group is managed like that of any group.
 _CREATION_ONLY = ("create_timeout", "node_count")
 _NAMED = ("cluster_template", "flavor", "master_flavor")
-# Results use the same names as the clusters of other providers.
+# The results for the clusters of all providers use the same names.
 _STATUS_FIELDS = {
     "id": "uuid",
     "status": "status",
@@ -49,7 +49,7 @@ def problems(options: Object) -> list[str]:
     problems_so_far = []
     if _NAME.fullmatch(str(options["name"])) is None:
         problems_so_far.append(
-            f"name: {options['name']!r} is not a Magnum cluster name; use up to 242 letters, digits, '_', '.' and '-', a letter first."
+            f"name: {options['name']!r} is not a Magnum cluster name; use up to 242 letters, digits, '_', '.' and '-', starting with a letter."
         )
     for option, least in (("node_count", 0), ("master_count", 1), ("docker_volume_size", 1), ("create_timeout", 0)):
         if options.get(option) is not None and options[option] < least:
@@ -71,7 +71,7 @@ def cluster_options(cluster: Object) -> dict[str, t.Any]:
 
 
 def cluster_result(cluster: Object) -> dict[str, t.Any]:
-    """A cluster as a module returns it."""
+    """A cluster in the format of module results."""
     return {
         **cluster_options(cluster),
         **{name: cluster.get(field) for name, field in _STATUS_FIELDS.items()},
@@ -81,7 +81,7 @@ def cluster_result(cluster: Object) -> dict[str, t.Any]:
 
 
 def declared_cluster(options: Object) -> dict[str, t.Any]:
-    """The options that are set, with labels as text; labels with the value null are left out."""
+    """The options that are set, with the values of labels as strings. Labels with the value null are omitted."""
     declared = {option: options[option] for option in FIELDS if options.get(option) is not None}
     if options.get("labels") is not None:
         declared["labels"] = {key: text for key, text in magnum_labels(options["labels"]).items() if text is not None}
@@ -91,9 +91,9 @@ def declared_cluster(options: Object) -> dict[str, t.Any]:
 def differences(
     options: Object, cluster: Object, same: t.Callable[[str, str, str], bool]
 ) -> dict[str, tuple[t.Any, t.Any]]:
-    """The declared options that differ from the cluster, as (actual, declared); `labels` contains only the labels that differ.
+    """The declared options that differ from the cluster, each with the actual and the declared value. `labels` contains only the labels that differ.
 
-    same(option, one, other): whether two names or ids refer to the same template or flavor.
+    same(option, one, other) returns whether two names or ids refer to the same template or flavor.
     """
     actual = cluster_options(cluster)
     differing: dict[str, tuple[t.Any, t.Any]] = {}
@@ -113,7 +113,7 @@ def differences(
 def immutable_problems(name: str, differing: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]:
     """An error message for each difference, because an existing cluster cannot be changed."""
     return [
-        f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets it only when it creates the cluster. Declare the actual "
+        f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets this option only when it creates a cluster. Declare the actual "
         "value, or delete the cluster and create it again."
         for option, (actual, declared) in sorted(differing.items())
     ]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the bodies of the requests that create and change a Magnum node group, and determines in which order its size changes (pure)."""
+"""Builds the bodies of the requests that create and change a Magnum node group, and determines the order in which its size changes (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from .specs import MagnumSpec
 
 PATCH_FIELDS = FIELDS.changed_by(PATCH)
-# The fields that a resize or a patch changes; all other fields are immutable.
+# The fields that a resize or a patch changes. All other fields are immutable.
 SENT_FIELDS = frozenset({NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT, *PATCH_FIELDS})
 
 
@@ -44,16 +44,16 @@ def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) ->
 
 
 def patch_value(value: t.Any) -> str:
-    """Convert a map or a list in a patch to text, because Magnum accepts only text and parses it as a Python literal.
+    """Convert a map or a list in a patch to a string, because Magnum accepts only strings and parses them as Python literals.
 
-    JSON maps, lists and strings are valid Python literals, except for escapes of characters above U+FFFF.
+    JSON maps, lists and strings are valid Python literals, except for escapes of characters above U+FFFF. Characters are therefore not escaped.
     """
     return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
 class Size:
-    """The number of nodes of a group and its bounds; `high` is None without a limit."""
+    """The number of nodes in a group, and the bounds of this number. `high` is None if there is no upper limit."""
 
     count: int
     low: int
@@ -61,10 +61,10 @@ class Size:
 
 
 def next_size(current: Size, desired: Size) -> Size:
-    """The size after the next request, which changes either the bounds or the count; `current` if no request remains.
+    """The size after the next request, which changes either the bounds or the count. It equals `current` if no request remains.
 
-    Magnum refuses a patch whose bounds exclude the current count, and a resize to a number outside the current bounds, so every step must be
-    valid. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their final values.
+    Magnum rejects a patch whose bounds exclude the current count, and a resize to a number outside the current bounds. Bounds that exclude the desired
+    count are therefore widened first. Then the count is changed, and finally the bounds get their desired values.
     """
     if current.count == desired.count:
         return desired

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Errors of OpenStack's services, and the messages that explain them to users."""
+"""Defines the errors of OpenStack's services, and the messages that explain these errors to users."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import typing as t
 
 from ...common.errors import ServiceError
 
-# magnum.common.exception: ResourceLimitExceeded, ClusterAPIAddressUnavailable.
+# Parts of the messages of ResourceLimitExceeded and ClusterAPIAddressUnavailable (magnum.common.exception).
 _LIMIT = "Resource limit exceeded"
 _NO_ADDRESS = "Cluster API address is not available yet"
-# OperationInProgress and NgOperationInProgress.
+# Part of the messages of OperationInProgress and NgOperationInProgress (in the same module).
 _IN_PROGRESS = "already has an operation in progress"
 _TAG = re.compile(r"<[^>]*>")
 
 
 class OpenStackError(ServiceError):
-    """An error response from Keystone, Magnum, Nova or Glance (`service`) at `url`, or a missing response (status is None)."""
+    """An error response from Keystone, Magnum, Nova or Glance (`service`) at `url`. If the response is missing, the status is None."""
 
     service = "OpenStack"
     address_setting = "the configuration of the cloud"
@@ -33,27 +33,30 @@ class OpenStackError(ServiceError):
 
     @property
     def no_address_yet(self) -> bool:
-        """Whether the API server of the cluster has no address yet; until then, Magnum creates no node group."""
+        """Whether the API server of the cluster does not have an address yet. Without an address, Magnum does not create node groups."""
         return self.conflict and _NO_ADDRESS in self.message
 
     @property
     def in_progress(self) -> bool:
-        """Whether another operation is in progress; some drivers run only one operation at a time."""
+        """Whether another operation is in progress. Some drivers run only one operation at a time."""
         return _IN_PROGRESS in self.message
 
     @property
     def without_groups(self) -> bool:
-        """Whether a cluster has no groups yet, or no longer has any at the end of its deletion; in both cases, Magnum's master_count check fails."""
+        """Whether a cluster does not have any groups yet, or no longer has any because it is almost deleted.
+
+        In both cases, Magnum's check of master_count fails.
+        """
         return self.status == 400 and "master_count" in self.message
 
     @property
     def over_quota(self) -> bool:
-        """Whether a quota was exceeded, which Magnum reports as 403."""
+        """Whether a quota was exceeded, which Magnum reports with the status 403."""
         return self.forbidden and _LIMIT in self.message
 
 
 def explain(error: OpenStackError, origin: str) -> str:
-    """One message with the request, the response and the remedy. origin: cloud, region and project as text."""
+    """One message with the request, the response and the remedy. origin: the cloud, the region and the project as a string."""
     text = error.message.rstrip(". ") or error.reason or "the response has no text"
     at = f"({origin}): {text}."
     if error.unreachable:
@@ -64,16 +67,16 @@ def explain(error: OpenStackError, origin: str) -> str:
             "Check user, password and project, and whether the application credential has expired."
         )
     if error.over_quota:
-        return f"{text} ({origin}). Delete what is not needed, or ask the operator of the cloud for a larger quota."
+        return f"{text} ({origin}). Delete unused resources, or ask the cloud's operator for a larger quota."
     if error.forbidden:
         return (
             f"{error.service} denies {error.operation} {at} "
-            "The user needs a role in this project for which the policy allows it: reader to read, member to change."
+            "The user needs a role in this project for which the policy allows this request: reader to read, or member to make changes."
         )
     if error.status == 406:
         return f"{error.service} does not have the API version that {error.operation} needs {at}"
     if error.transient:
-        return f"{error.service} failed with {error.status} at {error.operation} {at} Run again when the service works."
+        return f"{error.service} failed with {error.status} at {error.operation} {at} Try again when the service is available."
     return f"{error.service} rejected {error.operation} with {error.status} {at}"
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a Magnum node group, and the format of their values in Magnum's API (pure)."""
+"""Defines the settings of a Magnum node group, and the format of the values in Magnum's API (pure)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ _NODE_METADATA = (1, 14)
 
 
 def magnum_label(value: t.Any) -> str:
-    """A Magnum label's value as text, for comparisons and requests; a boolean becomes `true`, whereas Magnum itself would use `True`."""
+    """The value of a Magnum label as a string, for comparisons and requests.
+
+    Booleans become `true` and `false`, whereas Magnum itself would convert them to `True` and `False`.
+    """
     text = str(value)
     return text.lower() if text.lower() in ("true", "false") else text
 
 
 def magnum_labels(labels: t.Mapping[str, t.Any] | None) -> dict[str, str | None]:
-    """Magnum's labels with their values as text; None removes a label."""
+    """Magnum's labels with their values as strings. The value None removes a label."""
     return {str(key): None if value is None else magnum_label(value) for key, value in (labels or {}).items()}
 
 

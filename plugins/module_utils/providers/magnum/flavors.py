@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...catalog import models
 
-# A virtual GPU, a physical GPU, or a GPU that only a trait or a device profile suggests.
+# The kinds of GPUs: virtual GPUs, physical GPUs, and GPUs that only a trait or a device profile suggests.
 VIRTUAL, PHYSICAL, HINT = "vgpu", "gpu", "hint"
 
 _ALIAS = "pci_passthrough:alias"
@@ -26,7 +26,7 @@ _CUSTOM = re.compile(r"CUSTOM_\w*(?:GPU|NVIDIA)\w*$")
 _NOISE = frozenset(
     {"nvidia", "gpu", "gpus", "tesla", "pci", "passthrough", "custom", "resource", "pgpu", "vgpu", "geforce"}
 )
-# Distinguishes the aliases of GPUs from those of network cards if an alias contains no model of the catalog.
+# Distinguishes the aliases of GPUs from those of network cards if an alias does not contain a model from the catalog.
 _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,3}(?![0-9])", re.IGNORECASE)
 
 
@@ -34,7 +34,8 @@ _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,
 class MagnumFlavorGpus:
     """The GPUs of one machine.
 
-    count: None if only a hint suggests GPUs. models: the possible models, as keys of the catalog. source: the extra spec.
+    count: the number of GPUs, or None if only a hint suggests GPUs. models: the possible models, as keys of the catalog. source: the extra spec that
+    specifies or suggests the GPUs.
     """
 
     count: int | None
@@ -43,13 +44,13 @@ class MagnumFlavorGpus:
     source: str
 
     def to_result(self) -> dict[str, t.Any]:
-        """The GPUs for a result; `model` is null if several models are possible."""
+        """The GPUs in the format of results. `model` is null unless exactly one model is possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**vars(self), "models": list(self.models), "model": model}
 
 
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
-    """The GPUs of a flavor with these extra specs; None if the specs contain no GPUs or cannot be read.
+    """The GPUs of a flavor with these extra specs, or None if the specs do not contain GPUs or cannot be read.
 
     aliases: maps the cloud operator's names for GPUs (PCI aliases, custom resource classes and traits) to models of the catalog.
     """
@@ -58,14 +59,17 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
     matching = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
     if not matching:
         return None
-    # VGPU and PGPU do not identify the model, but an additional trait may do so.
+    # VGPU and PGPU do not identify the model, but an additional trait may identify it.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
     best = max(matching, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
     return best if best.models else MagnumFlavorGpus(best.count, best.kind, hinted, best.source)
 
 
 def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The possible models (keys of the catalog) for a cloud operator's name for a GPU, such as T4 for "nvidia_t4" and all A100 models for "a100"."""
+    """The possible models, as keys of the catalog, to which a cloud operator's name for a GPU can refer.
+
+    For example, "nvidia_t4" refers to T4, and "a100" can refer to any A100 model.
+    """
     given = (known or {}).get(name.casefold())
     if given is not None:
         model = models.find(given)
@@ -82,7 +86,7 @@ def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str,
 
 
 def _models_beginning_with(name_part: str) -> tuple[str, ...]:
-    """Models whose name begins with these whole words, so L40S does not match "l4"."""
+    """The models whose names begin with these whole words. For example, "l4" does not match L40S."""
     return tuple(
         dict.fromkeys(
             model.key
@@ -94,7 +98,7 @@ def _models_beginning_with(name_part: str) -> tuple[str, ...]:
 
 
 def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
-    """The GPUs in a PCI alias such as `t4:1,other:2`; network cards use the same key."""
+    """Yields the GPUs in a PCI alias such as `t4:1,other:2`. Network cards use the same key."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
         matching = models_of(name, known)

@@ -21,13 +21,13 @@ Object = dict[str, t.Any]
 
 
 class MagnumSource:
-    """One cloud from clouds.yaml in one region (None: its only region)."""
+    """One cloud from clouds.yaml in one region. If `region` is None, this is the only region of the cloud."""
 
     provider = MAGNUM.key
     status_in_deletion = IN_DELETION
 
     def __init__(self, cloud: str, region: str | None, aliases: t.Mapping[str, str], user_agent: str) -> None:
-        """Store the arguments; no request is sent yet. aliases: maps the cloud operator's names for GPUs to models of the catalog."""
+        """Store the arguments without sending a request. aliases: maps the cloud operator's names for GPUs to models of the catalog."""
         self.cloud, self.region = cloud, region or ""
         self._aliases = aliases
         self._user_agent = user_agent
@@ -42,7 +42,10 @@ class MagnumSource:
         return Magnum(self._session)
 
     def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `selects` accepts, from one list request and two requests per cluster; clusters are queried in parallel."""
+        """The clusters whose name and status `selects` accepts.
+
+        This method reads the list of clusters, and then sends two requests for each cluster. Clusters are read in parallel.
+        """
         rows = [
             cluster
             for cluster in self._magnum.clusters()
@@ -57,7 +60,7 @@ class MagnumSource:
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
-        """A new kubeconfig with a certificate signed by the cluster's CA; Magnum decides how long the certificate is valid."""
+        """A new kubeconfig with a certificate that the cluster's CA has signed. Magnum determines how long the certificate is valid."""
         endpoint = kubeconfig.ClusterEndpoint(cluster.name, cluster.server, self._magnum.ca(cluster.id))
         request = kubeconfig.new_request()
         return kubeconfig.document(endpoint, request.key, self._magnum.sign(cluster.id, request.csr))
@@ -107,7 +110,7 @@ class MagnumSource:
 
 
 def sources(settings: t.Mapping[str, t.Any], dummy_environ: t.Mapping[str, str], user_agent: str) -> list[MagnumSource]:
-    """A source for each region in `region_names`; by default, for each of the cloud's regions in clouds.yaml."""
+    """A source for each region in `region_names`. By default, there is a source for each of the cloud's regions in clouds.yaml."""
     cloud = str(settings["cloud"])
     regions: t.Sequence[str | None] = settings.get("region_names") or regions_of(cloud) or [None]
     return [MagnumSource(cloud, region, settings.get("gpu_aliases") or {}, user_agent) for region in regions]

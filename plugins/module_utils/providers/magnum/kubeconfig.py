@@ -31,13 +31,14 @@ if YAML_IMPORT_ERROR is None:
 
 Object = dict[str, t.Any]
 
-# The user that `openstack coe cluster config` sets (python-magnumclient, magnumclient/common/utils.py): the cluster's administrator.
+# The user and the group of the cluster's administrator, which `openstack coe cluster config` also sets (python-magnumclient,
+# magnumclient/common/utils.py).
 USER, GROUP = "admin", "system:masters"
 
 
 @dataclass(frozen=True)
 class ClusterEndpoint:
-    """A cluster as a kubeconfig describes it; `ca` is the CA of its API server in PEM format."""
+    """The data of a cluster that a kubeconfig contains. `ca` is the CA certificate of the API server in PEM format."""
 
     name: str
     server: str
@@ -53,7 +54,7 @@ class CertificateRequest:
 
 
 def new_request(user: str = USER, group: str = GROUP) -> CertificateRequest:
-    """A new key, and the request for its certificate; Kubernetes reads the user's name and groups from the certificate."""
+    """A new key, and the signing request for a certificate. Kubernetes reads the user's name and groups from the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, user)]
@@ -90,7 +91,7 @@ def document(endpoint: ClusterEndpoint, key: str, certificate: str) -> str:
 def problem(
     config: Object | None, endpoint: ClusterEndpoint, renew_before: datetime.timedelta, now: datetime.datetime
 ) -> str | None:
-    """The reason why a kubeconfig does not give access to this cluster, or expires soon; None if it is valid."""
+    """The reason why a kubeconfig does not give access to this cluster or will expire soon, or None if it can be used."""
     if config is None:
         return "the file does not exist"
     context, cluster, user = current_context(config)

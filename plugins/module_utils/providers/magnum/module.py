@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the Magnum modules, with the connection options of openstack.cloud and clients for the services of one cloud."""
+"""Defines the base class of the Magnum modules, with the connection options of openstack.cloud and clients for the services of one cloud."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ WAIT: ArgumentSpec = {
 
 
 class MagnumModule(BaseModule):
-    """A module that sends requests to a cloud with Magnum; it has the connection options."""
+    """The base class of modules that send requests to a cloud with Magnum. It provides the connection options."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Compose the argument spec; no request is sent yet."""
+        """Compose the argument spec without sending a request."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options to print; a cloud that is given as a map is hidden, because it contains credentials."""
+        """The options to print. A cloud that is given as a map is hidden, because it contains credentials."""
         shown = super().shown_params()
         if isinstance(shown.get("cloud"), dict):
             shown["cloud"] = NOT_SHOWN
@@ -58,7 +58,7 @@ class MagnumModule(BaseModule):
 
     @functools.cached_property
     def session(self) -> Session:
-        """The session with the cloud; raises ConnectionProblem if the cloud's configuration is unusable."""
+        """The session with the cloud. Raises ConnectionProblem if the cloud's configuration cannot be used."""
         options = CloudOptions.from_params(self.params)
         self.no_log_values.update(options.secrets)
         enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])

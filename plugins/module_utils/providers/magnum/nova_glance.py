@@ -15,15 +15,15 @@ _EXTRA_SPECS = {"OpenStack-API-Version": "compute 2.61"}
 
 
 class Nova:
-    """Flavors, keypairs and limits."""
+    """Reads flavors, keypairs and limits."""
 
     def __init__(self, session: Session) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self._service = Service(session, "compute", "Nova")
 
     @functools.cached_property
     def flavors(self) -> list[Object]:
-        """All flavors of the project, with `extra_specs` if the user may read them."""
+        """All flavors of the project, with `extra_specs` if the user is allowed to read them."""
         try:
             return self._service.pages(
                 "/flavors/detail", "flavors", lambda at: self._service.send("GET", at, headers=_EXTRA_SPECS)
@@ -37,7 +37,7 @@ class Nova:
         ]
 
     def _read(self, path: str) -> Object:
-        """The response; empty if the user is not allowed to read it."""
+        """The response, or an empty map if the user is not allowed to read it."""
         try:
             return self._service.send("GET", path).json()
         except OpenStackError as error:
@@ -46,7 +46,7 @@ class Nova:
             return {}
 
     def flavor(self, name: str) -> Object | None:
-        """The flavor with this name or id."""
+        """The flavor with this name or id, or None if it does not exist."""
         return next((flavor for flavor in self.flavors if name in (flavor["id"], flavor["name"])), None)
 
     @functools.cached_property
@@ -56,15 +56,15 @@ class Nova:
 
     @functools.cached_property
     def limits(self) -> Object:
-        """The project's absolute limits and usage; empty if the user is not allowed to read them."""
+        """The project's absolute limits and usage, or an empty map if the user is not allowed to read them."""
         return dict(self._read("/limits").get("limits", {}).get("absolute", {}))
 
 
 class Glance:
-    """Images."""
+    """Reads images."""
 
     def __init__(self, session: Session) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self._service = Service(session, "image", "Glance", "/v2")
 
     @functools.cached_property
@@ -73,5 +73,5 @@ class Glance:
         return self._service.pages("/images", "images")
 
     def named(self, name: str) -> list[Object]:
-        """The images with this name or id; names are not unique."""
+        """The images with this name or id. The names of images are not unique."""
         return [image for image in self.images if name in (image["id"], image["name"])]

@@ -36,7 +36,7 @@ _Spec = t.TypeVar("_Spec", bound=NodeGroupSpec)
 
 
 class MagnumProvider:
-    """The node groups of one cluster."""
+    """The node group provider for one Magnum cluster."""
 
     immutable_fields = FIELDS.immutable_fields
     machine_fields: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class MagnumProvider:
     def __init__(
         self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, specs: t.Sequence[MagnumSpec]
     ) -> None:
-        """Store the arguments; no request is sent yet. `cluster` is Magnum's response."""
+        """Store the arguments without sending a request. `cluster` is Magnum's response."""
         self._magnum = magnum
         self._nova = nova
         self._glance = glance
@@ -57,7 +57,7 @@ class MagnumProvider:
         self._specs = {spec.name: spec for spec in specs}
         self._checks = MagnumChecks(magnum, nova, glance, cluster)
         self._states: list[NodeGroupState] = []
-        # Ids of groups that had failed before this run; each of them is retried once.
+        # The ids of groups that had failed before this run. The failed operation of each group is retried once.
         self._retryable: set[str] = set()
 
     @property
@@ -67,7 +67,7 @@ class MagnumProvider:
 
     @property
     def defaults(self) -> frozenset[str]:
-        """The names of those groups that the cluster was created with, as far as the groups have been read."""
+        """The names of the groups that were created together with the cluster, as far as they have been read."""
         return self._checks.defaults
 
     @functools.cached_property
@@ -77,7 +77,7 @@ class MagnumProvider:
         return not any(name in driver for name in _CLUSTER_API_DRIVERS)
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `selects` accepts. Each group is read separately, because the list has wrong bounds and labels."""
+        """All groups whose name `selects` accepts. Each group is read separately, because the list contains wrong bounds and no labels."""
         ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if selects(group["name"])]
         groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
@@ -90,11 +90,11 @@ class MagnumProvider:
         return self._states
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The problems of these specs; see checks.py."""
+        """The problems that MagnumChecks finds in these specs."""
         return self._checks.problems([(spec if state else self._complete(spec), state) for spec, state in specs])
 
     def list_groups(self) -> list[ListedGroup]:
-        """The groups in Magnum's list, whose statuses are correct."""
+        """The groups in Magnum's list, which contains the correct statuses."""
         rows = self._magnum.nodegroups(self.cluster_id)
         return [ListedGroup(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
 
@@ -104,13 +104,13 @@ class MagnumProvider:
         return self._state(row) if row else None
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group; a replacement inherits undeclared settings from the old group."""
+        """Request the creation of a group. A replacement inherits undeclared settings from the old group."""
         complete = self._complete(t.cast("MagnumSpec", spec))
         body = create_body(complete, name, complete.count if count is None else count)
         self._magnum.create_nodegroup(self.cluster_id, body)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """Only the next request, because all later requests depend on its effect."""
+        """A list with only the next request, because all later requests depend on its effect."""
         desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
         FIELDS.require_sent(desired, SENT_FIELDS)
         current = Size(state.count, state.min_count, state.max_count)
@@ -133,14 +133,14 @@ class MagnumProvider:
         return []
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Do nothing: the cloud's autoscaler ignores a group once its deletion is requested."""
+        """Do nothing, because the cloud's autoscaler ignores a group once its deletion has been requested."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group."""
         self._magnum.delete_nodegroup(self.cluster_id, state.id)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """The nodes that belong to the group by the addresses that Magnum returns, or by the group's label."""
+        """The nodes that belong to the group according to the addresses that Magnum returns or according to a node label in GROUP_LABELS."""
         addresses = set(state.addresses)
         return [
             node
@@ -149,7 +149,7 @@ class MagnumProvider:
         ]
 
     def is_busy(self, error: ServiceError) -> bool:
-        """Whether the cloud is busy, or the cluster is still being created and its API server has no address yet."""
+        """Whether another operation is in progress, or the cluster is still being created and its API server does not have an address yet."""
         return isinstance(error, OpenStackError) and (error.no_address_yet or error.in_progress)
 
     def events(self, state: NodeGroupState) -> list[str]:
@@ -161,7 +161,7 @@ class MagnumProvider:
         return [*faults, f"{status}: {reason}" if reason else status]
 
     def _complete(self, spec: _Spec) -> _Spec:
-        """The spec, with the values of the existing group (if there is one) for undeclared settings."""
+        """The spec. If the group exists, undeclared settings get the values of the existing group."""
         existing = groups_of_spec(spec.name, self._states, self.max_name_length)
         if not existing:
             return spec
@@ -219,14 +219,17 @@ class MagnumProvider:
             count=int(group.get("node_count") or 0),
             reason=str(group.get("status_reason") or ""),
             min_count=int(group.get("min_node_count") or 0),
-            # 0 also means no limit.
+            # 0 is also used for no limit.
             max_count=group.get("max_node_count") or None,
             fields=fields,
             addresses=tuple(group.get("node_addresses") or ()),
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
-        """The declared name or id of a flavor or image if the stored one refers to the same object, because Magnum stores the request's text."""
+        """The declared name or id of a flavor or image if the stored one refers to the same object, or else the stored one.
+
+        Magnum stores the name or id exactly as the request contained it.
+        """
         specs = (
             spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
         )

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* variables or options in the same way as in openstacksdk.
+"""Creates the session with an OpenStack cloud from clouds.yaml, OS_* variables or options, in the same way as openstacksdk.
 
 Only the SDK's configuration reader is imported. `import openstack` would also load the classes of all services, which are not used here
-because the SDK does not support node groups. With these classes, the import takes 0.9 s of CPU time for each host of each task; without
-them, it takes 0.4 s. In total, the import of a module with its Ansible code takes 0.65 s.
+because the SDK does not support node groups. With these classes, the import takes 0.9 s of CPU time for each host of each task. Without
+them, it takes 0.4 s. In total, the import of a module and of Ansible's code takes 0.65 s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPORT_ERROR: str | None = None
 
 @contextlib.contextmanager
 def _without_package_code() -> t.Iterator[None]:
-    """Import submodules without running openstack/__init__.py; a later `import openstack` loads the whole package."""
+    """Import submodules without running openstack/__init__.py. A later `import openstack` loads the whole package."""
     spec = None if _PACKAGE in sys.modules else importlib.util.find_spec(_PACKAGE)
     if spec is None:
         yield
@@ -47,7 +47,7 @@ try:
             from openstack import exceptions
             from openstack.config import OpenStackConfig
     except (ImportError, AttributeError):
-        # In this release, the submodules need openstack/__init__.py.
+        # In this release of the SDK, the submodules need openstack/__init__.py.
         from openstack import exceptions
         from openstack.config import OpenStackConfig
     from keystoneauth1 import exceptions as keystone
@@ -55,14 +55,14 @@ try:
 except ImportError:
     IMPORT_ERROR = traceback.format_exc()
 else:
-    # The exceptions that reading a configuration may raise.
+    # The exceptions that can be raised while a configuration is read.
     UNUSABLE = (exceptions.SDKException, keystone.ClientException, TypeError, ValueError)
 
-# Plugins that first discover the versions of Keystone, and the corresponding plugins that do not; the latter save one request
-# in each module.
+# The authentication plugins that first discover the versions of Keystone, and the corresponding plugins that do not. The latter
+# save one request in each module.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
 _UNVERSIONED_OPTIONS = {"default_domain_id", "default_domain_name"}
-# The options, with their names in openstacksdk.
+# The options and their names in openstacksdk.
 _OPTIONS = {
     "auth": "auth",
     "auth_type": "auth_type",
@@ -79,19 +79,19 @@ REQUEST_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class CloudOptions:
-    """The cloud as the user declares it: its name in clouds.yaml (or None) with individual options, or a whole configuration."""
+    """The cloud that the user declares, either by an optional name in clouds.yaml and individual options, or by a whole configuration."""
 
     name: str | None = None
     config: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> CloudOptions:
-        """Create from the options of a module; raises ConnectionProblem if individual options are combined with a whole configuration."""
+        """The cloud from the options of a module. Raises ConnectionProblem if individual options are combined with a whole configuration."""
         cloud = params.get("cloud")
         given = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
         if not isinstance(cloud, t.Mapping):
             return cls(str(cloud) if cloud else None, {_OPTIONS[name]: value for name, value in given.items()})
-        # The option `interface` has a default.
+        # The option `interface` has a default value, which does not count as given.
         extra = sorted(name for name in given if name != "interface" or given[name] != "public")
         if extra:
             raise ConnectionProblem(
@@ -101,23 +101,23 @@ class CloudOptions:
 
     @property
     def secrets(self) -> set[str]:
-        """Values that must not be printed."""
+        """The values that must not be printed."""
         auth = self.config.get("auth")
         return {
             text
             for name, value in (auth.items() if isinstance(auth, t.Mapping) else ())
             if value and any(word in name for word in ("password", "secret", "token", "passcode"))
-            # Text that ends with a line break may be printed without the line break.
+            # A value that ends with a line break may be printed without the line break.
             for text in (str(value), str(value).strip())
             if text
         }
 
 
 class Session:
-    """One cloud, region and project, with a token for all services."""
+    """The session with one cloud, region and project. It has one token for all services."""
 
     def __init__(self, options: CloudOptions, user_agent: str) -> None:
-        """Read the configuration, or raise ConnectionProblem; no request is sent yet."""
+        """Read the configuration without sending a request. Raises ConnectionProblem if the configuration cannot be used."""
         require_sdk()
         self._config = OpenStackConfig(app_name="accel.gpu", app_version=VERSION)
         self._region = self._configured(options)
@@ -131,11 +131,11 @@ class Session:
             region = self._config.get_one(cloud=options.name, **options.config)
         except (*UNUSABLE, OSError) as error:
             raise ConnectionProblem(
-                f"The cloud's configuration cannot be used ({options.name or 'no cloud named'}): {error}"
+                f"The cloud's configuration cannot be used ({options.name or 'no cloud specified'}): {error}"
             ) from None
         if not (region.config.get("auth") or {}).get("auth_url"):
             raise ConnectionProblem(
-                "No cloud is named. Set cloud (a name in clouds.yaml), auth with auth_url, or the variable OS_CLOUD or OS_AUTH_URL."
+                "No cloud is specified. Set cloud (a name in clouds.yaml), auth with auth_url, or the environment variable OS_CLOUD or OS_AUTH_URL."
             )
         return self._versioned(region, options)
 
@@ -159,12 +159,12 @@ class Session:
 
     @property
     def timeout(self) -> float:
-        """The timeout of one request in seconds."""
+        """The timeout for one request in seconds."""
         return float(self._region.config.get("api_timeout") or REQUEST_TIMEOUT)
 
     @property
     def origin(self) -> str:
-        """Cloud, project and region as text."""
+        """The cloud, the project and the region as a string for messages."""
         auth = self._region.config.get("auth") or {}
         project = auth.get("project_name") or auth.get("project_id")
         parts = [
@@ -176,15 +176,15 @@ class Session:
 
     @property
     def region(self) -> str:
-        """The name of the region; empty if the cloud has only one."""
+        """The name of the region, or an empty string if no region is configured."""
         return str(self._region.get_region_name() or "")
 
     def project_id(self) -> str:
-        """The project of the token."""
+        """The id of the project for which the token is valid."""
         return str(self._session.get_project_id() or "")
 
     def adapter(self, service_type: str) -> t.Any:
-        """The adapter of one service, without discovery of versions; error responses are returned, not raised."""
+        """The adapter for one service. It does not discover versions, and returns error responses instead of raising exceptions."""
         region = self._region
         return Adapter(
             session=self._session,
@@ -200,12 +200,12 @@ class Session:
         )
 
     def require_secure(self, url: str, name: str = "the endpoint") -> None:
-        """Raise ConnectionProblem for an endpoint to which the token would be sent unencrypted."""
+        """Raise ConnectionProblem if the token would be sent to this endpoint unencrypted, unless validate_certs is false."""
         parts = urlsplit(url)
         verified = self._region.get_requests_verify_args()[0]
         if parts.scheme == "http" and verified is not False and not is_loopback(parts.hostname):
             raise ConnectionProblem(
-                f"{name} is {url}: without TLS the token can be read on the network. Use https, or set validate_certs=false to "
+                f"{name} is {url}: without TLS, the token can be read on the network. Use https, or set validate_certs=false to "
                 "accept that."
             )
 
@@ -217,7 +217,7 @@ def require_sdk() -> None:
 
 
 def regions_of(cloud: str) -> list[str]:
-    """The regions of a cloud, in the order of clouds.yaml; may be empty."""
+    """The regions of a cloud in the order of clouds.yaml. The list may be empty."""
     require_sdk()
     document = (OpenStackConfig().cloud_config.get("clouds") or {}).get(cloud) or {}
     regions = [region["name"] if isinstance(region, dict) else region for region in document.get("regions") or ()]
@@ -225,7 +225,7 @@ def regions_of(cloud: str) -> list[str]:
 
 
 def enable_logging(path: str | None, level: str) -> None:
-    """Make openstacksdk log to a file, in which it masks secrets; this imports the whole SDK."""
+    """Make openstacksdk write a log file in which secrets are masked. This imports the whole SDK."""
     if path:
         require_sdk()
         import openstack

@@ -35,7 +35,7 @@ def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tup
     """The spec for the options of one group.
 
     cluster_labels: the labels of the cluster, which show whether its autoscaler is enabled.
-    version: the microversion in use; settings that need a newer one are left out.
+    version: the microversion in use. Settings that need a newer microversion are ignored.
     """
     group = {**group, **dict.fromkeys(FIELDS.newer_than(version))}
     return MagnumSpec(
@@ -46,7 +46,11 @@ def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tup
 
 
 def _autoscaled(group: Options, cluster_labels: t.Mapping[str, str]) -> bool:
-    """The option `autoscaling`; if it is not set, whether a label of the cluster or group enables autoscaling and the minimum and maximum differ."""
+    """Whether the group is autoscaled according to the option `autoscaling`.
+
+    If the option is not set, a group is autoscaled if a label of the cluster or the group enables autoscaling, and the minimum and the maximum are set
+    and differ.
+    """
     if group.get("autoscaling") is not None:
         return bool(group["autoscaling"])
     low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)

@@ -22,7 +22,7 @@ KEYSTONE = "Keystone"
 
 
 class Service:
-    """One service in Keystone's catalog; safe for use by many threads."""
+    """A client for one service in Keystone's catalog. It is thread-safe."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Service:
         name: str,
         base: str = "",
     ) -> None:
-        """Store the arguments; no request is sent yet. `base` (`/v1`) is prepended to each path unless the catalog's URL ends with it."""
+        """Store the arguments without sending a request. `base`, such as `/v1`, is prepended to each path unless the URL in the catalog ends with it."""
         self.name = name
         self._session = session
         self._adapter = session.adapter(service_type)
@@ -51,7 +51,7 @@ class Service:
         headers: t.Mapping[str, str] | None = None,
         repeatable: bool = True,
     ) -> HttpResponse:
-        """The response, after as many attempts as fit into twice the request's timeout; see Retrier.send()."""
+        """Send a request, and return the response. The time limit for all attempts is twice the timeout for one request; see Retrier.send()."""
         return self._retrier.send(
             lambda dummy_left: self._attempt(method, path, body, headers or {}),
             limit=2 * self._session.timeout,
@@ -60,7 +60,7 @@ class Service:
         )
 
     def pages(self, path: str, key: str, send: t.Callable[[str], HttpResponse] | None = None) -> list[Object]:
-        """All items of a collection. Magnum and Glance return the link to the next page as `next`, Nova in KEY_links."""
+        """All items of a collection. Magnum and Glance return the link to the next page as `next`, and Nova returns it in KEY_links."""
         send = send or (lambda page: self.send("GET", page))
         items: list[Object] = []
         page: str | None = path
@@ -72,7 +72,7 @@ class Service:
         return items
 
     def _path_of(self, url: str) -> str | None:
-        """The path of a page for send(), because the host in the page's URL often differs from the host of the service."""
+        """The path of a page for send(), or None if the URL is empty. The host in the URL is ignored, because it often differs from the service's host."""
         if not url:
             return None
         parts = urlsplit(url)
@@ -99,14 +99,14 @@ class Service:
                 path="/auth/tokens",
                 service=KEYSTONE,
                 url=self._session.auth_url,
-                # The request to the service is sent after the request for the token.
+                # The request to the service would have been sent after the request for the token.
                 sent=False,
             ) from None
         except keystone.ConnectionError as error:
             cause = error.__context__
             if isinstance(cause, ValueError):
                 raise self._not_sendable() from None
-            # Until the first response of the service, Keystone may be the server that does not respond.
+            # Until the service has responded for the first time, it may be Keystone that does not respond.
             by_keystone = not self._url or (not self._connected_before and self._session.auth_url in str(error))
             raise http.no_answer(
                 OpenStackError,
@@ -138,13 +138,13 @@ class Service:
         return http.not_sendable(self._session.origin, "Check the token.")
 
     def _path_prefix(self) -> str:
-        """The prefix of each path; the first call looks up the service in the catalog."""
+        """The prefix of each path. The first call looks up the service in the catalog."""
         if self._prefix is None:
             url = self._adapter.get_endpoint()
             if not url:
                 raise ConnectionProblem(
-                    f"The catalog of Keystone has no {self.name} (service type {self._type}; {self._session.origin}). Check the region and "
-                    "the interface, and whether the cloud provides it."
+                    f"Keystone's catalog does not contain {self.name} (service type {self._type}; {self._session.origin}). Check the region "
+                    "and the interface, and whether the cloud provides this service."
                 )
             self._session.require_secure(url)
             self._url = str(url)

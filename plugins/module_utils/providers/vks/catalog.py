@@ -20,8 +20,8 @@ _SHOWN = 12
 class CatalogItem:
     """A resource that a group refers to by id.
 
-    note: distinguishes it from other resources with the same name. usable: False if it is not ACTIVE. aliases: additional names, valid if only
-    one item has them.
+    note: text that distinguishes the resource from others with the same name. usable: whether the status of the resource allows its use. aliases:
+    additional names. An alias can be used only if no other item has the same alias.
     """
 
     id: str
@@ -32,16 +32,16 @@ class CatalogItem:
     details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def to_result(self) -> dict[str, t.Any]:
-        """The item as a module returns it."""
+        """The item in the format of module results."""
         return {"id": self.id, "name": self.name, "usable": self.usable, **self.details}
 
 
 class UnresolvedName(Exception):
-    """A name is unknown or ambiguous; the message lists the available names."""
+    """Raised if a name is unknown or ambiguous, or if the resource cannot be used now. The message lists possible names or ids, or the reason."""
 
 
 def resolve(option: str, requested: str, items: t.Sequence[CatalogItem], place: str) -> str:
-    """The id of the only item with this id or name; raises UnresolvedName, which lists all ids if several items have the name."""
+    """The id of the only usable item with this id, name or alias. Raises UnresolvedName. If several items match, the message lists all their ids."""
     matches = [item for item in items if item.id == requested]
     matches = matches or [item for item in items if item.name == requested]
     matches = matches or [item for item in items if requested in item.aliases]
@@ -62,7 +62,7 @@ def resolve(option: str, requested: str, items: t.Sequence[CatalogItem], place: 
 
 
 def available(requested: str, names: t.Iterable[str]) -> str:
-    """A sentence with the available names, similar names first; if there are many, it lists only the similar names."""
+    """A sentence that lists the available names, with similar names first. If there are many names, it lists only the similar ones."""
     known = list(dict.fromkeys(name for name in names if name))
     if not known:
         return "None is available."
@@ -76,7 +76,11 @@ def available(requested: str, names: t.Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor in one zone. gpus: the API's field `gpu`; only the name contains the GPU model. remaining: the machines left; None if unknown."""
+    """A flavor in one zone.
+
+    gpus: the number of GPUs of a machine. The GPU model is not a field in the API, and is only part of the flavor's name. remaining: the number of
+    machines that can still be created, or None if it is unknown.
+    """
 
     id: str
     name: str
@@ -94,12 +98,12 @@ class Flavor:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The possible models of the GPUs: several if the name is ambiguous, none if the name contains no model."""
+        """The possible models of the GPUs. There are several if the name is ambiguous, and none if the name does not contain a model."""
         named_gpus = vks_flavor_gpus(self.name) if self.gpus else None
         return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
 
     def to_result(self) -> dict[str, t.Any]:
-        """The flavor as a module returns it."""
+        """The flavor in the format of module results."""
         fields = {name: value for name, value in vars(self).items() if name != "sold_out"}
         return {
             **fields,
@@ -110,7 +114,7 @@ class Flavor:
 
 
 def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
-    """The flavor in a row from vServer; if the row has no field `gpu`, the number of GPUs is taken from the name."""
+    """The flavor in a row from vServer. If the row does not have the field `gpu`, the number of GPUs is taken from the name."""
     name = str(row.get("name") or "")
     gpus = row.get("gpu")
     remaining = row.get("remainingVms")
@@ -128,12 +132,12 @@ def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
 
 
 def flavor_items(flavors: t.Iterable[Flavor]) -> list[CatalogItem]:
-    """The flavors as catalog items; checks.py reports flavors that are sold out."""
+    """The flavors as catalog items, including flavors that are sold out, which checks.py reports."""
     return [CatalogItem(flavor.id, flavor.name, note=f"zone {flavor.zone}") for flavor in flavors]
 
 
 def subnet_item(row: Row) -> CatalogItem:
-    """A subnet of a VPC; its zone determines the available flavors and volume types."""
+    """A subnet of a VPC. The zone of the subnet determines which flavors and volume types are available."""
     zone = row.get("zone") or {}
     secondary = [subnet.get("cidr") for subnet in row.get("secondarySubnets") or [] if isinstance(subnet, dict)]
     return _item(
@@ -149,7 +153,7 @@ def subnet_item(row: Row) -> CatalogItem:
 
 
 def volume_item(row: Row, kind: str) -> CatalogItem:
-    """A volume type of a zone; its aliases are the kind (SSD, NVME), and the kind with the IOPS (SSD-3000)."""
+    """A volume type of a zone. Its aliases are the kind, such as SSD or NVME, and the kind with the IOPS, such as SSD-3000."""
     iops = row.get("iops")
     return _item(
         row,

@@ -19,7 +19,10 @@ Quota = t.Mapping[str, t.Any]
 
 
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
-    """An error message with a remedy for each problem of these specs; `groups` is the cluster's number of groups, and the state is None for a new group."""
+    """An error message with a remedy for each problem of these specs.
+
+    specs: the specs with the states of their groups. The state of a new group is None. groups: the number of node groups in the cluster.
+    """
     messages = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", IN_DELETION):
         messages.append(
@@ -106,7 +109,7 @@ def _disk_problems(spec: NodeGroupSpec, disk_types: t.Sequence[CatalogItem]) -> 
 
 
 def _flavor_problems(spec: NodeGroupSpec, state: NodeGroupState | None, resolver: NameResolver) -> t.Iterator[str]:
-    """Problems with a flavor: too few available machines, or GPUs without MIG although the labels request it."""
+    """Yields the problems with a flavor: too few available machines, or GPUs that do not support MIG even though the labels request it."""
     subnet = spec.fields.get("subnet") or (state.fields["subnet"] if state else resolver.default_subnet)
     flavor_id = spec.fields.get("flavor") or (state.fields["flavor"] if state else None)
     current, default = (state.count, state.count) if state else (0, 1)

@@ -23,10 +23,10 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 @dataclass(frozen=True)
 class VksCluster:
-    """The cluster data that node groups and kubeconfigs need; all ids are VNG Cloud's.
+    """The cluster data that node groups and kubeconfigs need. All ids are assigned by VNG Cloud.
 
-    subnets: the cluster's own subnets; if there is only one, it is the default for new groups. server: the address of the API server; None if
-    VKS does not return it. private: whether the API server only has a private address. row: the response.
+    subnets: the cluster's own subnets. If there is only one, it is the default for new groups. server: the address of the API server, or None if
+    VKS does not return it. private: whether the API server has only a private address. row: the response that contains the data.
     """
 
     id: str
@@ -48,13 +48,13 @@ class VksCluster:
         return f"{_PATH}/{self.id}"
 
     def to_result(self) -> dict[str, t.Any]:
-        """The cluster as a module returns it."""
+        """The cluster in the format of module results."""
         fields = {name: value for name, value in vars(self).items() if name != "row"}
         return {**fields, "subnets": list(self.subnets)}
 
 
 def cluster_of(row: Row) -> VksCluster:
-    """The cluster in a response; fields that are missing in lists are empty."""
+    """The cluster in a response. Fields that a response does not contain are empty or None."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
     return VksCluster(
         id=str(row.get("id") or ""),
@@ -73,16 +73,16 @@ def cluster_of(row: Row) -> VksCluster:
 
 
 def detailed_clusters(transport: VksTransport, selects: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
-    """The account's clusters in the region, if `selects` accepts them, with their details, sorted by name and id."""
+    """The account's clusters in the region that `selects` accepts. They contain their details, and are sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(_PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if selects(cluster)]
     return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))
 
 
 def find_cluster(transport: VksTransport, name: str) -> VksCluster:
-    """The cluster with this id or name; its details are included only if they need no extra request.
+    """The cluster with this id or name. The details of the cluster are included only if they do not need an extra request.
 
-    Raises InvalidOptions if there is no such cluster, or if several have the name.
+    Raises InvalidOptions if the cluster does not exist, or if several clusters have the name.
     """
     if _ID.fullmatch(name):
         cluster = _detail(transport, cluster_of({"id": name}))
@@ -100,14 +100,16 @@ def find_cluster(transport: VksTransport, name: str) -> VksCluster:
 
 
 def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
-    """The cluster with its details; raises InvalidOptions if the cluster has been deleted since it was listed."""
+    """The cluster with its details. Raises InvalidOptions if the cluster has been deleted since it was listed."""
     complete = cluster if cluster.vpc else _detail(transport, cluster)
     if complete is None:
-        raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run again."])
+        raise InvalidOptions(
+            [f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run the playbook again."]
+        )
     return complete
 
 
 def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
-    """The cluster with its details; None if the cluster no longer exists."""
+    """The cluster with its details, or None if the cluster no longer exists."""
     row = transport.find(VKS, cluster.path)
     return cluster_of({**cluster.row, **row}) if row else None

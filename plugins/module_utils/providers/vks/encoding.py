@@ -24,10 +24,10 @@ _SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
 
 
 def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
-    """The state of a group from its details. `subnet` is the cluster's subnet, used for a group without one.
+    """The state of a group, derived from the group's details. `subnet` is the cluster's subnet, which is used if the group does not have a subnet.
 
-    If `nodes` are given, the group only counts as settled when the desired number of nodes is ready, because the status may be outdated for a
-    while after a change. An unknown status means that an operation is in progress.
+    If `nodes` is given, the group counts as settled only when the desired number of nodes is ready, because the status may be outdated for a
+    while after a change. A group with an unknown status counts as having an operation in progress.
     """
     listed = listed_of(row)
     failed = listed.status in _FAILED
@@ -56,7 +56,7 @@ def listed_of(row: Row) -> ListedGroup:
 
 
 def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
-    """The body of POST .../node-groups; names are already resolved, and `subnet` is the cluster's subnet, used for a spec without one."""
+    """The body of POST .../node-groups. All names are already resolved. `subnet` is the cluster's subnet, which is used if the spec does not have a subnet."""
     # A new group always gets the cluster's version.
     fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
     settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
@@ -68,9 +68,9 @@ def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str |
 
 
 def change_body(differences: Differences, state: NodeGroupState) -> Row:
-    """The body of a request that changes a group, with the changed fields; maps and sets are written as a whole.
+    """The body of a request that changes a group. It contains the changed fields. Maps and sets are written as a whole.
 
-    An `autoScaleConfig` of null disables autoscaling; if it is missing, autoscaling is not changed (vngcloud/greennode-mcp, models.py).
+    If `autoScaleConfig` is null, autoscaling is disabled. If it is missing, autoscaling is not changed (vngcloud/greennode-mcp, models.py).
     """
     desired = {field: after for field, (dummy, after) in differences.items()}
     body: Row = FIELDS.encode({field: after for field, after in desired.items() if field in FIELDS.fields})
@@ -84,7 +84,7 @@ def change_body(differences: Differences, state: NodeGroupState) -> Row:
 
 
 def disables_autoscaling(differences: Differences) -> bool:
-    """Whether the group's range is removed."""
+    """Whether the differences include the removal of the group's range."""
     return MAX_NODE_COUNT in differences and differences[MAX_NODE_COUNT][1] is None
 
 

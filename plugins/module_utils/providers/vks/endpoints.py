@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Determines the URLs of VNG Cloud's Kubernetes service, vServer and IAM (pure).
 
-VKS means VNG Cloud's (GreenNode's) service here, not VMware's vSphere Kubernetes Service, which has the same abbreviation.
+Here, VKS is the service of VNG Cloud (GreenNode), not VMware's vSphere Kubernetes Service, which has the same abbreviation.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ...common.http import is_loopback
 
 DEFAULT_REGION = "HCM-3"
 IAM_VERSIONS = ("v2", "v1")
-# The URLs that the vendor's command-line client has used since 1.11, and the URLs that it used before.
+# The URL that the vendor's command-line client has used since version 1.11 (v2), and the URL that earlier versions used (v1).
 _IAM = {
     "v2": "https://iam.api.vngcloud.vn/accounts-api/v2/auth/token",
     "v1": "https://iamapis.vngcloud.vn/accounts-api/v1/auth/token",
 }
-# URLs of VKS and vServer by region: vngcloud/greennode-mcp specs/vks.json, servers; GreenNodeHub/greennode-cli internal/config.
+# The URLs of VKS and vServer by region (sources: vngcloud/greennode-mcp, specs/vks.json, servers, and GreenNodeHub/greennode-cli, internal/config).
 REGIONS: dict[str, tuple[str, str]] = {
     "HCM-3": ("https://vks.api.vngcloud.vn", "https://hcm-3.api.vngcloud.vn/vserver/vserver-gateway"),
     "HAN": ("https://vks-han-1.api.vngcloud.vn", "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"),
 }
-# The environment variables for options that are not set, named as in the vendor's command-line client (GRN_ACCESS_KEY_ID ...)
-# and MCP server (GRN_CLIENT_ID ...).
+# The environment variables that are used for options that are not set. Their names are those of the vendor's command-line client
+# (such as GRN_ACCESS_KEY_ID) and MCP server (such as GRN_CLIENT_ID).
 ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "client_id": ("GRN_CLIENT_ID", "GRN_ACCESS_KEY_ID"),
     "client_secret": ("GRN_CLIENT_SECRET", "GRN_SECRET_ACCESS_KEY"),
@@ -43,7 +43,7 @@ _TOKEN_PATH = re.compile(r"/(v[12])/auth/token$")
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Base URLs without a trailing slash; `iam` is the complete token URL."""
+    """The base URLs of the services, without a trailing slash. `iam` is the complete token URL."""
 
     iam: str
     iam_version: str
@@ -52,7 +52,7 @@ class Endpoints:
 
 
 def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
-    """The URLs from the options of a module; raises InvalidOptions with all problems."""
+    """The URLs for the options of a module. Raises InvalidOptions with all problems."""
     region = params.get("region") or DEFAULT_REGION
     vks, vserver = REGIONS.get(region, ("", ""))
     vks = params.get("vks_url") or vks
@@ -68,12 +68,12 @@ def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
         problems += _unsafe(option, url)
     if problems:
         raise InvalidOptions(problems)
-    # The console shows the URL with the version, but the paths already begin with the version.
+    # The console shows the URL of VKS with the API version, but the paths of requests already begin with the version.
     return Endpoints(iam, version, vks.rstrip("/").removesuffix("/v1"), vserver.rstrip("/"))
 
 
 def _iam(url: str | None, version: str | None) -> tuple[str, str, list[str]]:
-    """The token URL, the version, and problems; `url` may be a base URL, or the token URL that contains the version."""
+    """The token URL, the version and the problems. `url` can be a base URL, or the token URL, which contains the version."""
     url = (url or _IAM[version or IAM_VERSIONS[0]]).rstrip("/")
     match = _TOKEN_PATH.search(url)
     if match is None:

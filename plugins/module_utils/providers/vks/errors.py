@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exception for errors from VKS, vServer and IAM, and the parser for their various error bodies (pure)."""
+"""Defines the exception for errors from VKS, vServer and IAM, and parses the error bodies of these services (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ...common.errors import ServiceError
 from ...common.http import HttpResponse
 
-# The methods of requests that may be repeated, because a request that writes a map or a set replaces it as a whole.
+# The methods of requests that may be repeated. Repeating a change is safe, because a request that writes a map or a set replaces it as a whole.
 REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 # "Resource is being processed": vngcloud/greennode-mcp, nodegroup_handler.py.
 _BUSY = re.compile(r"being (processed|updated|upgraded)|in progress", re.IGNORECASE)
@@ -22,30 +22,36 @@ _CODES = ("code", "errorCode")
 
 
 class VksError(ServiceError):
-    """A response with a status outside 200-299, or a missing one (status is None); `message` is for users, `detail` is the service's own text."""
+    """An error response, or a missing response, for which the status is None.
+
+    message: the message for users. detail: the text from the service.
+    """
 
     timeout_setting = "request_timeout"
 
     def __init__(self, detail: str, *, service: str = "VKS", **fields: t.Any) -> None:
-        """`service` is VKS, vServer or IAM, `path` is the whole URL, and `reason` is the service's own code."""
+        """`service` is VKS, vServer or IAM, `path` is the whole URL, and `reason` is the error code from the service."""
         super().__init__("", service=service, **fields)
         self.detail = detail
         self.message = explain(self)
 
     def __str__(self) -> str:
-        """The message."""
+        """The message for users."""
         return self.message
 
     @property
     def busy(self) -> bool:
-        """Whether the service is processing the object and rejects other changes until it is done (409, or 400 or 423 with a text that says so)."""
+        """Whether the service is still processing the object, and therefore rejects other changes.
+
+        The status is then 409, or it is 400 or 423 and the text mentions the processing.
+        """
         return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.detail)))
 
     @property
     def transient(self) -> bool:
         """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object.
 
-        A request that failed because the service is processing the object is not sent again immediately (common/http.py): the processing takes
+        A request that failed because the service is processing the object is not sent again immediately (common/http.py). The processing takes
         minutes, so the caller waits for the object first.
         """
         return self.busy or super().transient
@@ -57,24 +63,24 @@ def explain(error: VksError) -> str:
     if error.unreachable:
         return f"No response from {error.service} {request}. {error.remedy}"
     if error.status == 401:
-        return f"{error.service} does not accept the token {request}. Check that the region is the account's."
+        return f"{error.service} does not accept the token {request}. Check that the account belongs to this region."
     if error.status == 403:
         return (
             f"{error.service} denies the request {request}. The service account requires the permission in IAM; policy VKSFullAccess contains "
             "the permissions for VKS."
         )
     if error.status == 429:
-        return f"{error.service} rejects further requests for now {request}. Run again later."
+        return f"{error.service} temporarily rejects requests {request}. Try again later."
     if error.busy:
-        return f"{error.service} is still processing the object {request}. Run again when that is done."
+        return f"{error.service} is still processing the object {request}. Try again when the processing has finished."
     return f"{error.service} rejected {error.operation} with {error.status}: {error.detail}"
 
 
 def error_text(data: bytes) -> tuple[str, str]:
-    """The code and the text of an error body; both may be empty.
+    """The code and the text of an error body. Both may be empty.
 
-    Known bodies are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
-    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and any of these as text nested in another.
+    The known formats are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
+    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and any of these as a string inside another.
     """
     text = data.decode(errors="replace").strip()
     code, message = _code_and_text(_parsed(text), _MAX_DEPTH)
@@ -84,7 +90,7 @@ def error_text(data: bytes) -> tuple[str, str]:
 
 
 def is_rejected(answer: HttpResponse) -> bool:
-    """Whether the body of a 200 response reports that nothing was done, as vServer's gateway may do."""
+    """Whether the body of a 200 response reports that nothing was done. vServer's gateway can send these responses."""
     body = _parsed(answer.text)
     return isinstance(body, dict) and body.get("success") is False
 

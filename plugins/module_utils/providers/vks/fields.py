@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a VKS node group, and the format of their values in VKS's API (pure)."""
+"""Defines the settings of a VKS node group, and the format of the values in VKS's API (pure)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from ...schema.types import Text
 from ..fields import NodeGroupField, node_labels_field, node_taints_field, text_map
 from ..nodegroup_module import NodeGroupFields
 
-# Prefixes of the service's own tags, which it ignores in requests (docs, release notes of June 2026).
+# The prefixes of the service's own tags. In requests, the service ignores tags with these prefixes (docs, release notes of June 2026).
 _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
-# The requests that change a group. For a change of any other field, the vendor's Terraform provider replaces the group
-# (ForceNew).
+# The requests that change a group. If any other field changes, the vendor's Terraform provider replaces the group (ForceNew).
 METADATA, UPDATE, UPGRADE = ("PATCH", "/metadata"), ("PUT", ""), ("POST", "/upgrade-version")
 _STRATEGY = {"max_surge": 1, "max_unavailable": 0}
 
 
 def text(value: t.Any) -> str:
-    """A value of a response as text; empty if it is missing."""
+    """A value in a response as a string, which is empty if the value is missing."""
     return "" if value is None else str(value)
 
 
 def number(value: t.Any) -> int:
-    """A whole number in a response; 0 if it is missing."""
+    """A whole number in a response, or 0 if it is missing."""
     return int(value) if isinstance(value, (int, float)) else 0
 
 
@@ -37,7 +36,7 @@ def _sorted(values: t.Iterable[t.Any] | None) -> list[str]:
 
 
 def _system(image: t.Any) -> str:
-    """The value of the option `os` for an image's operating system (Ubuntu 22.04, Container-Optimized OS)."""
+    """The value of the option `os` for an image's operating system such as Ubuntu 22.04 or Container-Optimized OS."""
     word = text(image).lower().partition(" ")[0]
     return "linux" if word.startswith("container") else word or "ubuntu"
 
@@ -45,7 +44,7 @@ def _system(image: t.Any) -> str:
 def _tag_problems(tags: t.Iterable[t.Any]) -> t.Iterator[str]:
     for tag in tags:
         if str(tag).startswith(_RESERVED_TAGS):
-            yield f"tags: {tag!r} has a prefix of the service's own tags, which it ignores; choose another key"
+            yield f"tags: {tag!r} has a prefix of the service's own tags, which the service ignores in requests; choose another key"
 
 
 def _without_reserved(tags: t.Mapping[str, str]) -> dict[str, str]:
@@ -64,7 +63,7 @@ def _encoded_strategy(strategy: t.Mapping[str, int]) -> dict[str, t.Any]:
     return {"strategy": "SURGE", "maxSurge": strategy["max_surge"], "maxUnavailable": strategy["max_unavailable"]}
 
 
-# A new group has the same defaults as in the vendor's own client (GreenNodeHub/greennode-cli, go/cmd/vks).
+# New groups have the same defaults as groups that the vendor's own client creates (GreenNodeHub/greennode-cli, go/cmd/vks).
 FIELDS = NodeGroupFields(
     VKS,
     (
@@ -79,7 +78,7 @@ FIELDS = NodeGroupFields(
         NodeGroupField("private_nodes", "enablePrivateNodes", default=False, decode=bool),
         NodeGroupField("encrypted_volume", "enabledEncryptionVolume", default=False, decode=bool),
         node_labels_field("labels", METADATA),
-        # An empty list of taints is sent as null, as the vendor's client does.
+        # Like the vendor's client, the collection sends an empty list of taints as null.
         node_taints_field("taints", METADATA, lambda taints: taint_list(taints) or None),
         NodeGroupField(
             "tags",
@@ -106,7 +105,7 @@ FIELDS = NodeGroupFields(
             decode=lambda version: text(version) or None,
         ),
     ),
-    # The names in VKS's own API.
+    # The aliases are the names in VKS's own API.
     aliases={
         "node_count": "num_nodes",
         "min_node_count": "min_size",

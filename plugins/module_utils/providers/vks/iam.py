@@ -23,8 +23,8 @@ if t.TYPE_CHECKING:
     from .transport import HttpClient
 
 IAM = "IAM"
-# A token's lifetime in seconds if the response contains none. Both generations of IAM send 1800; an older page of the
-# documentation says 7200.
+# The lifetime of a token in seconds if the response does not contain a lifetime. Both versions of IAM send 1800, but an older
+# page of the documentation states 7200.
 _DEFAULT_LIFETIME = 1800.0
 _MARGIN = 60.0
 LOCKED = "TOO_MANY_FAILED_LOGINS"
@@ -41,20 +41,20 @@ class ServiceAccount:
 
     @property
     def basic(self) -> str:
-        """The value of the header Authorization (RFC 7617)."""
+        """The value of the Authorization header (RFC 7617)."""
         return "Basic " + base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
 
     @property
     def form(self) -> bytes:
-        """The body of the token request: v2 follows RFC 6749, 4.4.2; v1 uses a different field name."""
+        """The body of the token request. IAM v2 follows RFC 6749, section 4.4.2. IAM v1 uses a different field name."""
         return urlencode({"grant_type" if self.version == "v2" else "grantType": "client_credentials"}).encode()
 
 
 class Tokens:
-    """The token of one service account; safe for use by many threads, only one of which requests it."""
+    """The token of one service account. The class is thread-safe, and only one thread at a time requests a token."""
 
     def __init__(self, account: ServiceAccount) -> None:
-        """Store the arguments; no request is sent yet."""
+        """Store the arguments without sending a request."""
         self._account = account
         self._lock = threading.Lock()
         self._token = ""
@@ -63,14 +63,14 @@ class Tokens:
         self._secrets = {account.client_secret, account.basic, account.basic.partition(" ")[2]}
 
     def token(self, client: HttpClient) -> str:
-        """A token that does not expire soon; raises VksError."""
+        """A token that does not expire soon. Raises VksError if the login fails."""
         with self._lock:
             if not self._token or time.monotonic() >= self._valid_until:
                 self._log_in(client)
             return self._token
 
     def refresh(self, client: HttpClient, rejected: str) -> str:
-        """A new token in place of the rejected one; another thread may have requested it already."""
+        """A new token in place of the rejected one. Another thread may have requested the new token already."""
         with self._lock:
             if self._token == rejected:
                 self._log_in(client)
@@ -108,18 +108,18 @@ class Tokens:
         self._valid_until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
 
 
-# The tokens that the whole process shares.
+# The Tokens objects that the whole process shares.
 TOKENS: dict[tuple[str, str, str], Tokens] = {}
 
 
 def tokens_of(account: ServiceAccount) -> Tokens:
-    """The tokens of this service account, shared by the whole process."""
+    """The Tokens object of this service account, which the whole process shares."""
     secret = hashlib.sha256(account.client_secret.encode()).hexdigest()
     return TOKENS.setdefault((account.url, account.client_id, secret), Tokens(account))
 
 
 def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
-    """The token and its lifetime in seconds, from a response of either generation."""
+    """The token and its lifetime in seconds, from a response of either version of IAM."""
     with contextlib.suppress(ValueError, AttributeError, TypeError):
         body = answer.json()
         token = body.get("access_token") or body.get("accessToken")
@@ -135,13 +135,15 @@ def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
 
 
 def _rejection(error: VksError, client_id: str) -> VksError:
-    """The same error with an explanation; all later requests of this process fail with it."""
+    """The same error with an explanation. Later logins of this process with the same account fail with this error."""
     if error.reason == LOCKED:
         advice = (
             f"The account of client_id {client_id} is locked after failed logins; wait, and correct the secret first"
         )
     elif error.status in (404, 405):
-        advice = "There is no IAM of this generation; set iam_version to v1, or iam_url to the whole URL"
+        advice = (
+            "IAM does not have this version of the token URL; set iam_version to v1, or set iam_url to the whole URL"
+        )
     else:
         advice = (
             f"The login of client_id {client_id} is not retried, because failed logins lock the account; "

@@ -35,7 +35,7 @@ class VksSource:
     status_in_deletion = IN_DELETION
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
-        """Store the arguments; no request is sent yet. environ: the environment variables, which contain the account's secrets."""
+        """Store the arguments without sending a request. environ: the environment variables, which contain the account's secrets."""
         self._settings = settings
         self._user_agent = user_agent
         self._params = _params(settings, environ)
@@ -50,7 +50,7 @@ class VksSource:
         return VServer(self._transport, self._params.get("project_id"))
 
     def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `selects` accepts; flavors are read once, and only if a cluster has a group."""
+        """The clusters whose name and status `selects` accepts. Flavors are read once, and only if a cluster has a node group."""
         clusters = detailed_clusters(self._transport, lambda cluster: selects(cluster.name, cluster.status))
         names = [cluster.name for cluster in clusters]
         groups = call_all([(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters])
@@ -60,7 +60,7 @@ class VksSource:
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
-        """The service's kubeconfig; a new one is issued if there is none or it expires soon."""
+        """The service's kubeconfig for a cluster. A new kubeconfig is issued if there is none, or if the existing one expires soon."""
         target = cluster_of({"id": cluster.id, "name": cluster.name})
         current = kubeconfig.read(self._transport, target)
         now = datetime.datetime.now(datetime.UTC)
@@ -78,7 +78,7 @@ class VksSource:
 
     @functools.cached_property
     def _flavors(self) -> dict[str, Flavor]:
-        """All flavors of the region by id; empty if the account is not allowed to read them (the GPUs are then unknown)."""
+        """All flavors of the region by id. If the account is not allowed to read flavors, the result is empty and the GPUs are unknown."""
         try:
             zones = [zone.id for zone in self._vserver.zones() if zone.usable]
             return {flavor.id: flavor for zone in zones for flavor in self._vserver.flavors(zone)}
@@ -119,12 +119,15 @@ class VksSource:
 
 
 def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> list[VksSource]:
-    """The source for the account."""
+    """A list with the source for the account."""
     return [VksSource(settings, environ, user_agent)]
 
 
 def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """The module options, from the entry, or else from the environment; the entry may contain the names of its account's environment variables."""
+    """The options of the VKS modules, from the plugin's entry or else from the environment.
+
+    The entry can specify the names of the environment variables that contain the credentials of its account.
+    """
     params: dict[str, t.Any] = {
         option: next((environ[name] for name in names if environ.get(name)), None)
         for option, names in ENVIRONMENT.items()

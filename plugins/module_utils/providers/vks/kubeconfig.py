@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a cluster's kubeconfig from VKS, and requests a new one if there is none or it expires soon; results never contain a kubeconfig."""
+"""Reads a cluster's kubeconfig from VKS, and requests a new one if there is none or if the existing one expires soon.
+
+Results never contain a kubeconfig.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _FIRST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class VksKubeconfig:
-    """The service's kubeconfig; `status` is the API's status, and `expires_at` is in the service's own format, or None if unknown."""
+    """The service's kubeconfig for a cluster.
+
+    status: the status that the API returns. expires_at: the time of expiry in the service's own format, or None if the time is unknown.
+    """
 
     status: str
     text: str = field(default="", repr=False)
@@ -34,7 +40,7 @@ class VksKubeconfig:
 
 
 def read(transport: VksTransport, cluster: VksCluster) -> VksKubeconfig:
-    """The current kubeconfig."""
+    """The current kubeconfig of a cluster in VKS."""
     body = transport.get(VKS, f"{cluster.path}/kubeconfig") or {}
     return VksKubeconfig(
         str(body.get("status") or NONE),
@@ -45,7 +51,7 @@ def read(transport: VksTransport, cluster: VksCluster) -> VksKubeconfig:
 
 
 def reason_to_issue(current: VksKubeconfig, renew_before: float, now: datetime.datetime) -> str:
-    """The reason why a new kubeconfig is needed; empty if the current one is valid for `renew_before` more days or is being created."""
+    """The reason why a new kubeconfig is needed. It is empty if the current one is valid for `renew_before` more days or is being created."""
     if current.status == CREATING:
         return ""
     if not current.ready:
@@ -61,7 +67,7 @@ def reason_to_issue(current: VksKubeconfig, renew_before: float, now: datetime.d
 def issue(
     transport: VksTransport, cluster: VksCluster, before: VksKubeconfig, *, days: int, wait: WaitOptions
 ) -> VksKubeconfig:
-    """Request a new kubeconfig and wait for it; raises WaitTimeout, PartialFailure and VksError."""
+    """Request a new kubeconfig, and wait for it. Raises WaitTimeout, PartialFailure and VksError."""
 
     def request() -> bool:
         # After a lost response, the current kubeconfig shows whether the request was carried out.
@@ -85,7 +91,7 @@ def issue(
 def await_ready(
     transport: VksTransport, cluster: VksCluster, before: VksKubeconfig, wait: WaitOptions
 ) -> VksKubeconfig:
-    """Wait for a kubeconfig that differs from `before`; raises WaitTimeout, PartialFailure and VksError."""
+    """Wait for a kubeconfig that differs from `before`. Raises WaitTimeout, PartialFailure and VksError."""
     started = before.status == CREATING
 
     def done(current: VksKubeconfig) -> bool:
@@ -93,7 +99,7 @@ def await_ready(
         started = started or current.status == CREATING
         if current.status == ERROR and (started or before.status != ERROR):
             raise PartialFailure(
-                f"VKS failed to create a kubeconfig for cluster {cluster.name} (status ERROR). Run again, or create it in the console."
+                f"VKS failed to create a kubeconfig for cluster {cluster.name} (status ERROR). Try again, or create it in the console."
             )
         return current.ready and (started or _is_new(current, before))
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the VKS modules, with the connection options and the clients for an account."""
+"""Defines the base class of the VKS modules, with the connection options and the clients for one account."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ WAIT: ArgumentSpec = {
 
 
 class VksModule(BaseModule):
-    """A module that sends requests to VNG Cloud's Kubernetes service."""
+    """The base class of modules that send requests to VNG Cloud's Kubernetes service."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Compose the argument spec; a module's own options override the shared ones of the same name."""
+        """Compose the argument spec. A module's own options override shared options with the same name."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     @functools.cached_property
     def transport(self) -> VksTransport:
-        """The transport for requests to the services; raises InvalidOptions."""
+        """The transport for requests to the services. Raises the same errors as connect()."""
         return connect(self.params, self.user_agent)
 
     @functools.cached_property
@@ -59,5 +59,5 @@ class VksModule(BaseModule):
         return VServer(self.transport, self.params["project_id"])
 
     def cluster(self, name: str) -> VksCluster:
-        """The cluster with this name or id; raises InvalidOptions."""
+        """The cluster with this name or id. Raises InvalidOptions if there is no such cluster, or if the name is ambiguous."""
         return find_cluster(self.transport, name)

@@ -14,16 +14,16 @@ from .vserver import VServer
 
 # Ids are not looked up, so a run that uses only ids sends no request for them.
 _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
-# The options that refer to resources. The subnet is first, because the options in ZONAL are looked up in its zone.
+# The options that refer to resources. The subnet is first, because the options in ZONAL are looked up in the subnet's zone.
 NAMED = ("subnet", "flavor", "disk_type", "ssh_key", "security_groups")
 ZONAL = ("flavor", "disk_type")
 
 
 class NameResolver:
-    """Resolves names for groups of one cluster; each list is read at most once, and only if a name must be looked up in it."""
+    """Resolves names for the groups of one cluster. Each list is read at most once, and only if a name must be looked up in it."""
 
     def __init__(self, vserver: VServer, read_cluster: t.Callable[[], VksCluster]) -> None:
-        """Store the arguments; no request is sent yet. `read_cluster` returns the cluster with its details."""
+        """Store the arguments without sending a request. `read_cluster` returns the cluster with its details."""
         self._vserver = vserver
         self._read_cluster = read_cluster
 
@@ -34,11 +34,11 @@ class NameResolver:
 
     @property
     def default_subnet(self) -> str | None:
-        """The cluster's subnet, if it has exactly one."""
+        """The cluster's subnet, or None if the cluster does not have exactly one subnet."""
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
     def resolve(self, option: str, name: str, subnet: str | None) -> str:
-        """The id of the resource that an option in NAMED refers to; raises UnresolvedName. subnet: only needed for options in ZONAL."""
+        """The id of the resource that an option in NAMED refers to. Raises UnresolvedName. `subnet` is needed only for options in ZONAL."""
         if _ID.fullmatch(name):
             return name
         if option in ZONAL and all(item.id != subnet for item in self.subnets()):
@@ -50,7 +50,7 @@ class NameResolver:
             zones = self._zones_with(name) if option == "flavor" else []
             if not zones:
                 raise
-            raise UnresolvedName(f"{error} Zone {' and '.join(zones)} has it: choose a subnet of that zone.") from None
+            raise UnresolvedName(f"{error} To use it, choose a subnet in zone {' or '.join(zones)}.") from None
 
     def choices(self, option: str, subnet: str | None) -> list[CatalogItem]:
         """The resources that an option in NAMED can refer to."""
@@ -78,7 +78,7 @@ class NameResolver:
         return f"zone {self._zone(subnet)[1] or '(unknown)'}"
 
     def _zone(self, subnet: str) -> tuple[str, str]:
-        """The id and the name of the subnet's zone; empty if unknown."""
+        """The id and the name of the subnet's zone, or empty strings if the zone is unknown."""
         details: t.Mapping[str, t.Any] = next((item.details for item in self.subnets() if item.id == subnet), {})
         return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 

@@ -31,18 +31,18 @@ from .vserver import VServer
 
 
 class VksProvider:
-    """The node groups of one cluster; safe for use by many threads."""
+    """The node group provider for one VKS cluster. It is thread-safe."""
 
     immutable_fields = FIELDS.immutable_fields
     machine_fields: frozenset[str] = frozenset()
     max_name_length = DEFINITION.max_name_length
-    # PUT contains only a number of nodes, and the service chooses the nodes to remove.
+    # A PUT request contains only the number of nodes, and the service chooses the nodes to remove.
     can_choose_nodes = False
     takes_requests_anytime = False
     in_cluster = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
-        """Store the arguments; no request is sent yet. `patience`: see NodeGroupProvider (in seconds)."""
+        """Store the arguments without sending a request. patience: the number of seconds that NodeGroupProvider describes."""
         self.patience = patience
         self._transport = transport
         self._cluster = cluster
@@ -51,7 +51,7 @@ class VksProvider:
         self._states: dict[str, NodeGroupState] = {}
 
     def specs_of(self, groups: t.Sequence[Options]) -> list[NodeGroupSpec]:
-        """The specs that the options declare; raises InvalidOptions with all problems."""
+        """The specs that the options declare. Raises InvalidOptions with all problems."""
         require_valid(groups, option_problems)
         longest, names = self.max_name_length, [options["name"] for options in groups]
         states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
@@ -67,7 +67,10 @@ class VksProvider:
         return specs
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `selects` accepts, with details; each group is read once. Raises InvalidOptions if two groups have the same name."""
+        """All groups whose name `selects` accepts, with their details. Each group is read only once.
+
+        Raises InvalidOptions if two groups have the same name.
+        """
         rows = [row for row in self._rows if selects(str(row.get("name")))]
         _refuse_duplicates(rows)
         return self._details(rows)
@@ -77,18 +80,18 @@ class VksProvider:
         return self._details(self._rows)
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """The problems of these specs; see checks.py."""
+        """The problems that checks.py finds in these specs."""
         quota = self._transport.get(VKS, "/v1/quota") or {}
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
     def list_groups(self) -> list[ListedGroup]:
-        """The groups in the service's list; raises InvalidOptions if two groups have the same name."""
+        """The groups in the service's list. Raises InvalidOptions if two groups have the same name."""
         rows = self._transport.items(self._groups)
         _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group with its nodes; it only counts as settled when the desired number of nodes is ready."""
+        """The state of the group, including its nodes. The group counts as settled only when the desired number of nodes is ready."""
         row = self._detail(group)
         if row is None:
             return None
@@ -96,7 +99,7 @@ class VksProvider:
         return self._state(row, self.nodes(state)) if state.settled and not state.failed else state
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group. It is not an error if the group already exists because of a request whose response was lost."""
+        """Request the creation of a group. It is not an error if an earlier request, whose response was lost, has created the group."""
         body = encoding.create_body(spec, name, count, self._resolver.default_subnet)
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
@@ -105,12 +108,12 @@ class VksProvider:
                 raise
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """The requests in order: metadata first, so that new nodes register with it, and an upgrade last."""
+        """The requests in order. Metadata is changed first, so that new nodes register with it, and an upgrade is requested last."""
         differences = dict(field_differences(self._with_system_groups(spec, state), state))
         steps = [(request, encoding.REQUEST_FIELDS[request]) for request in (METADATA, UPDATE, UPGRADE)]
         if encoding.disables_autoscaling(differences):
-            # The range is removed in a separate request, because the service may ignore a number of nodes while there
-            # is a range.
+            # The range is removed in a separate request, because the service may ignore a number of nodes while the
+            # group has a range.
             steps.insert(1, (UPDATE, encoding.RANGE))
         requests = []
         for request, fields in steps:
@@ -121,10 +124,10 @@ class VksProvider:
         return requests
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Do nothing: the cloud's autoscaler ignores a group once its deletion is requested."""
+        """Do nothing, because the cloud's autoscaler ignores a group once its deletion has been requested."""
 
     def delete(self, state: NodeGroupState) -> None:
-        """Request the deletion; a failed group can only be deleted by force."""
+        """Request the deletion of a group. A failed group can be deleted only by force."""
         query = {"forceDelete": True} if state.failed else None
         try:
             self._transport.send(VKS, "DELETE", self._path(state), query=query)
@@ -133,7 +136,7 @@ class VksProvider:
                 raise
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """The group's nodes, matched by address or name; VKS returns both."""
+        """The group's nodes, which are matched by address or name. VKS returns both."""
         rows = self.nodes(state)
         names = {str(row.get("name")) for row in rows}
         addresses = {str(row["fixedIp"]) for row in rows if row.get("fixedIp")}
@@ -144,7 +147,7 @@ class VksProvider:
         return isinstance(error, VksError) and error.busy
 
     def events(self, state: NodeGroupState) -> list[str]:
-        """The latest of the cluster's events that mention the group; groups have no events of their own."""
+        """The cluster's latest events that mention the group. Groups do not have events of their own."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.get(VKS, f"{self._cluster.path}/events", query=query))
         matching = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
@@ -153,7 +156,7 @@ class VksProvider:
         return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in matching[-MAX_NAMED:]]
 
     def nodes(self, state: NodeGroupState) -> list[Row]:
-        """The group's nodes in VKS; empty if the group no longer exists."""
+        """The group's nodes in VKS, or an empty list if the group no longer exists."""
         try:
             return self._transport.items(f"{self._path(state)}/nodes")
         except VksError as error:

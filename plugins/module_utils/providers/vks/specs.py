@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creates specs from the options of vks_nodegroup: resolves names to ids, and checks everything that needs no lookup."""
+"""Creates specs from the options of vks_nodegroup, resolves names to ids, and checks everything that does not need a lookup."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ def option_problems(options: Options) -> t.Iterator[str]:
 
 
 def _is_removed(entries: t.Any, entry: t.Any) -> bool:
-    """Whether an entry, which is a label's key or a taint, must be removed from the group."""
+    """Whether an entry must be removed from the group. An entry is the key of a label or tag, or a taint."""
     return entries[entry] is None if isinstance(entries, dict) else entry.get("state") == "absent"
 
 
 def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolver) -> tuple[NodeGroupSpec, list[str]]:
-    """The spec, and a problem for each unresolvable name. `state` is the existing group; names are looked up in the zone of the group's subnet."""
+    """The spec, and a message for each name that cannot be resolved.
+
+    state: the state of the existing group, or None for a new group. Flavors and disk types are looked up in the zone of the group's subnet.
+    """
     if options["state"] == "absent":
         return NodeGroupSpec(options["name"], present=False), []
     common = FIELDS.spec_arguments(options)
@@ -66,5 +69,5 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
             subnet = fields[option]
     ranged = common["max_count"] is not None
     spec = NodeGroupSpec(**common, autoscaled=ranged, no_range=not ranged and common["count"] is not None)
-    # Several names may yield the same problem with the subnet.
+    # Several names can cause the same message about the subnet.
     return spec, [f"Node group {spec.name}: {problem}" for problem in dict.fromkeys(problems)]

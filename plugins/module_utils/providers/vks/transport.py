@@ -31,12 +31,12 @@ CONNECT_TIMEOUT = 10.0
 
 
 class HttpClient:
-    """Connection pools; safe for use by many threads. Redirects are not followed, because a token is intended for only one host."""
+    """A thread-safe client with connection pools. Redirects are not followed, because a token is intended for only one host."""
 
     def __init__(
         self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
     ) -> None:
-        """Create the pools; no connection is opened yet. `timeout` is the time limit for a response in seconds."""
+        """Create the pools without opening a connection. `timeout` is the time limit for a response in seconds."""
         self._user_agent = user_agent
         self._pools = http.ConnectionPools(validate_certs=validate_certs, ca_cert=ca_cert)
         self._timeout = timeout
@@ -51,7 +51,7 @@ class HttpClient:
         data: bytes | None = None,
         mask: t.Callable[[str], str] = str,
     ) -> HttpResponse:
-        """Make one attempt; `mask` removes secrets from the service's text before it becomes part of a VksError."""
+        """Send a request once. `mask` removes secrets from the service's text before the text becomes part of a VksError."""
         path = url.partition("?")[0]
         try:
             response = self._pools.for_url(url).request(
@@ -86,24 +86,24 @@ class HttpClient:
 
 
 class VksTransport:
-    """Sends requests to VKS and vServer with the token of one account; safe for use by many threads."""
+    """Sends requests to VKS and vServer with the token of one account. The class is thread-safe."""
 
     def __init__(self, endpoints: Endpoints, client: HttpClient, tokens: Tokens, *, limit: float) -> None:
-        """Store the arguments; no request is sent yet. `limit` is the time limit in seconds for all attempts of one request."""
+        """Store the arguments without sending a request. `limit` is the time limit in seconds for all attempts of one request."""
         self._bases = {VKS: endpoints.vks, VSERVER: endpoints.vserver}
         self._client = client
         self._tokens = tokens
         self._limit = limit
-        # A 500 from a restarting gateway is temporary; a 500 that the request causes is not.
+        # A response with status 500 from a restarting gateway is temporary. A response with status 500 that the request causes is not.
         self._retrier = Retrier(max_retry_after=60.0, max_internal_errors=3)
         self._connected_before: set[str] = set()
 
     def get(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """The parsed body of the response, or None if it is empty; raises VksError, including for a truncated response."""
+        """The parsed body of the response, or None if it is empty. Raises VksError, including for a truncated response."""
         return self._repeated(service, "GET", path, query, None)
 
     def find(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """Like get(), but None if the object does not exist."""
+        """Like get(), but returns None if the object does not exist."""
         try:
             return self.get(service, path, query=query)
         except VksError as error:
@@ -112,7 +112,7 @@ class VksTransport:
             raise
 
     def send(self, service: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> None:
-        """Send a changing request; raises VksError. A POST counts as not repeatable; see Retrier.send()."""
+        """Send a request that makes a change. Raises VksError. A POST request counts as not repeatable; see Retrier.send()."""
         self._repeated(service, method, path, query, body)
 
     def _repeated(self, service: str, method: str, path: str, query: Query | None, body: t.Any) -> t.Any:
@@ -132,11 +132,11 @@ class VksTransport:
         )
 
     def items(self, path: str) -> list[Row]:
-        """All entries of a paged list of VKS; raises VksError if the service returns fewer entries than the total that it reports."""
+        """All entries of a paged VKS list. Raises VksError if the service returns fewer entries than the total that it reports."""
         return collect(lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}))
 
     def _authorized(self, service: str, method: str, url: str, body: t.Any) -> HttpResponse:
-        """The response; a rejected token is replaced once."""
+        """Send a request, and return the response. A rejected token is replaced once."""
         token = self._tokens.token(self._client)
         try:
             return self._attempt(service, method, url, body, token)
@@ -171,7 +171,7 @@ def _parse(answer: HttpResponse, service: str, url: str) -> t.Any:
 
 
 def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
-    """The transport; no request is sent yet. Raises InvalidOptions, or ConnectionProblem if credentials or urllib3 are missing."""
+    """Create the transport without sending a request. Raises InvalidOptions, or ConnectionProblem if credentials or urllib3 are missing."""
     if URLLIB3_IMPORT_ERROR is not None:
         raise missing_library("urllib3", "VKS")
     missing = [option for option in ("client_id", "client_secret") if not params.get(option)]
@@ -189,9 +189,9 @@ def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
 
 
 def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
-    """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}; pages begin with 0.
+    """All entries of a VKS list. `fetch(page, size)` returns {items, total, page, pageSize}, and page numbers begin with 0.
 
-    Raises VksError if a list is incomplete twice, because a group that is missing from the list would be created a second time.
+    Raises VksError if the list is incomplete twice in a row, because a group that is missing from the list would be created a second time.
     """
     for dummy in range(_LIST_READS):
         rows, total = _read_pages(fetch, size)

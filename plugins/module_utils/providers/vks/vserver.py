@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the vServer resources of a project; each list is read only once."""
+"""Reads the vServer resources of a project. Each list is read only once."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SIZE = 1000
 
 
 class VServer:
-    """The resources of one project."""
+    """A client for the resources of one project."""
 
     def __init__(self, transport: VksTransport, project_id: str | None) -> None:
-        """Store the arguments; no request is sent yet. Without a project id, the account's project in the region is looked up."""
+        """Store the arguments without sending a request. If `project_id` is None, the account's project in the region is looked up."""
         self._transport = transport
         self._given = project_id
         self._known: dict[tuple[t.Any, ...], t.Any] = {}
 
     @property
     def project(self) -> str:
-        """The project's id: the given id, the project of the account's VKS workspace, or the only project."""
+        """The given project id, or else the id of the project of the account's VKS workspace, or else the id of the only project."""
         return self._given or self._once(("project",), self._find_project)
 
     def subnets(self, vpc: str) -> list[CatalogItem]:
@@ -62,7 +62,7 @@ class VServer:
         ]
 
     def flavors(self, zone: str) -> list[Flavor]:
-        """The flavors of all families and platforms for workers in a zone."""
+        """The flavors for workers in a zone, from all families and platforms."""
         families = self._rows(f"/v1/{self.project}/flavor_zones/families", "families")
         pairs = dict.fromkeys(
             (str(family.get("key")), str(code))
@@ -104,13 +104,13 @@ class VServer:
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:
-        """The rows of a list without pages; optional: whether the result is empty if the zone or project does not have the list."""
+        """The rows of a list without pages. optional: whether the result is empty if the list does not exist in the zone or project."""
         read = self._transport.find if optional else self._transport.get
         asked = tuple(sorted(query.items()))
         return self._once((path, asked), lambda: rows_of(read(VSERVER, path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
-        """All rows of a list. According to the documentation, its pages begin with 1, but clients have received the whole list in one response."""
+        """All rows of a list. According to the documentation, page numbers begin with 1, but clients have received the whole list in one response."""
 
         def read_pages() -> list[Row]:
             rows: dict[str, Row] = {}
@@ -127,7 +127,7 @@ class VServer:
         return self._once((path,), read_pages)
 
     def _each(self, lists: t.Iterable[tuple[str, str, dict[str, t.Any]]]) -> list[list[Row]]:
-        """The rows of lists (path, name, query), read in parallel."""
+        """The rows of several lists, which are read in parallel. Each list is given by its path, name and query."""
         calls = [
             (path, functools.partial(self._rows, path, name, optional=True, **query)) for path, name, query in lists
         ]

@@ -64,7 +64,7 @@ CONDITION = {
             ],
         ),
         (machine("train-a", SET, ""), ["Machine train-a is not processed yet, created 1200 s ago"]),
-        (DELETING, ["Machine train-d is being deleted for 60 s"]),
+        (DELETING, ["Machine train-d is being deleted, for 60 s so far"]),
     ],
 )
 def test_the_message_about_a_machine(actual: Object, texts: list[str]) -> None:

@@ -46,10 +46,10 @@ def test_texts(body: str, part: str) -> None:
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"status": 401, "service": "Keystone"}, "no", "Check user, password and project"),
-    ({"status": 403}, "Policy doesn't allow nodegroup:create", "member to change"),
+    ({"status": 403}, "Policy doesn't allow nodegroup:create", "member to make changes"),
     ({"status": 403}, "Resource limit exceeded: 20 clusters", "larger quota"),
     ({"status": 406}, "", "does not have the API version"),
-    ({"status": 503}, "", "Run again when the service works"),
+    ({"status": 503}, "", "Try again when the service is available"),
     ({"status": 400}, "Invalid input", "rejected POST /x with 400 (cloud x, project p): Invalid input."),
     ({"reason": "Refused"}, "connection refused", "Nothing listens there"),
     ({"reason": "TLS"}, "self-signed", "ca_cert"),

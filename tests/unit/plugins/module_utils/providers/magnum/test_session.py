@@ -48,7 +48,7 @@ def test_what_must_not_be_shown() -> None:
 
 
 def test_no_cloud_is_named() -> None:
-    with pytest.raises(ConnectionProblem, match="no cloud named"):
+    with pytest.raises(ConnectionProblem, match="no cloud specified"):
         session()
 
 
@@ -69,7 +69,7 @@ def test_a_token_goes_by_tls(url: str, verified: bool | None, refused: bool) -> 
     if not refused:
         session(**params)
         return
-    with pytest.raises(ConnectionProblem, match="without TLS the token can be read on the network"):
+    with pytest.raises(ConnectionProblem, match="without TLS, the token can be read on the network"):
         session(**params)
 
 

@@ -83,7 +83,7 @@ def test_what_an_error_means(error: VksError, busy: bool, transient: bool, outco
         (VksError("self signed", service="IAM", reason="TLS"), ["IAM", "ca_cert"]),
         (VksError("no right", status=403), ["denies", "VKSFullAccess"]),
         (VksError("who?", service="vServer", status=401), ["vServer does not accept the token", "region"]),
-        (VksError("slow down", status=429), ["Run again later"]),
+        (VksError("slow down", status=429), ["Try again later"]),
         (VksError("Resource is being processed", status=409), ["still processing the object"]),
         (VksError("bad", status=400, method="PUT", path="https://v/y"), ["VKS rejected PUT https://v/y with 400: bad"]),
     ],
