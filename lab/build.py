@@ -63,12 +63,12 @@ def _forget_unused() -> None:
 
 
 def _tool_names(names: Iterable[str]) -> list[str]:
-    wanted: list[str] = []
+    selected: list[str] = []
     for name in names:
         if name not in PARTS and name not in TOOLS:
             raise LabError(f"unknown tool or part '{name}'; known: {', '.join([*PARTS, *TOOLS])}")
-        wanted += [tool for tool in PARTS.get(name, (name,)) if tool not in wanted]
-    return [name for name in TOOLS if name in wanted]
+        selected += [tool for tool in PARTS.get(name, (name,)) if tool not in selected]
+    return [name for name in TOOLS if name in selected]
 
 
 def _folder(tool: Tool, go: toolchains.Go) -> Path:
@@ -156,9 +156,9 @@ def edit_file(module: Path, edit: Edit) -> None:
     """Make one edit in a copy of a module; raise LabError if the old text does not occur exactly once."""
     path = module / edit.file
     text = path.read_text()
-    if (found := text.count(edit.old)) != 1:
+    if (count := text.count(edit.old)) != 1:
         raise LabError(
-            f"{edit.module}: {edit.file} contains the text to edit {found} times instead of once: {edit.old}"
+            f"{edit.module}: {edit.file} contains the text to edit {count} times instead of once: {edit.old}"
         )
     path.write_text(text.replace(edit.old, edit.new))
 

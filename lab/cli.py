@@ -91,9 +91,9 @@ def _save(lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _status(lab: Lab, options: argparse.Namespace) -> int:
-    found = status.collect(lab)
-    print(json.dumps(found, indent=2) if options.json else status.render(found))
-    return 0 if found["up"] else 1
+    current = status.collect(lab)
+    print(json.dumps(current, indent=2) if options.json else status.render(current))
+    return 0 if current["up"] else 1
 
 
 def _nodes_apply(lab: Lab, options: argparse.Namespace) -> None:
@@ -201,12 +201,12 @@ def _audit(lab: Lab, options: argparse.Namespace) -> None:
     if options.mark:
         print(audit.mark(lab))
         return
-    found = list(audit.requests(lab, options.since, options.agent))
+    requests = list(audit.requests(lab, options.since, options.agent))
     if options.list:
-        for request in found:
+        for request in requests:
             print(f"{request.status} {request.verb:<8} {request.uri}  [{request.agent}]")
         return
-    for (agent, verb), number in sorted(Counter((request.agent, request.verb) for request in found).items()):
+    for (agent, verb), number in sorted(Counter((request.agent, request.verb) for request in requests).items()):
         print(f"{number:>7} {verb:<16} {agent}")
 
 

@@ -90,19 +90,19 @@ def _show(lab: Lab, _options: argparse.Namespace) -> None:
 
 
 def _parts(lab: Lab) -> list[LabPart]:
-    found = parts.of(lab)
-    if not found:
+    clouds = parts.of(lab)
+    if not clouds:
         raise LabError(f"lab '{lab.name}' has no cloud: run 'lab/lab{lab.option} up --part {'|'.join(parts.KNOWN)}'")
-    return found
+    return clouds
 
 
 def _fault(lab: Lab, named: str) -> tuple[LabPart, str]:
     cloud, dot, name = named.rpartition(".")
-    found = [part for part in _parts(lab) if name in part.faults and (not dot or part.cloud == cloud)]
-    if len(found) == 1:
-        return found[0], name
-    known = [f"{part.cloud}.{fault}" for part in found or _parts(lab) for fault in part.faults]
-    if found:
+    matching = [part for part in _parts(lab) if name in part.faults and (not dot or part.cloud == cloud)]
+    if len(matching) == 1:
+        return matching[0], name
+    known = [f"{part.cloud}.{fault}" for part in matching or _parts(lab) for fault in part.faults]
+    if matching:
         raise LabError(
             f"several clouds have a fault '{named}': use one of {', '.join(one for one in known if one.endswith(name))}"
         )

@@ -84,9 +84,9 @@ def clear(api: Api, fault: str | None, nodes: Iterable[str]) -> int:
 
 def current(api: Api) -> dict[str, str]:
     """Return the annotation of every node with faults, and of the cluster if it has faults."""
-    found = {node["metadata"]["name"]: _annotation(node) for node in api.list("/api/v1/nodes")}
-    found["(cluster)"] = _annotation(api.get(f"/api/v1/namespaces/{FAULTS_NAMESPACE}") or {"metadata": {}})
-    return {name: text for name, text in found.items() if text}
+    by_node = {node["metadata"]["name"]: _annotation(node) for node in api.list("/api/v1/nodes")}
+    by_node["(cluster)"] = _annotation(api.get(f"/api/v1/namespaces/{FAULTS_NAMESPACE}") or {"metadata": {}})
+    return {name: text for name, text in by_node.items() if text}
 
 
 def _change(

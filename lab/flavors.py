@@ -37,12 +37,12 @@ def load(path: Path = FILE) -> dict[str, Flavor]:
     for name, entry in document["flavors"].items():
         hardware = {key: value for key, value in entry.items() if key not in CLOUDS}
         offers = {key: entry[key] for key in CLOUDS if key in entry}
-        found = [f"{key}: is not a key of a flavor" for key in _NOT_HARDWARE if key in hardware]
-        found = found or fleet.validate_group({"name": name, "count": 0, **hardware})
+        problems_of_key = [f"{key}: is not a key of a flavor" for key in _NOT_HARDWARE if key in hardware]
+        problems_of_key = problems_of_key or fleet.validate_group({"name": name, "count": 0, **hardware})
         if not offers:
-            found.append(f"no cloud offers this flavor: add {' or '.join(CLOUDS)}")
-        problems += [f"flavors.{name}.{problem}" for problem in found]
-        if not found:
+            problems_of_key.append(f"no cloud offers this flavor: add {' or '.join(CLOUDS)}")
+        problems += [f"flavors.{name}.{problem}" for problem in problems_of_key]
+        if not problems_of_key:
             flavors[name] = Flavor(name, fleet.Group(name, 0, **hardware), offers)
     if problems:
         raise LabError("\n".join([f"{path} is invalid:", *(f"  {problem}" for problem in problems)]))

@@ -107,9 +107,9 @@ def load(path: Path) -> Fleet:
     groups, problems = [], []
     for index, entry in enumerate(document["groups"]):
         merged = {**defaults, **entry} if isinstance(entry, dict) and isinstance(defaults, dict) else {}
-        found = validate_group(merged)
-        problems += [f"groups[{index}].{problem}" for problem in found]
-        if not found:
+        group_problems = validate_group(merged)
+        problems += [f"groups[{index}].{problem}" for problem in group_problems]
+        if not group_problems:
             groups.append(Group(**merged))
     names = [group.name for group in groups]
     problems += [

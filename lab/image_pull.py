@@ -100,8 +100,8 @@ class ImagePull:
         for container in spec.get("initContainers") or ():
             if problem := self._problem(container, known):
                 return {container["name"]: problem}
-        found = {container["name"]: self._problem(container, known) for container in spec["containers"]}
-        return {name: problem for name, problem in found.items() if problem}
+        by_container = {container["name"]: self._problem(container, known) for container in spec["containers"]}
+        return {name: problem for name, problem in by_container.items() if problem}
 
     def _problem(self, container: Object, known: list[resolve.Login]) -> str | None:
         image = container["image"]
@@ -211,8 +211,8 @@ def _is_available(container: Object) -> bool:
     image = container["image"]
     if image.rpartition("/")[2].partition(":")[0].partition("@")[0] != _IMAGE:
         return True
-    found = operators.find(release(container))
-    return found is not None and found.folder is not None
+    operator = operators.find(release(container))
+    return operator is not None and operator.folder is not None
 
 
 def _now() -> str:

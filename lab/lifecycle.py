@@ -56,8 +56,8 @@ def up(
             if port_base not in (None, lab.state()["port_base"]):
                 raise LabError(f"lab '{lab.name}' is up on other ports: run 'lab/lab{lab.option} down' first")
         else:
-            if left := processes.kill(lab):
-                say(f"killed {left} processes left over from a killed lab")
+            if remaining := processes.kill(lab):
+                say(f"killed {remaining} processes left over from a killed lab")
             moved = _take_ports(lab, port_base)
             lab.record(with_sim=with_sim, sim_options=list(sim_options), parts=names)
             _prepare(lab, tools, chosen)

@@ -40,15 +40,15 @@ def apply(api: Api, fleet: Fleet, kubelet_port: int) -> Applied:
     A changed machine is replaced by a new one, without the labels, taints and faults that were added to the old one.
     Nodes that were not created from a fleet file are not changed: those of clouds (lab/machines.py), and foreign nodes.
     """
-    wanted = {node["metadata"]["name"]: node for node in fleet.nodes(kubelet_port)}
+    desired = {node["metadata"]["name"]: node for node in fleet.nodes(kubelet_port)}
     live = {node["metadata"]["name"]: _spec(node) for node in api.list(NODES) if _spec(node)}
-    gone = [name for name in live if name not in wanted]
-    changed = [name for name in wanted if name in live and live[name] != _spec(wanted[name])]
-    missing = [name for name in wanted if name not in live]
+    gone = [name for name in live if name not in desired]
+    changed = [name for name in desired if name in live and live[name] != _spec(desired[name])]
+    missing = [name for name in desired if name not in live]
     in_parallel(lambda name: api.request("DELETE", f"{NODES}/{name}"), [*gone, *changed])
     # A POST of a Node keeps its status, so one request creates the complete node.
-    in_parallel(lambda name: api.request("POST", NODES, wanted[name]), [*missing, *changed])
-    return Applied(len(missing), len(changed), len(gone), len(wanted) - len(missing) - len(changed))
+    in_parallel(lambda name: api.request("POST", NODES, desired[name]), [*missing, *changed])
+    return Applied(len(missing), len(changed), len(gone), len(desired) - len(missing) - len(changed))
 
 
 def wait_ready(api: Api, count: int, limit: float = 300.0) -> None:
@@ -115,12 +115,12 @@ def select(api: Api, names: str | None, selector: str | None) -> list[str]:
         return [name.strip() for name in names.split(",") if name.strip()]
     query = {"labelSelector": selector} if selector else {}
     try:
-        found = [node["metadata"]["name"] for node in api.list(NODES, **query)]
+        selected = [node["metadata"]["name"] for node in api.list(NODES, **query)]
     except ApiError as error:
         raise LabError(f"invalid selector '{selector}': {error}") from error
-    if not found:
+    if not selected:
         raise LabError(f"no node matches the selector '{selector}'" if selector else "the cluster has no nodes")
-    return found
+    return selected
 
 
 def _is_managed(node: Object) -> bool:

@@ -60,15 +60,15 @@ def files(
     `layout` has the MIG devices (`3g.71gb@4`: profile and first memory slice) of each GPU that has MIG on; `busy` has
     the GPUs in use; `first_fit` makes the driver place instances from the start of a GPU.
     """
-    found = {
+    named_files = {
         DESCRIPTION: _description(hardware, first_fit).encode(),
         _STATE: _state(hardware, layout, busy).encode(),
         "/lab/machine": hardware["machine"].encode(),
     }
     for gpu in range(hardware["gpus"]):
         for name, content in _pci(hardware).items():
-            found[f"/sys/bus/pci/devices/{_bus_id(gpu)[4:].lower()}/{name}"] = content
-    return found
+            named_files[f"/sys/bus/pci/devices/{_bus_id(gpu)[4:].lower()}/{name}"] = content
+    return named_files
 
 
 def uuid(gpu: int) -> str:

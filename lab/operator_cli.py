@@ -51,8 +51,8 @@ def _remove(_lab: Lab, options: argparse.Namespace) -> None:
 
 
 def _list(_lab: Lab, options: argparse.Namespace) -> None:
-    found = operators.releases()
+    listed = operators.releases()
     if options.json:
-        print(json.dumps([operators.describe(release) for release in found], indent=2))
+        print(json.dumps([operators.describe(release) for release in listed], indent=2))
     else:
-        print(operators.render(found))
+        print(operators.render(listed))

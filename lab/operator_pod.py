@@ -137,10 +137,10 @@ def _content(api: Api, pod: Object, volume: Object) -> dict[str, bytes]:
 
 def _read(api: Api, pod: Object, kind: str, name: str) -> dict[str, bytes]:
     plural = "configmaps" if kind == "configMap" else "secrets"
-    found = api.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/{plural}/{name}") or {}
+    source = api.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/{plural}/{name}") or {}
     if kind == "secret":
-        return {key: base64.b64decode(value) for key, value in found.get("data", {}).items()}
-    return {key: value.encode() for key, value in found.get("data", {}).items()}
+        return {key: base64.b64decode(value) for key, value in source.get("data", {}).items()}
+    return {key: value.encode() for key, value in source.get("data", {}).items()}
 
 
 def _environment(api: Api, pod: Object, container: Object) -> dict[str, str]:

@@ -275,13 +275,13 @@ def _yaml(path: Path, missing: str) -> Any:
 def _image_files(version: str, program: Path, chart: Path, image: Path | None) -> tuple[Path, Path, str]:
     """Return the folders of assets and manifests, and a remark if they are those of another release."""
     if image is not None:
-        found = _assets_in(image)
-        if found is None:
+        assets = _assets_in(image)
+        if assets is None:
             raise LabError(
                 f"--image-files: {image} has neither assets/{_STATE} and manifests (NVIDIA's sources) nor {_STATE} and"
                 " manifests (/opt/gpu-operator of the image)"
             )
-        return (*found, "")
+        return (*assets, "")
     place = program.resolve().parent
     for folder in (chart.resolve().parent.parent, place, place.parent, place.parent.parent / "opt" / "gpu-operator"):
         if beside := _assets_in(folder):
@@ -342,9 +342,9 @@ def describe(release: LabOperator) -> dict[str, str]:
     }
 
 
-def render(found: Sequence[LabOperator]) -> str:
+def render(releases: Sequence[LabOperator]) -> str:
     """Return a table of releases."""
     lines = [f"{'VERSION':<18}{'STATE':<12}CHART"]
-    for row in map(describe, found):
+    for row in map(describe, releases):
         lines.append(f"{row['version']:<18}{row['state']:<12}{row['chart'] or '(' + row['build'] + ')'}")
     return "\n".join(lines)

@@ -26,7 +26,7 @@ KNOWN = {part.name: part for part in _ALL}
 
 def of(lab: Lab, more: Iterable[str] = ()) -> list[LabPart]:
     """Return the parts of a lab, including those in `more`, in the order of KNOWN."""
-    wanted = {*lab.state().get("parts", ()), *more}
-    if unknown := wanted - KNOWN.keys():
+    selected = {*lab.state().get("parts", ()), *more}
+    if unknown := selected - KNOWN.keys():
         raise LabError(f"unknown part '{min(unknown)}'; known: {', '.join(KNOWN)}")
-    return [part for name, part in KNOWN.items() if name in wanted]
+    return [part for name, part in KNOWN.items() if name in selected]

@@ -56,24 +56,24 @@ OFFSETS = {
 _claims: dict[int, TextIO] = {}
 
 
-def choose(lab: Lab, wanted: int | None) -> int:
-    """Return a base port whose range is free: `wanted`, or else the last one used, or else the first free one.
+def choose(lab: Lab, requested: int | None) -> int:
+    """Return a base port whose range is free: `requested`, or else the last one used, or else the first free one.
 
-    Raises LabError if `wanted` is not free. The range is reserved against all other labs of this user until this process
+    Raises LabError if `requested` is not free. The range is reserved against all other labs of this user until this process
     ends, because services start at different times.
     """
     recorded = lab.state().get("port_base")
-    if wanted is not None:
-        if not 1024 <= wanted <= 65535 - SPAN:
-            raise LabError(f"--port-base: {wanted} is out of range: use 1024 to {65535 - SPAN}")
-        if not _claim(wanted):
-            raise LabError(f"another lab is starting on the ports from {wanted}: choose others with --port-base")
-        if busy := _first_busy(wanted):
+    if requested is not None:
+        if not 1024 <= requested <= 65535 - SPAN:
+            raise LabError(f"--port-base: {requested} is out of range: use 1024 to {65535 - SPAN}")
+        if not _claim(requested):
+            raise LabError(f"another lab is starting on the ports from {requested}: choose others with --port-base")
+        if busy := _first_busy(requested):
             service, port = busy
             raise LabError(
                 f"port {port} ({service}) is in use by {_holder(port)}: stop it, or choose other ports with --port-base"
             )
-        return wanted
+        return requested
     if recorded is not None and _claim(recorded) and _becomes_free(recorded):
         return int(recorded)
     taken = _taken_by_others(lab)

@@ -31,16 +31,16 @@ def pids(lab: Lab) -> set[int]:
                 marked.add(int(entry.name))
         except (OSError, ValueError):
             continue
-    found = set(marked)
+    matching = set(marked)
     # A process in bubblewrap has an empty environment, but an ancestor with the marker.
     for process in parents:
         chain, ancestor = [process], parents[process]
-        while ancestor in parents and ancestor not in found:
+        while ancestor in parents and ancestor not in matching:
             chain.append(ancestor)
             ancestor = parents[ancestor]
-        if ancestor in found:
-            found.update(chain)
-    return found - {os.getpid()}
+        if ancestor in matching:
+            matching.update(chain)
+    return matching - {os.getpid()}
 
 
 def memory(processes: Iterable[int]) -> int:
@@ -82,11 +82,11 @@ def kill(lab: Lab, limit: float = 60.0) -> int:
     """Kill all processes of a lab, and return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + limit
-    while (left := {process for process in pids(lab) if not _zombie(process)}) and time.monotonic() < deadline:
-        for process in left:
+    while (remaining := {process for process in pids(lab) if not _zombie(process)}) and time.monotonic() < deadline:
+        for process in remaining:
             killed.add(process)
             _signal(process, signal.SIGKILL)
-        _gone(left, deadline)
+        _gone(remaining, deadline)
     return len(killed)
 
 

@@ -60,11 +60,11 @@ class BuildProgress:
     def _line(self, name: str) -> str:
         number = self._names.index(name) + 1
         elapsed = time.monotonic() - self._since
-        left = max(self._usual[name] - elapsed, 0) + sum(self._usual[later] for later in self._names[number:])
+        seconds_left = max(self._usual[name] - elapsed, 0) + sum(self._usual[later] for later in self._names[number:])
         after = f", then {', '.join(self._names[number:])}" if number < len(self._names) else ""
         return (
             f"lab: [{number}/{len(self._names)}] building {name} {format_duration(elapsed)}"
-            f" (usually {format_duration(self._usual[name])}){after}; about {format_duration(left)} left"
+            f" (usually {format_duration(self._usual[name])}){after}; about {format_duration(seconds_left)} left"
         )
 
     def _tick(self) -> None:

@@ -76,9 +76,9 @@ def grant(lab: Lab, playbook: str) -> Path:
         if body["kind"] == "Namespace":
             api.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
             continue
-        for wanted in (body, *_bindings(body, playbook)):
+        for desired in (body, *_bindings(body, playbook)):
             try:
-                api.apply(_path(wanted), wanted)
+                api.apply(_path(desired), desired)
             except ApiError as error:
                 # The namespace does not exist because the release is not installed.
                 if error.status != 404:

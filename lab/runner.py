@@ -149,7 +149,7 @@ class Runner:
     def __init__(self, lab: Lab) -> None:
         self._lab, self._api = lab, Api(lab, "runner")
         self._changed = threading.Condition()
-        self._wanted: dict[str, Object] = {}
+        self._desired: dict[str, Object] = {}
         self._broken = False
         self._running: dict[str, _Running] = {}
         self._errors: dict[str, str] = {}
@@ -170,10 +170,10 @@ class Runner:
             with self._changed:
                 # A process can also exit on its own, which causes no event.
                 self._changed.wait(0.5)
-                wanted, was_broken, broken = dict(self._wanted), broken, self._broken
-            for uid in [uid for uid in self._running if uid not in wanted]:
+                desired, was_broken, broken = dict(self._desired), broken, self._broken
+            for uid in [uid for uid in self._running if uid not in desired]:
                 self._running.pop(uid).stop(self._lab)
-            for uid, pod in wanted.items():
+            for uid, pod in desired.items():
                 self._keep(uid, pod, broken=broken)
             if broken != was_broken:
                 for running in self._running.values():
@@ -224,9 +224,9 @@ class Runner:
         uid = pod["metadata"]["uid"]
         with self._changed:
             if gone:
-                self._wanted.pop(uid, None)
+                self._desired.pop(uid, None)
             elif pod.get("status", {}).get("phase") == "Running" and container_of(pod):
-                self._wanted[uid] = pod
+                self._desired[uid] = pod
             self._note_pull(pod, gone=gone)
             self._changed.notify_all()
 

@@ -89,15 +89,15 @@ def _sim(lab: Lab) -> None:
 
 def _apply_crds(api: Api) -> None:
     """Create kwok's CRDs and wait until the API server serves them."""
-    wanted = {}
+    desired = {}
     for file in _CRD_FILES:
         path = tool("kwok").parent / "crds" / f"kwok.x-k8s.io_{file}.yaml"
         crd = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        wanted[crd["metadata"]["name"]] = crd
-    for name, crd in wanted.items():
+        desired[crd["metadata"]["name"]] = crd
+    for name, crd in desired.items():
         api.apply(f"{_CRDS}/{name}", crd)
     deadline = time.monotonic() + 120
-    while not all(_established(api, name) for name in wanted):
+    while not all(_established(api, name) for name in desired):
         if time.monotonic() > deadline:
             raise ApiError(0, "the API server does not serve kwok's CRDs")
         time.sleep(0.05)

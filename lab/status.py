@@ -18,8 +18,8 @@ def collect(lab: Lab) -> dict[str, Any]:
     """Return the status of a lab as JSON-serializable data."""
     program = supervisor_program(lab)
     states = supervisor.services(lab, program) if program else None
-    found = processes.pids(lab)
-    families = processes.descendants(found)
+    running = processes.pids(lab)
+    families = processes.descendants(running)
     port_of = lab.ports()
     services = [
         {
@@ -37,8 +37,8 @@ def collect(lab: Lab) -> dict[str, Any]:
         "server": f"https://127.0.0.1:{port_of['kube-apiserver']}",
         "folder": lab.shown,
         "services": services,
-        "processes": len(found),
-        "rss": processes.memory(found),
+        "processes": len(running),
+        "rss": processes.memory(running),
     }
     if states:
         result |= _cluster(lab)
@@ -48,16 +48,16 @@ def collect(lab: Lab) -> dict[str, Any]:
 def _cluster(lab: Lab) -> dict[str, Any]:
     api = Api(lab)
     try:
-        found = list(api.list(nodes.NODES))
+        listed = list(api.list(nodes.NODES))
         faulty = faults.current(api)
     except ApiError as error:
         return {"problem": str(error)}
-    groups = Counter(_group(node["metadata"]["labels"]) for node in found)
+    groups = Counter(_group(node["metadata"]["labels"]) for node in listed)
     return {
-        "nodes": len(found),
-        "nodes_ready": sum(map(nodes.is_ready, found)),
+        "nodes": len(listed),
+        "nodes_ready": sum(map(nodes.is_ready, listed)),
         "groups": dict(groups),
-        "gpus_allocatable": sum(_gpus(node["status"].get("allocatable", {})) for node in found),
+        "gpus_allocatable": sum(_gpus(node["status"].get("allocatable", {})) for node in listed),
         "faults": faulty,
     }
 

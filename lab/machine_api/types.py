@@ -32,10 +32,10 @@ def load(path: Path = FILE) -> dict[str, dict[str, fleet.Group]]:
     problems = [f"{platform}: is not a platform" for platform in document if platform not in PLATFORMS]
     for platform, types in document.items():
         for name, entry in types.items():
-            found = [f"{key}: is not a key of a machine type" for key in _NOT_HARDWARE if key in entry]
-            found = found or fleet.validate_group({"name": name, "count": 0, **entry})
-            problems += [f"{platform}.{name}.{problem}" for problem in found]
-            if not found:
+            problems_of_key = [f"{key}: is not a key of a machine type" for key in _NOT_HARDWARE if key in entry]
+            problems_of_key = problems_of_key or fleet.validate_group({"name": name, "count": 0, **entry})
+            problems += [f"{platform}.{name}.{problem}" for problem in problems_of_key]
+            if not problems_of_key:
                 machines.setdefault(platform, {})[name] = fleet.Group(name, 0, **entry)
     if problems:
         raise LabError("\n".join([f"{path} is invalid:", *(f"  {problem}" for problem in problems)]))

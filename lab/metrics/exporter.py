@@ -56,8 +56,8 @@ def metrics(node: str, output: str) -> str:
 
 def _field(section: str, name: str) -> str:
     """The value of the first field with this name."""
-    found = re.search(rf"^ *{name} +: (.*)$", section, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^ *{name} +: (.*)$", section, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _runs(driver: Object) -> bool:

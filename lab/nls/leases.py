@@ -38,11 +38,11 @@ class LeaseBook:
     def current(self) -> list[Object]:
         """Return the leases of all nodes; raise ApiError if the cluster does not answer."""
         with self._lock:
-            found = leases_after(self._leases, self._api.list("/api/v1/nodes"), datetime.datetime.now(datetime.UTC))
-            if found != self._leases:
-                self._leases = found
-                write_private(self._file, json.dumps(found, indent=2) + "\n")
-            return list(found.values())
+            remaining = leases_after(self._leases, self._api.list("/api/v1/nodes"), datetime.datetime.now(datetime.UTC))
+            if remaining != self._leases:
+                self._leases = remaining
+                write_private(self._file, json.dumps(remaining, indent=2) + "\n")
+            return list(remaining.values())
 
     def _watch(self) -> None:
         pause = threading.Event()
@@ -55,7 +55,7 @@ class LeaseBook:
 
 def leases_after(leases: dict[str, Object], nodes: Iterable[Object], now: datetime.datetime) -> dict[str, Object]:
     """Return the leases, with those of deleted nodes that have not expired: by name, with `id`, `node`, `product` and `expiry`."""
-    found: dict[str, Object] = {}
+    remaining: dict[str, Object] = {}
     names = set()
     for node in nodes:
         metadata = node["metadata"]
@@ -63,7 +63,7 @@ def leases_after(leases: dict[str, Object], nodes: Iterable[Object], now: dateti
         license_state: Any = json.loads(metadata.get("annotations", {}).get(LICENSE_ANNOTATION, "{}"))
         if license_state.get("status") == "Licensed":
             holder = f"{metadata['uid']}/{license_state.get('driver')}/{license_state.get('pid')}"
-            found[metadata["name"]] = {
+            remaining[metadata["name"]] = {
                 "id": str(uuid.uuid5(_NAMESPACE, holder)),
                 "node": metadata["name"],
                 "product": license_state["product"],
@@ -74,4 +74,4 @@ def leases_after(leases: dict[str, Object], nodes: Iterable[Object], now: dateti
         for name, lease in leases.items()
         if name not in names and datetime.datetime.fromisoformat(lease["expiry"]) > now
     }
-    return orphans | found
+    return orphans | remaining

@@ -53,16 +53,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.UNAUTHORIZED, {"message": "unauthorized"})
             return
         try:
-            found = self.server.lookups.answer(
+            answer = self.server.lookups.answer(
                 self.path.partition("?")[0], self.headers.get("x-nv-service-instance-id", "")
             )
         except ApiError as error:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, {"message": str(error)})
             return
-        if found is None:
+        if answer is None:
             self._send(HTTPStatus.NOT_FOUND, {"message": "unknown"})
         else:
-            self._send(HTTPStatus.OK, found)
+            self._send(HTTPStatus.OK, answer)
 
     def _send(self, status: HTTPStatus, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()

@@ -62,8 +62,8 @@ def gpu_operator(version: str) -> Bundle:
     """
     digest = hashlib.sha256(f"gpu-operator {version}".encode()).hexdigest()
     image = f"nvcr.io/nvidia/gpu-operator@sha256:{digest}"
-    found = _read(OPERATORS[version].tool, "bundle/manifests")
-    return Bundle(GPU_OPERATOR, version, tuple(_replace(found, dict.fromkeys(_UNRELEASED, image))))
+    manifests = _read(OPERATORS[version].tool, "bundle/manifests")
+    return Bundle(GPU_OPERATOR, version, tuple(_replace(manifests, dict.fromkeys(_UNRELEASED, image))))
 
 
 def nfd() -> Bundle:

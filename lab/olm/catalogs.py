@@ -85,12 +85,12 @@ def package(name: str, versions: Sequence[str]) -> Package:
     if name == NFD:
         only = bundles.nfd()
         return Package(NFD, "Node Feature Discovery Operator", "stable", {"stable": [only.name]}, [only])
-    found = [bundles.gpu_operator(version) for version in versions]
+    built = [bundles.gpu_operator(version) for version in versions]
     # One channel for each minor release, and one with all of them.
-    channels: dict[str, list[str]] = {"stable": [one.name for one in found]}
-    for one in found:
+    channels: dict[str, list[str]] = {"stable": [one.name for one in built]}
+    for one in built:
         channels.setdefault(one.version.rpartition(".")[0], []).append(one.name)
-    return Package(name, "NVIDIA GPU Operator", list(channels)[-1], channels, found)
+    return Package(name, "NVIDIA GPU Operator", list(channels)[-1], channels, built)
 
 
 def render(package: Package, *, images: bool) -> Iterator[dict[str, Any]]:
@@ -127,7 +127,7 @@ def served(settings: CloudSettings, catalog: str) -> list[Package] | None:
         return None
     chosen = settings.setting(f"{CLOUD}.gpu-operator").split(",")
     versions = _VERSIONS if catalog == STAGING else [one for one in _VERSIONS if one in chosen]
-    found = []
+    packages = []
     for name in CATALOGS[catalog]:
         one = package(name, versions)
         if name == GPU_OPERATOR:
@@ -137,8 +137,8 @@ def served(settings: CloudSettings, catalog: str) -> list[Package] | None:
             if settings.fault(f"{CLOUD}.{BROKEN_STEP}", catalog):
                 newest = bundles.with_failing_step(newest)
             one = Package(one.name, one.description, one.default_channel, one.channels, [*one.bundles[:-1], newest])
-        found.append(one)
-    return found
+        packages.append(one)
+    return packages
 
 
 def text(packages: Sequence[Package], *, images: bool) -> str:

@@ -36,13 +36,13 @@ _TITLES = {
 def apply_crds(api: Api, folder: Path, limit: float = 120.0) -> None:
     """Apply OLM's CRDs and those of the monitoring, and wait until the API server serves them."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    wanted: dict[str, Object] = {crd["metadata"]["name"]: crd for crd in monitoring.crds()}
+    desired: dict[str, Object] = {crd["metadata"]["name"]: crd for crd in monitoring.crds()}
     for path in sorted(folder.glob("*.yaml")):
         crd = yaml.load(path.read_text(), Loader=loader)
         # The files contain an empty status.
-        wanted[crd["metadata"]["name"]] = {key: value for key, value in crd.items() if key != "status"}
-    in_parallel(lambda name: api.apply(f"{_CRDS}/{name}", wanted[name]), wanted)
-    wait_established(api, wanted, limit)
+        desired[crd["metadata"]["name"]] = {key: value for key, value in crd.items() if key != "status"}
+    in_parallel(lambda name: api.apply(f"{_CRDS}/{name}", desired[name]), desired)
+    wait_established(api, desired, limit)
 
 
 def apply(lab: Lab, api: Api) -> None:
@@ -60,7 +60,7 @@ def apply(lab: Lab, api: Api) -> None:
 
 def apply_sources(lab: Lab, api: Api) -> None:
     """Apply the CatalogSources, without the staging one unless its setting is `on`."""
-    for name in wanted_sources(lab):
+    for name in expected_sources(lab):
         title, priority = _TITLES[name]
         spec = {
             "sourceType": "grpc",
@@ -78,7 +78,7 @@ def apply_sources(lab: Lab, api: Api) -> None:
         api.apply(f"{_SOURCES}/{name}", body)
 
 
-def wanted_sources(lab: Lab) -> list[str]:
+def expected_sources(lab: Lab) -> list[str]:
     """Return the names of the CatalogSources that the lab's settings request."""
     staging = catalogs.of(lab).setting(f"{catalogs.CLOUD}.staging") == "on"
     return [name for name in catalogs.CATALOGS if staging or name != catalogs.STAGING]
@@ -91,7 +91,7 @@ def wait_connected(lab: Lab, api: Api, changed: Mapping[str, float], limit: floa
     """
     settings = catalogs.of(lab)
     deadline = time.monotonic() + limit
-    for name in wanted_sources(lab):
+    for name in expected_sources(lab):
         reachable = settings.fault(f"{catalogs.CLOUD}.{catalogs.UNREACHABLE}", name) is None
         while not _is_current(api.get(f"{_SOURCES}/{name}") or {}, changed[name], reachable=reachable):
             if time.monotonic() > deadline:
@@ -111,7 +111,7 @@ def _is_current(source: Object, changed: float, *, reachable: bool) -> bool:
 def wait_ready(lab: Lab, api: Api, limit: float = 300.0) -> None:
     """Wait until all reachable catalogs are ready, and their packages are listed."""
     settings = catalogs.of(lab)
-    reachable = [name for name in wanted_sources(lab) if catalogs.served(settings, name) is not None]
+    reachable = [name for name in expected_sources(lab) if catalogs.served(settings, name) is not None]
     packages = {package for name in reachable for package in catalogs.CATALOGS[name]}
     deadline = time.monotonic() + limit
     while waiting := _waiting(api, reachable, packages):

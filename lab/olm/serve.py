@@ -114,12 +114,12 @@ def run(lab: Lab, folder: Path) -> None:
 
 def wait_served(lab: Lab, folder: Path, limit: float = 60.0) -> dict[str, float]:
     """Wait until the catalogs have the content of the current settings; return the time of each one's last change."""
-    wanted = _content(catalogs.of(lab))
+    expected = _content(catalogs.of(lab))
     deadline = time.monotonic() + limit
     while True:
         with contextlib.suppress(FileNotFoundError, ValueError):
             recorded = json.loads((folder / _RECORD).read_text())
-            if recorded["content"] == wanted:
+            if recorded["content"] == expected:
                 return dict(recorded["changed"])
         if time.monotonic() > deadline:
             raise LabError(f"the catalogs did not change within {limit:.0f} s: see 'lab/lab{lab.option} logs catalogs'")

@@ -73,16 +73,16 @@ def load(folder: Path) -> Iterator[Object]:
 
 def apply(api: Api, folder: Path, limit: float = 120.0) -> None:
     """Create the CRDs, and wait until the API server serves them."""
-    wanted = {crd["metadata"]["name"]: crd for crd in load(folder)}
-    in_parallel(lambda name: api.apply(f"{_CRDS}/{name}", wanted[name]), wanted)
-    wait_established(api, wanted, limit)
+    desired = {crd["metadata"]["name"]: crd for crd in load(folder)}
+    in_parallel(lambda name: api.apply(f"{_CRDS}/{name}", desired[name]), desired)
+    wait_established(api, desired, limit)
 
 
 def wait_established(api: Api, names: Iterable[str], limit: float) -> None:
     """Wait until the API server serves these CRDs."""
-    wanted = set(names)
+    pending = set(names)
     deadline = time.monotonic() + limit
-    while missing := wanted - {crd["metadata"]["name"] for crd in api.list(_CRDS) if is_established(crd)}:
+    while missing := pending - {crd["metadata"]["name"] for crd in api.list(_CRDS) if is_established(crd)}:
         if time.monotonic() > deadline:
             raise ApiError(0, f"the API server does not serve {', '.join(sorted(missing))} after {limit:.0f} s")
         time.sleep(0.1)

@@ -161,14 +161,14 @@ class Driver(driver.Driver):
 
     def _advance(self, context: Any, cluster: Any, groups: Any) -> None:
         nodes = MagnumNodeSync(LAB) if _is_own(context, cluster) else None
-        left = [group for group in groups if not self._ended(context, cluster, group, nodes)]
+        remaining = [group for group in groups if not self._ended(context, cluster, group, nodes)]
         working = cluster.status == _STATUS.CREATE_IN_PROGRESS and any(
-            one.status.endswith("_IN_PROGRESS") for one in left
+            one.status.endswith("_IN_PROGRESS") for one in remaining
         )
         if nodes and not working and cluster.status == _STATUS.CREATE_IN_PROGRESS and _wants_operator(cluster):
             lab_cluster.install_operator(LAB)
         before = cluster.status
-        cluster.status, cluster.status_reason = aggregate(before, left)
+        cluster.status, cluster.status_reason = aggregate(before, remaining)
         if cluster.status.endswith("_COMPLETE") and not cluster.api_address:
             cluster.api_address = lab_cluster.api_address(LAB) if nodes else f"https://127.10.{cluster.id % 250}.1:6443"
             cluster.coe_version = cluster.labels.get("kube_tag")

@@ -46,8 +46,8 @@ def install_operator(lab: Lab) -> None:
 
 def has_operator(lab: Lab) -> bool:
     """Return whether the cluster has the GPU operator release."""
-    found = Api(lab).list(f"/api/v1/namespaces/{NAMESPACE}/secrets", labelSelector=f"owner=helm,name={RELEASE}")
-    return any(True for _secret in found)
+    secrets = Api(lab).list(f"/api/v1/namespaces/{NAMESPACE}/secrets", labelSelector=f"owner=helm,name={RELEASE}")
+    return any(True for _secret in secrets)
 
 
 def _helm(lab: Lab, release: str, chart: str, *options: str) -> None:
@@ -87,8 +87,8 @@ def create_magnum_cluster(lab: Lab) -> None:
                 f"Magnum's cluster '{lab.name}' is {status or 'missing'}: {reason}; see 'lab/lab logs magnum'"
             )
         time.sleep(0.1)
-        found = _listed(demo, made)
-        status, reason = found.get("status") or "", found.get("status_reason") or ""
+        row = _listed(demo, made)
+        status, reason = row.get("status") or "", row.get("status_reason") or ""
     done.touch()
 
 

@@ -47,18 +47,16 @@ def refusal(lab: Lab, context: Any, cluster: Any, group: Any, action: str) -> st
     if resource == "clusters":
         return None
     per_node = 1 if resource == "instances" else _cores(group.flavor_id)
-    wanted = group.node_count * per_node
+    requested = group.node_count * per_node
     others = sum(
         one.node_count * (1 if resource == "instances" else _cores(one.flavor_id))
         for one in cluster.nodegroups
         if one.uuid != group.uuid
     )
-    if others + wanted <= limit:
+    if others + requested <= limit:
         return None
     # Nova's message, which Heat forwards.
-    return (
-        f"Quota exceeded for {resource}: Requested {wanted}, but already used {others} of {limit} {resource} (HTTP 403)"
-    )
+    return f"Quota exceeded for {resource}: Requested {requested}, but already used {others} of {limit} {resource} (HTTP 403)"
 
 
 def _is_scaled(cluster: Any, group: Any) -> bool:

@@ -38,8 +38,8 @@ def create(lab: Lab) -> None:
 
 def passwords(lab: Lab) -> dict[str, str]:
     """Return the passwords, by user."""
-    found: dict[str, str] = json.loads((folder(lab) / "users.json").read_text())
-    return found
+    users: dict[str, str] = json.loads((folder(lab) / "users.json").read_text())
+    return users
 
 
 def password_file(lab: Lab) -> Path:

@@ -62,10 +62,10 @@ class Login:
     def matches(self, reference: Reference) -> bool:
         """Return whether the login is for a reference: the host, with wildcards, and a prefix of the repository."""
         host, _slash, path = self.key.partition("/")
-        wanted, actual = host.partition(":"), reference.host.partition(":")
-        labels = wanted[0].split("."), actual[0].split(".")
+        expected, actual = host.partition(":"), reference.host.partition(":")
+        labels = expected[0].split("."), actual[0].split(".")
         return (
-            wanted[2] == actual[2]
+            expected[2] == actual[2]
             and len(labels[0]) == len(labels[1])
             and all(fnmatch.fnmatchcase(name, pattern) for pattern, name in zip(*labels, strict=True))
             and reference.repository.startswith(path)
@@ -74,13 +74,13 @@ class Login:
 
 def logins(api: Api, pod: Object) -> list[Login]:
     """Return the logins of a pod's imagePullSecrets, the most specific key first; missing Secrets and invalid entries are ignored."""
-    found: list[Login] = []
+    result: list[Login] = []
     for reference in pod["spec"].get("imagePullSecrets") or ():
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/secrets/{reference['name']}"
         secret = api.get(path) or {}
         if secret.get("type") == _SECRET_TYPE:
-            found += _entries(json.loads(base64.b64decode(secret["data"][_SECRET_KEY])))
-    return sorted(found, key=lambda login: login.key, reverse=True)
+            result += _entries(json.loads(base64.b64decode(secret["data"][_SECRET_KEY])))
+    return sorted(result, key=lambda login: login.key, reverse=True)
 
 
 def _entries(document: dict[str, Any]) -> Iterator[Login]:

@@ -56,11 +56,11 @@ def state(fake: FakeVks) -> dict[str, Any]:
     """Return the node groups as the service returns them, faults, settings, and the fake's violations of its contract."""
     live = rules.VksRules.now(fake.settings)
     with fake.state.lock:
-        found = [groups.detail(live, group) for group in fake.state.groups.values()]
+        details = [groups.detail(live, group) for group in fake.state.groups.values()]
         named = {cluster["id"]: cluster["name"] for cluster in fake.state.clusters.values()}
     return {
         "clusters": named,
-        "groups": found,
+        "groups": details,
         "faults": [vars(fault) for fault in live.faults],
         "settings": live.values,
         "violations": fake.service.violations,

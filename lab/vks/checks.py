@@ -99,10 +99,10 @@ def _subnet(state: AccountState, cluster: Row, identity: str) -> Row:
 
 
 def _security_groups(state: AccountState, rules: VksRules, given: Iterable[str]) -> None:
-    wanted = list(given)
-    if not wanted and rules.guess("empty-security-groups") == "refused":
+    requested = list(given)
+    if not requested and rules.guess("empty-security-groups") == "refused":
         raise RequestRefused(400, "securityGroups: size must be between 1 and 50")
-    for identity in wanted:
+    for identity in requested:
         if _one("security group", state.data["security_groups"], "id", identity)["status"] != "ACTIVE":
             raise RequestRefused(400, f"security group {identity} is not ACTIVE")
 

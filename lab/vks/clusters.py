@@ -26,18 +26,18 @@ def find(state: AccountState, rules: VksRules, query: Row) -> Any:
 
 def get(state: AccountState, identity: str) -> Row:
     """Return the cluster with this id; raise RequestRefused if it does not exist."""
-    found = state.clusters.get(identity)
-    if found is None:
+    cluster = state.clusters.get(identity)
+    if cluster is None:
         raise RequestRefused(404, f"cluster {identity} not found")
-    return found
+    return cluster
 
 
 def group(state: AccountState, cluster: Row, identity: str) -> Row:
     """Return the node group with this id; raise RequestRefused if the cluster has none."""
-    found = state.groups.get(identity)
-    if found is None or found["cluster"] != cluster["id"] or lifecycle.is_hidden(found, time.time()):
+    row = state.groups.get(identity)
+    if row is None or row["cluster"] != cluster["id"] or lifecycle.is_hidden(row, time.time()):
         raise RequestRefused(404, f"node group {identity} not found")
-    return found
+    return row
 
 
 def create(state: AccountState, rules: VksRules, body: Row) -> Any:
@@ -102,8 +102,8 @@ def events(state: AccountState, rules: VksRules, cluster: Row, query: Row, only:
     """Return a page of events, newest first."""
     rows = []
     for event in reversed(state.data["events"].get(cluster["id"], [])):
-        wanted = all(event[name] == query[name] for name in ("action", "type") if name in query)
-        if wanted and only in (None, event["group"]):
+        matches = all(event[name] == query[name] for name in ("action", "type") if name in query)
+        if matches and only in (None, event["group"]):
             rows.append({key: value for key, value in event.items() if key != "group"})
     return rules.page(rows, query)
 

@@ -50,13 +50,13 @@ class Operation:
         """Return the values of the path's variables (CLUSTER, GROUP ...), or None for the path of another operation."""
         if len(parts) != len(self.path):
             return None
-        found = {}
-        for wanted, given in zip(self.path, parts, strict=True):
-            if wanted.isupper():
-                found[wanted] = given
-            elif wanted != given:
+        arguments = {}
+        for expected, given in zip(self.path, parts, strict=True):
+            if expected.isupper():
+                arguments[expected] = given
+            elif expected != given:
                 return None
-        return found
+        return arguments
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class Contract:
         parts = tuple(path.strip("/").split("/"))
         for operation in self.operations.values():
             if operation.service == service and operation.method == method:
-                found = operation.match(parts)
-                if found is not None:
-                    return operation, found
+                arguments = operation.match(parts)
+                if arguments is not None:
+                    return operation, arguments
         return None
 
 
@@ -156,8 +156,8 @@ def settings() -> dict[str, Setting]:
 
 def _read(name: str) -> dict[str, Any]:
     text = (FOLDER / f"{name}.yaml").read_text()
-    found: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return found
+    document: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return document
 
 
 def _schema(entry: Mapping[str, Any]) -> dict[str, SchemaField]:
@@ -177,14 +177,14 @@ def _operation(name: str, service: str, entry: Mapping[str, Any]) -> Operation:
 
 def as_data() -> dict[str, Any]:
     """Return the contract as JSON-serializable data."""
-    found = load()
+    contract = load()
     return {
-        "sources": dict(found.sources),
+        "sources": dict(contract.sources),
         "schemas": {
-            name: {key: vars(one) for key, one in fields.items()} for name, fields in found.schemas.named.items()
+            name: {key: vars(one) for key, one in fields.items()} for name, fields in contract.schemas.named.items()
         },
-        "operations": {name: vars(one) for name, one in found.operations.items()},
-        "behaviours": {name: vars(one) for name, one in found.behaviours.items()},
-        "guesses": {name: vars(one) for name, one in found.guesses.items()},
-        "faults": {name: vars(one) for name, one in found.faults.items()},
+        "operations": {name: vars(one) for name, one in contract.operations.items()},
+        "behaviours": {name: vars(one) for name, one in contract.behaviours.items()},
+        "guesses": {name: vars(one) for name, one in contract.guesses.items()},
+        "faults": {name: vars(one) for name, one in contract.faults.items()},
     }

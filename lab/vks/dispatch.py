@@ -85,11 +85,11 @@ class Dispatcher:
 
     def answer(self, request: HttpRequest, rules: VksRules) -> HttpResponse:
         """Execute a request and return the response."""
-        found = self._contract.route(request.service, request.method, urlsplit(request.path).path)
+        route = self._contract.route(request.service, request.method, urlsplit(request.path).path)
         try:
-            if found is None:
+            if route is None:
                 raise RequestRefused(404, f"no such operation: {request.method} {urlsplit(request.path).path}")
-            operation, path = found
+            operation, path = route
             self._apply_transport_faults(operation, rules)
             if operation.service == "iam":
                 body = self._login(operation, request, rules)
@@ -132,15 +132,15 @@ class Dispatcher:
         query = self._query(operation, request)
         body = self._body(operation, request, rules)
         if operation.service == "vserver":
-            rows, found = lookups.answer(self._state, rules, operation.name, path, query, body)
+            rows, result = lookups.answer(self._state, rules, operation.name, path, query, body)
             self._check(operation, f"[{operation.rows}]", rows)
-            return HttpResponse(operation.status, found)
-        found = handlers.answer(self._state, rules, operation.name, path, query, body or {}, real=self._real)
-        if isinstance(found, str):
-            return HttpResponse(operation.status, found, "text/plain")
+            return HttpResponse(operation.status, result)
+        result = handlers.answer(self._state, rules, operation.name, path, query, body or {}, real=self._real)
+        if isinstance(result, str):
+            return HttpResponse(operation.status, result, "text/plain")
         guessed = rules.guess("write-status" if operation.writing else "read-status")
         status = int(guessed) if operation.status == 202 else operation.status
-        return self._validated(operation, HttpResponse(status, found))
+        return self._validated(operation, HttpResponse(status, result))
 
     def _query(self, operation: Operation, request: HttpRequest) -> Row:
         query = {key: values[-1] for key, values in parse_qs(urlsplit(request.path).query).items()}

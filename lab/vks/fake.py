@@ -124,8 +124,8 @@ class FakeVks:
             for group in list(self.state.groups.values()):
                 changed |= lifecycle.advance(self.state, rules, group, now)
             for cluster in self.state.clusters.values():
-                of = self._lab if self._real and cluster["name"] == self._lab.name else None
-                changed |= kubeconfigs.advance(rules, cluster, of, now)
+                own_lab = self._lab if self._real and cluster["name"] == self._lab.name else None
+                changed |= kubeconfigs.advance(rules, cluster, own_lab, now)
             if changed:
                 self.state.save()
 
@@ -153,8 +153,8 @@ def _autoscaled(state: AccountState, rules: VksRules) -> bool:
         return False
     rules.live.clear(fault.name)
     for group in meant:
-        bounds, wanted = group["spec"]["autoScaleConfig"], group["count"] + int(fault.value or 1)
-        lifecycle.resize(state, rules, group, min(max(wanted, bounds["minSize"]), bounds["maxSize"]))
+        bounds, count = group["spec"]["autoScaleConfig"], group["count"] + int(fault.value or 1)
+        lifecycle.resize(state, rules, group, min(max(count, bounds["minSize"]), bounds["maxSize"]))
         lifecycle.begin(state, rules, group, "autoscale")
     return True
 

@@ -51,14 +51,14 @@ def create(state: AccountState, rules: VksRules, cluster: Row, body: Row, *, rea
 def update(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
     """Change the fields that PUT can change."""
     checks.free(rules, group)
-    wanted = checks.changed_group(state, rules, group, body)
+    desired = checks.changed_group(state, rules, group, body)
     before = detail(rules, group)
     spec = group["spec"]
     spec.update({name: body[name] for name in _SETTABLE if name in body})
     if "labels" in body or "taints" in body:
         _relabel(rules, group)
-    if wanted != group["count"]:
-        lifecycle.resize(state, rules, group, wanted)
+    if desired != group["count"]:
+        lifecycle.resize(state, rules, group, desired)
     lifecycle.begin(state, rules, group, "update", before)
     return written(rules, group)
 
@@ -80,12 +80,12 @@ def patch(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
 def upgrade(state: AccountState, rules: VksRules, group: Row, body: Row) -> Any:
     """Replace all nodes with nodes of the cluster's version, the only valid target version (DOC)."""
     checks.free(rules, group)
-    wanted, there = body["kubernetesVersion"], state.clusters[group["cluster"]]["version"]
-    if wanted != there:
-        raise RequestRefused(400, f"node group can only be upgraded to the version of the control plane, {there}")
+    desired, actual = body["kubernetesVersion"], state.clusters[group["cluster"]]["version"]
+    if desired != actual:
+        raise RequestRefused(400, f"node group can only be upgraded to the version of the control plane, {actual}")
     before = detail(rules, group)
-    group["version"] = wanted
-    group["spec"]["imageId"] = seed.image(group["spec"]["os"], wanted)
+    group["version"] = desired
+    group["spec"]["imageId"] = seed.image(group["spec"]["os"], desired)
     lifecycle.replace(state, rules, group)
     lifecycle.begin(state, rules, group, "upgrade", before)
     return written(rules, group)
@@ -104,12 +104,12 @@ def delete(state: AccountState, rules: VksRules, group: Row, *, forced: bool) ->
 def find(state: AccountState, rules: VksRules, cluster: Row, query: Row) -> Any:
     """Return a page of a cluster's groups, in short form."""
     now, search, how = time.time(), query.get("search", ""), rules.guess("search")
-    found = [group for group in state.groups_of(cluster["id"]) if not lifecycle.is_hidden(group, now)]
+    visible = [group for group in state.groups_of(cluster["id"]) if not lifecycle.is_hidden(group, now)]
     if search and how != "ignored":
-        found = [one for one in found if (search in one["name"] if how == "substring" else search == one["name"])]
+        visible = [one for one in visible if (search in one["name"] if how == "substring" else search == one["name"])]
     if "status" in query:
-        found = [group for group in found if lifecycle.shown_status(rules, group, now) == query["status"]]
-    return rules.page([short(rules, group) for group in found], query)
+        visible = [group for group in visible if lifecycle.shown_status(rules, group, now) == query["status"]]
+    return rules.page([short(rules, group) for group in visible], query)
 
 
 def nodes(rules: VksRules, group: Row, query: Row) -> Any:

@@ -54,9 +54,9 @@ class Iam:
         limit = rules.number("lock-out-after")
         if rules.fault("locked-out") or 0 < limit <= failed.get(client, 0):
             raise LoginRefused(status, "TOO_MANY_FAILED_LOGINS", "Too many failed logins, the account is locked")
-        wanted = "grant_type" if version == "v2" else "grantType"
-        if _fields(headers.get("Content-Type", ""), body).get(wanted) != "client_credentials":
-            raise LoginRefused(400, "INVALID_REQUEST", f"{wanted} must be client_credentials")
+        key = "grant_type" if version == "v2" else "grantType"
+        if _fields(headers.get("Content-Type", ""), body).get(key) != "client_credentials":
+            raise LoginRefused(400, "INVALID_REQUEST", f"{key} must be client_credentials")
         right = secrets.compare_digest(self._known.get(client, "").encode(), secret.encode()) and secret
         if not right or rules.consume("login-rejected"):
             failed[client] = failed.get(client, 0) + 1
@@ -73,12 +73,12 @@ class Iam:
         """Reject a request with an invalid token, or from a client without the permission."""
         self._expire(rules)
         kind, dummy, token = headers.get("Authorization", "").partition(" ")
-        found = self._tokens.get(token) if kind.lower() == "bearer" else None
-        if found is None or time.monotonic() > found.ends:
+        login = self._tokens.get(token) if kind.lower() == "bearer" else None
+        if login is None or time.monotonic() > login.ends:
             raise RequestRefused(401, "Unauthorized")
         fault = rules.fault("forbidden")
         taken = ({fault.value} if fault.value else {"kubeconfig", "metadata"}) if fault else set()
-        if right not in CLIENTS[found.client] - taken:
+        if right not in CLIENTS[login.client] - taken:
             raise RequestRefused(403, "Access denied")
 
     def _expire(self, rules: VksRules) -> None:

@@ -86,12 +86,12 @@ def _rows(
 def _flavors(rules: VksRules, path: dict[str, str], zone: str | None) -> list[Row]:
     if path["FAMILY"] not in _FAMILIES or path["CODE"] != _PLATFORM:
         return []
-    found = []
+    rows = []
     for row in seed.flavors_offered():
         if (row["gpu"] > 0) == (path["FAMILY"] == "gpu") and zone in (None, row["zoneId"]):
             gone = checks.sold_out(rules, row["flavorId"])
-            found.append({**row, "isSoldOut": gone, "remainingVms": 0 if gone else row["remainingVms"]})
-    return found
+            rows.append({**row, "isSoldOut": gone, "remainingVms": 0 if gone else row["remainingVms"]})
+    return rows
 
 
 def _named(rows: list[Row], key: str, query: Row) -> list[Row]:

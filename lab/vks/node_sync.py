@@ -64,17 +64,17 @@ class VksNodeSync:
                     annotations={_APPLIED: _applied(node)},
                 )
             elif _change(live[node["name"]], node):
-                machines.edit(node["name"], functools.partial(_change, wanted=node))
+                machines.edit(node["name"], functools.partial(_change, desired=node))
         machines.delete([name for name in group["nodes_to_delete"] if name in live])
         self._record(state, group, [name for name, node in live.items() if is_ready(node)], set(live))
 
     def _record(self, state: AccountState, group: Row, ready: list[str], seen: set[str]) -> None:
         with state.lock:
-            found = state.groups.get(group["id"])
-            if found is not None:
-                found["ready"] = ready
-                found["nodes_to_delete"] = [
-                    name for name in found["nodes_to_delete"] if name in seen or name not in group["nodes_to_delete"]
+            row = state.groups.get(group["id"])
+            if row is not None:
+                row["ready"] = ready
+                row["nodes_to_delete"] = [
+                    name for name in row["nodes_to_delete"] if name in seen or name not in group["nodes_to_delete"]
                 ]
 
 
@@ -86,16 +86,16 @@ def _applied(node: Row) -> str:
     return json.dumps({"labels": node["labels"], "taints": _taints(node)}, sort_keys=True)
 
 
-def _change(live: Object, wanted: Row) -> Object | None:
+def _change(live: Object, desired: Row) -> Object | None:
     """Return the merge patch that replaces the group's former labels and taints on a node, or None if it is up to date."""
     annotations = live["metadata"]["annotations"]
-    if annotations.get(_APPLIED) == _applied(wanted):
+    if annotations.get(_APPLIED) == _applied(desired):
         return None
     before: dict[str, Any] = json.loads(annotations.get(_APPLIED, '{"labels": {}, "taints": []}'))
-    labels = {**dict.fromkeys(before["labels"]), **wanted["labels"]}
-    managed = {(taint["key"], taint["effect"]) for taint in [*before["taints"], *wanted["taints"]]}
+    labels = {**dict.fromkeys(before["labels"]), **desired["labels"]}
+    managed = {(taint["key"], taint["effect"]) for taint in [*before["taints"], *desired["taints"]]}
     others = [taint for taint in live["spec"].get("taints", []) if (taint["key"], taint["effect"]) not in managed]
     return {
-        "metadata": {"labels": labels, "annotations": {_APPLIED: _applied(wanted)}},
-        "spec": {"taints": [*others, *_taints(wanted)]},
+        "metadata": {"labels": labels, "annotations": {_APPLIED: _applied(desired)}},
+        "spec": {"taints": [*others, *_taints(desired)]},
     }

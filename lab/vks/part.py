@@ -59,8 +59,8 @@ class Vks(LabPart):
 
     def clients(self, lab: Lab) -> dict[str, str]:
         """Return the secrets of the service accounts, by client id."""
-        found: dict[str, str] = json.loads((self.folder(lab) / "clients.json").read_text())
-        return found
+        clients: dict[str, str] = json.loads((self.folder(lab) / "clients.json").read_text())
+        return clients
 
     def serve(self, lab: Lab) -> None:
         """Run the service until killed."""

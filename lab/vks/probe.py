@@ -89,10 +89,10 @@ class Probe:
             self.statuses.add(f"node group {body.get('status')}")
         if name == "list-nodes":
             self.statuses |= {f"node {node.get('status')}" for node in body.get("items", ())}
-        for variable, (operation, found) in _FOUND.items():
+        for variable, (operation, row_key) in _FOUND.items():
             rows = _rows(body)
             if operation == name and rows:
-                known.setdefault(variable, found(rows[0]))
+                known.setdefault(variable, row_key(rows[0]))
 
     def _login(self) -> None:
         basic = f"{self.environment['GRN_CLIENT_ID']}:{self.environment['GRN_CLIENT_SECRET']}".encode()
@@ -132,8 +132,8 @@ _VARIABLES = tuple(_FOUND)
 def redact(problem: str) -> str:
     """Return a problem without the value: only its position and the violated rule."""
     place, dummy, rest = problem.partition(": ")
-    found = _RULE.search(rest)
-    return f"{place}: {found[0] if found else 'differs'}"
+    match = _RULE.search(rest)
+    return f"{place}: {match[0] if match else 'differs'}"
 
 
 def _in_order(operations: Any) -> Iterator[Operation]:

@@ -51,21 +51,21 @@ class VksRules:
 
     def value(self, name: str, default: float, group: str | None = None) -> float | None:
         """Return the numeric value of a fault, or the default if it has no value, or None without the fault."""
-        found = self.fault(name, group)
-        return None if found is None else default if found.value is None else float(found.value)
+        fault = self.fault(name, group)
+        return None if fault is None else default if fault.value is None else float(fault.value)
 
     def consume(self, name: str, group: str | None = None) -> bool:
         """Return whether a fault with a counter applies now, and decrement its counter."""
         return self.fault(name, group) is not None and self.live.consume(f"{CLOUD}.{name}", group)
 
-    def chance(self, of: str) -> random.Random:
+    def chance(self, subject: str) -> random.Random:
         """Return a random generator that depends on the seed and on its purpose."""
-        return random.Random(f"{self.values[f'{CLOUD}.seed']} {of}")
+        return random.Random(f"{self.values[f'{CLOUD}.seed']} {subject}")
 
-    def delay(self, of: str) -> float:
+    def delay(self, subject: str) -> float:
         """Return the duration of an operation in seconds."""
         low, dummy, high = self.values[f"{CLOUD}.delay"].partition("..")
-        return self.chance(of).uniform(float(low), float(high or low))
+        return self.chance(subject).uniform(float(low), float(high or low))
 
     def page(self, rows: list[Any], query: dict[str, Any]) -> dict[str, Any]:
         """Return one page of rows: numbered from 0, 10 rows unless the query asks for another size (MCP)."""

@@ -81,8 +81,8 @@ class Schemas:
                 if not one.nullable:
                     yield f"{place}: must not be null"
             else:
-                found = list(self._problems(one.kind, value[name], closed, place))
-                yield from found or _limits(one, value[name], place)
+                problems = list(self._problems(one.kind, value[name], closed, place))
+                yield from problems or _limits(one, value[name], place)
 
     def _list(self, kind: str, value: Any, closed: bool, at: str) -> Iterator[str]:
         if not isinstance(value, list):

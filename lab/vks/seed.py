@@ -65,11 +65,11 @@ def volume_types() -> list[Row]:
 @functools.cache
 def flavors_offered() -> list[Row]:
     """Return the flavors in vServer's format, which contains the number of GPUs; only the flavor name contains the model."""
-    found = []
+    rows = []
     for name, flavor in flavors.load().items():
         if offered := flavor.offers.get("vks"):
             machine = flavor.machine
-            found.append(
+            rows.append(
                 {
                     "flavorId": offered["id"],
                     "name": name,
@@ -82,7 +82,7 @@ def flavors_offered() -> list[Row]:
                     "zoneId": offered["zone"],
                 }
             )
-    return found
+    return rows
 
 
 def new_account(name: str, version: str) -> Row:
@@ -167,10 +167,10 @@ def first_group() -> Row:
 
 def _subnets() -> list[Row]:
     named = [("a", 0, "ACTIVE"), ("b", 1, "ACTIVE"), ("c", 2, "ACTIVE"), ("going", 0, "DELETING")]
-    found = [
+    subnets = [
         _subnet(name, NETWORK, 16 * number, ZONES[zone], status) for number, (name, zone, status) in enumerate(named)
     ]
-    return [*found, _subnet("elsewhere", stable_id("net", "other"), 0, ZONES[0], "ACTIVE")]
+    return [*subnets, _subnet("elsewhere", stable_id("net", "other"), 0, ZONES[0], "ACTIVE")]
 
 
 def _subnet(name: str, network: str, third: int, zone: str, status: str) -> Row:

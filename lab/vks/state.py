@@ -43,14 +43,14 @@ class AccountState:
     @property
     def clusters(self) -> dict[str, Row]:
         """Clusters by id."""
-        found: dict[str, Row] = self.data["clusters"]
-        return found
+        clusters: dict[str, Row] = self.data["clusters"]
+        return clusters
 
     @property
     def groups(self) -> dict[str, Row]:
         """Node groups of all clusters by id."""
-        found: dict[str, Row] = self.data["groups"]
-        return found
+        groups: dict[str, Row] = self.data["groups"]
+        return groups
 
     def groups_of(self, cluster: str) -> Iterator[Row]:
         """Yield the node groups of a cluster, oldest first."""

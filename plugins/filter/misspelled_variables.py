@@ -80,10 +80,10 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
     """A line for each name that resembles a variable of the collection, or begins like the variables of a role."""
     names = list(map(str, names))
     unset = [name for name in _REQUIRED if name not in names]
-    found = {name: _meant(name, unset) for name in names}
+    meanings = {name: _meant(name, unset) for name in names}
     return [
         f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"
-        for name, meant in found.items()
+        for name, meant in meanings.items()
         if meant
     ]
 
@@ -117,11 +117,11 @@ def _question(names: list[str]) -> str:
 @functools.cache
 def known_variables() -> tuple[str, ...]:
     """The variables in the argument specifications of all roles, and those in _OF_NO_ROLE."""
-    found = set(_OF_NO_ROLE)
+    known = set(_OF_NO_ROLE)
     for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
         with path.open(encoding="utf-8") as file:
-            found.update(yaml_documents.load(file)["argument_specs"]["main"]["options"])
-    return tuple(sorted(found))
+            known.update(yaml_documents.load(file)["argument_specs"]["main"]["options"])
+    return tuple(sorted(known))
 
 
 def _selection(name: str) -> str:

@@ -88,10 +88,10 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
     if isinstance(default, list):
         return _names(value)
     if isinstance(default, dict):
-        found = coercion.from_json(value) if isinstance(value, str) else value
-        if not isinstance(found, dict):
+        decoded = coercion.from_json(value) if isinstance(value, str) else value
+        if not isinstance(decoded, dict):
             raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
-        return found
+        return decoded
     if isinstance(value, (dict, list)):
         raise ValueError(f"is {type_name(value)}, not a string; specify one value")
     return value
@@ -99,10 +99,10 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
 
 def _names(value: t.Any) -> list[str]:
     """The names in a value; raises ValueError for text without a name, because for many roles an empty list means all pools."""
-    found = coercion.names(value)
-    if not found and value and value != "[]":
+    listed = coercion.names(value)
+    if not listed and value and value != "[]":
         raise ValueError("contains no name; use comma-separated names")
-    return found
+    return listed
 
 
 class FilterModule:

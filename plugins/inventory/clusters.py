@@ -158,19 +158,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
         """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
-        wanted = ClusterFilter(self.get_option("names"))
+        selection = ClusterFilter(self.get_option("names"))
         # A different list of clouds, of regions in clouds.yaml, or a different filter requires a new query; another release may store other fields.
-        identity = [VERSION, path, self.get_option("clouds"), query.places, dataclasses.asdict(wanted)]
+        identity = [VERSION, path, self.get_option("clouds"), query.places, dataclasses.asdict(selection)]
         key = self.get_cache_key(json.dumps(identity, default=str))
         enabled = self.get_option("cache")
         if enabled and cache:
             # The entry is missing or expired.
             with contextlib.suppress(KeyError):
                 return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
-        found = query.discover(wanted)
+        clusters = query.discover(selection)
         if enabled:
-            self._cache[key] = [cluster.to_cache() for cluster in found]
-        return found
+            self._cache[key] = [cluster.to_cache() for cluster in clusters]
+        return clusters
 
     def _folder(self, path: str) -> KubeconfigFolder:
         folder = os.path.expanduser(self.get_option("kubeconfig_folder"))

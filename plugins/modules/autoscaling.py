@@ -127,7 +127,7 @@ autoscaling:
       type: dict
       returned: always
       sample: {Tesla-T4-SHARED: 24}
-    left:
+    undeclared:
       description: MachineAutoscalers that this collection manages and that no pool declares any longer. They are kept.
       type: list
       elements: str

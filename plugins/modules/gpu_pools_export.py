@@ -218,7 +218,7 @@ def _configmap(module: GpuModule, name: str, namespace: str) -> Object | None:
 
 def _nfd_release(module: GpuModule) -> InstalledRelease | None:
     workers = module.client.list(DAEMONSETS, label_selector=_NFD)
-    return next((found for worker in workers if (found := installed_release(worker))), None)
+    return next((release for worker in workers if (release := installed_release(worker))), None)
 
 
 def _managed_release(

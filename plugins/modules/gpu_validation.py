@@ -283,8 +283,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             # Another run may have changed the state while this run waited for the lease.
             state = validator.read()
             pools.update(_initial_results(module, state, workload))
-            if state.leftovers and (left := validator.pods.delete_leftovers()):
-                module.warn(f"From a former run: {undeleted(left)}.")
+            if state.leftovers and (remaining := validator.pods.delete_leftovers()):
+                module.warn(f"From a former run: {undeleted(remaining)}.")
             problems = _validate(module, validator, state, pools, lease)
         result["seconds"] = round(time.monotonic() - started, 1)
         changed = bool(state.leftovers) or any(pool["status"] in ("verified", "failed") for pool in pools.values())

@@ -289,16 +289,16 @@ def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
     versions = {plan.operator.version, *params["operator_versions"]}
 
     def suffixes_of(pool: PoolPlan | None, precompiled: bool) -> set[str]:
-        found = node_systems.of_pool(pool) if pool else node_systems.of_all()
+        systems = node_systems.of_pool(pool) if pool else node_systems.of_all()
         kernels = params["kernels"]
-        pairs = {(system, kernel) for system in found for kernel in kernels} if kernels else set()
+        pairs = {(system, kernel) for system in systems for kernel in kernels} if kernels else set()
         if precompiled and not kernels:
             pairs = node_systems.kernels(pool)
-        if not (pairs if precompiled else found):
-            raise InvalidOptions([_UNKNOWN_KERNELS if found and precompiled else _UNKNOWN_SYSTEMS])
+        if not (pairs if precompiled else systems):
+            raise InvalidOptions([_UNKNOWN_KERNELS if systems and precompiled else _UNKNOWN_SYSTEMS])
         if precompiled:
             return {f"{kernel}-{os_tag(*system, version)}" for system, kernel in pairs for version in versions}
-        return {os_tag(*system, version) for system in found for version in versions}
+        return {os_tag(*system, version) for system in systems for version in versions}
 
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
 

@@ -317,16 +317,16 @@ def work(module: LicenseModule) -> Object:
     options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
-    found = _compare(module, options)
+    comparison = _compare(module, options)
     unchecked = None
-    if found.changed:
+    if comparison.changed:
         with lease:
             if not (module.check_mode or lease.untouched):
                 # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
-                found = _compare(module, options)
-            unchecked = _write(module, lease, found)
-    _warn(module, found)
-    return _result(found, unchecked)
+                comparison = _compare(module, options)
+            unchecked = _write(module, lease, comparison)
+    _warn(module, comparison)
+    return _result(comparison, unchecked)
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
@@ -349,17 +349,17 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
 
 
-def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None:
+def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str | None:
     """Send the changes; return the reason why the server did not validate one of them in check mode."""
     unchecked = None
-    for change in found.changes:
+    for change in comparison.changes:
         lease.check()
         # In check mode on a first run, the server cannot validate an object in a namespace that does not exist yet.
-        if not (module.check_mode and found.cluster.namespace in module.expected.namespaces):
-            unchecked = found.objects.write(change, check=module.check_mode) or unchecked
-    if found.policy.applied:
+        if not (module.check_mode and comparison.cluster.namespace in module.expected.namespaces):
+            unchecked = comparison.objects.write(change, check=module.check_mode) or unchecked
+    if comparison.policy.applied:
         lease.check()
-        unchecked = _apply_config(module, found.policy) or unchecked
+        unchecked = _apply_config(module, comparison.policy) or unchecked
     return unchecked
 
 
@@ -410,12 +410,12 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> str |
     )
 
 
-def _warn(module: LicenseModule, found: Comparison) -> None:
-    policy, cluster = found.policy, found.cluster
-    if not found.changes:
+def _warn(module: LicenseModule, comparison: Comparison) -> None:
+    policy, cluster = comparison.policy, comparison.cluster
+    if not comparison.changes:
         module.warn(_NO_VGPU)
     given = module.license_token is not None
-    for text in object_warnings(cluster, found.changes, min_days=module.params["min_days"], given=given):
+    for text in object_warnings(cluster, comparison.changes, min_days=module.params["min_days"], given=given):
         module.warn(text)
     if policy.rollout and policy.held_back:
         module.warn(held_back_warning(policy.held_back_fields, policy.rollout))
@@ -427,9 +427,9 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         )
 
 
-def _result(found: Comparison, unchecked: str | None) -> Object:
-    namespace, policy = found.cluster.namespace, found.policy
-    before, after = shown_changes(found.changes, namespace)
+def _result(comparison: Comparison, unchecked: str | None) -> Object:
+    namespace, policy = comparison.cluster.namespace, comparison.policy
+    before, after = shown_changes(comparison.changes, namespace)
     if policy.applied and policy.config is not None:
         label = f"ClusterPolicy {policy.name}"
         before[label] = {"licensingConfig": dict(policy.config.before)}
@@ -438,7 +438,7 @@ def _result(found: Comparison, unchecked: str | None) -> Object:
     return {
         "changed": bool(after),
         "license": {
-            "objects": [change.summary(namespace, utc_now()) for change in found.changes],
+            "objects": [change.summary(namespace, utc_now()) for change in comparison.changes],
             "policy": policy.name,
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,

@@ -157,8 +157,8 @@ def work(module: LicenseServerModule) -> dict[str, t.Any]:
     access = Access(
         params["api_url"], module.api_key, params["validate_certs"], params["ca_cert"], params["request_timeout"]
     )
-    found = LicenseServiceClient(access, module.user_agent).read(params["org"], params["virtual_group"])
-    return {"changed": False, "license_servers": found.as_dict()}
+    servers = LicenseServiceClient(access, module.user_agent).read(params["org"], params["virtual_group"])
+    return {"changed": False, "license_servers": servers.as_dict()}
 
 
 def main() -> None:

@@ -148,10 +148,10 @@ _SPEC: ArgumentSpec = {**NAMESPACE, "names": {"type": "list", "elements": "str"}
 def work(module: GpuModule) -> dict[str, t.Any]:
     """List the MachineSets with their Machines."""
     names = module.params["names"]
-    found = machinesets_info(MachineApi(module.client, module.params["namespace"]))
+    machinesets = machinesets_info(MachineApi(module.client, module.params["namespace"]))
     return {
         "changed": False,
-        "nodegroups": {name: group for name, group in found.items() if names is None or name in names},
+        "nodegroups": {name: group for name, group in machinesets.items() if names is None or name in names},
     }
 
 

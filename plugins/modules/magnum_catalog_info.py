@@ -230,15 +230,15 @@ def _template(template: Object) -> Object:
 
 
 def _quota(module: MagnumModule) -> Object:
-    found: Object = {}
+    quota: Object = {}
     clusters = module.magnum.quota()
     if clusters is not None:
-        found["clusters"] = {"limit": clusters, "used": len(module.magnum.clusters())}
+        quota["clusters"] = {"limit": clusters, "used": len(module.magnum.clusters())}
     limits = module.nova.limits
     for name, (limit, used) in _LIMITS.items():
         if limit in limits:
-            found[name] = {"limit": limits[limit], "used": limits.get(used, 0)}
-    return found
+            quota[name] = {"limit": limits[limit], "used": limits.get(used, 0)}
+    return quota
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -277,8 +277,8 @@ def _absent(module: MagnumModule, cluster: Object | None) -> Object:
 def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
     """Whether two names or ids refer to the same template or flavor."""
     find, key = (module.magnum.template, "uuid") if option == "cluster_template" else (module.nova.flavor, "id")
-    found = [find(one), find(other)]
-    return all(found) and len({item[key] for item in found if item}) == 1
+    ids = [find(one), find(other)]
+    return all(ids) and len({item[key] for item in ids if item}) == 1
 
 
 def _await_settled(module: MagnumModule, cluster_id: str) -> Object:

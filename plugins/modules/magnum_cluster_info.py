@@ -99,10 +99,10 @@ from ..module_utils.providers.magnum.module import MagnumModule
 def work(module: MagnumModule) -> dict[str, t.Any]:
     """List the clusters, and read the details of each cluster, because the list omits them."""
     name = module.params["name"]
-    ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
+    ids = [row["uuid"] for row in module.magnum.clusters() if name in (None, row["name"], row["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]
-    found = [clusters.cluster_result(cluster) for cluster in call_all(calls, PARALLEL) if cluster is not None]
-    return {"changed": False, "clusters": sorted(found, key=lambda each: (str(each["name"]), str(each["id"])))}
+    row = [clusters.cluster_result(cluster) for cluster in call_all(calls, PARALLEL) if cluster is not None]
+    return {"changed": False, "clusters": sorted(row, key=lambda each: (str(each["name"]), str(each["id"])))}
 
 
 def main() -> None:

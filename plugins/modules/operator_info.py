@@ -242,15 +242,15 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         title = finding.installation.title if finding.installation else TITLES[component]
         for note in finding.notes:
             module.warn(f"{title}: {note}.")
-    found = {name: finding.as_dict() for name, finding in findings.items()}
+    results = {name: finding.as_dict() for name, finding in findings.items()}
     if settings is not None:
-        found["operator"] = operator_result(findings["operator"], settings, plan)
-        found["operator"]["driver_nodes"] = _upgraded_drivers(module, findings["operator"])
+        results["operator"] = operator_result(findings["operator"], settings, plan)
+        results["operator"]["driver_nodes"] = _upgraded_drivers(module, findings["operator"])
     by_olm = any(finding.installer != HELM for finding in findings.values())
     on_platform = plan.on_openshift() if by_olm and plan.on_openshift is not None else plan
-    for result in found.values():
+    for result in results.values():
         result["provides"] = dataclasses.asdict(on_platform.provides)
-    return {"changed": False, "operator_info": found}
+    return {"changed": False, "operator_info": results}
 
 
 def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:

@@ -116,8 +116,8 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
     _check_names(module.params)
     keys = [(namespace, name) for namespace in module.params["namespaces"] for name in module.params["names"]]
     live = {key: module.client.get(_path(*key)) for key in keys}
-    wanted = _desired(module, live)
-    changed = {key: body for key, body in wanted.items() if body is not None}
+    desired = _desired(module, live)
+    changed = {key: body for key, body in desired.items() if body is not None}
     unchecked = None
     if changed:
         with module.lease() as lease:
@@ -128,8 +128,8 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
         {
             "name": name,
             "namespace": namespace,
-            "registries": sorted(logins_of(wanted[namespace, name] or live[namespace, name] or {})),
-            "action": _action(live[namespace, name], wanted[namespace, name]),
+            "registries": sorted(logins_of(desired[namespace, name] or live[namespace, name] or {})),
+            "action": _action(live[namespace, name], desired[namespace, name]),
         }
         for namespace, name in keys
     ]
@@ -161,7 +161,7 @@ def _desired(
     registries = [option["registry"] for option in module.params["registries"]]
     logins = {name: login for name in registries if (login := module.credentials.find(name))}
     problems = unusable_logins(logins)
-    found: dict[tuple[str, str], Object | None] = {}
+    live_objects: dict[tuple[str, str], Object | None] = {}
     for (namespace, name), item in live.items():
         if item is None and not logins:
             problems.append(
@@ -172,12 +172,12 @@ def _desired(
         try:
             if item is not None:
                 logins_of(item)
-            found[namespace, name] = desired_secret(item, name, namespace, logins)
+            live_objects[namespace, name] = desired_secret(item, name, namespace, logins)
         except ForeignSecret as error:
             problems.append(f"Secret {namespace}/{name} {error}.")
     if problems:
         raise InvalidOptions(problems)
-    return found
+    return live_objects
 
 
 def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str | None:

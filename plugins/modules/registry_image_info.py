@@ -115,8 +115,8 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
         raise InvalidOptions(problems)
     read = _read_details if module.params["details"] else _read_digest
     client = module.registry_client
-    found = call_all([(str(image), functools.partial(read, client, image)) for image in images])
-    return {"changed": False, "images": found}
+    outcomes = call_all([(str(image), functools.partial(read, client, image)) for image in images])
+    return {"changed": False, "images": outcomes}
 
 
 def _read_digest(client: RegistryClient, image: ImageReference) -> dict[str, t.Any]:

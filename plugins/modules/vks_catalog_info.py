@@ -219,16 +219,16 @@ def work(module: VksModule) -> dict[str, t.Any]:
     return {"changed": False, "catalog": catalog}
 
 
-def _zones(zones: list[CatalogItem], wanted: list[str] | None) -> list[CatalogItem]:
-    if wanted is None:
+def _zones(zones: list[CatalogItem], requested: list[str] | None) -> list[CatalogItem]:
+    if requested is None:
         return zones
     names = [zone.name for zone in zones]
-    unknown = [name for name in wanted if not any(name in (zone.id, zone.name) for zone in zones)]
+    unknown = [name for name in requested if not any(name in (zone.id, zone.name) for zone in zones)]
     if unknown:
         raise InvalidOptions(
             [f"zones: there is no zone {name!r} in this region. {available(name, names)}" for name in unknown]
         )
-    return [zone for zone in zones if zone.id in wanted or zone.name in wanted]
+    return [zone for zone in zones if zone.id in requested or zone.name in requested]
 
 
 def _versions(module: VksModule) -> list[str]:

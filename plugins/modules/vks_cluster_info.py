@@ -90,8 +90,8 @@ from ..module_utils.providers.vks.module import VksModule
 def work(module: VksModule) -> dict[str, t.Any]:
     """List the clusters, and read the details of each cluster, because the list leaves them out."""
     name = module.params["name"]
-    found = detailed_clusters(module.transport, lambda cluster: name in (None, cluster.name, cluster.id))
-    return {"changed": False, "clusters": [cluster.to_result() for cluster in found]}
+    clusters = detailed_clusters(module.transport, lambda cluster: name in (None, cluster.name, cluster.id))
+    return {"changed": False, "clusters": [cluster.to_result() for cluster in clusters]}
 
 
 def main() -> None:

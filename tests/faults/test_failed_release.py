@@ -35,8 +35,8 @@ def refuse_role_bindings(request: Request) -> Answer | None:
 
 def statuses(lab: Lab) -> list[str]:
     """Return the status of each revision of NFD's release, oldest first."""
-    found = json.loads(run("kubectl", "get", "secrets", "-A", "-l", "owner=helm,name=nfd", "-o", "json", env=lab.env))
-    labels = [secret["metadata"]["labels"] for secret in found["items"]]
+    actual = json.loads(run("kubectl", "get", "secrets", "-A", "-l", "owner=helm,name=nfd", "-o", "json", env=lab.env))
+    labels = [secret["metadata"]["labels"] for secret in actual["items"]]
     return [label["status"] for label in sorted(labels, key=lambda label: int(label["version"]))]
 
 

@@ -40,10 +40,10 @@ class Scenario:
 
     def offered(self) -> Counter[str]:
         """The resources of all nodes."""
-        found: Counter[str] = Counter()
+        actual: Counter[str] = Counter()
         for item in self.rolling.cluster.offered("a100-").values():
-            found.update(item)
-        return found
+            actual.update(item)
+        return actual
 
     def require_met(self) -> None:
         """The state after an uninterrupted run: no leftovers of the collection, and nothing to do."""

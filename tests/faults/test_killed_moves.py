@@ -62,8 +62,8 @@ class UsedPool:
 
     def nodes(self, *, schedulable: bool = False) -> set[str]:
         """The pool's nodes, or only the schedulable ones."""
-        found = self.cloud.provider.nodes(self.cloud.lab).items()
-        own = {name: node for name, node in found if POOL_LABEL in node["metadata"]["labels"]}
+        actual = self.cloud.provider.nodes(self.cloud.lab).items()
+        own = {name: node for name, node in actual if POOL_LABEL in node["metadata"]["labels"]}
         return {name for name, node in own.items() if not (schedulable and node["spec"].get("taints"))}
 
     def places(self) -> set[str]:

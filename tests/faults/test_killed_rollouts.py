@@ -59,8 +59,8 @@ def play(lab: Lab, state: str, *arguments: str) -> PlaybookRun:
 
 def sharing_result(run: PlaybookRun) -> dict[str, Any]:
     """The result of gpu_sharing."""
-    found: dict[str, Any] = run.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
-    return found
+    actual: dict[str, Any] = run.module_results("accel.gpu.gpu_sharing")[-1]["gpu_sharing"]
+    return actual
 
 
 @dataclass

@@ -137,8 +137,8 @@ def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
 def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()
-    found = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=lab.env))
-    broken = found["items"][0]["metadata"]["name"]
+    actual = json.loads(run("kubectl", "get", "nodes", "-l", "accel.gpu/pool=notebooks", "-o", "json", env=lab.env))
+    broken = actual["items"][0]["metadata"]["name"]
     lab.command("fault", "inject", "plugin-crash", "--nodes", broken)
     pool = {"name": "notebooks", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 8}}
     variables = {"gpu_pools": [pool], "gpu_allow_release": "all", "gpu_sharing_wait_timeout": 20}

@@ -104,7 +104,7 @@ def restart(lab: Lab, service: str) -> None:
     layout = LabLayout.named(lab.name)
     program = lifecycle.supervisor_program(layout)
     assert program is not None
-    [running] = [found for found in supervisor.services(layout, program) or [] if found.name == service]
+    [running] = [actual for actual in supervisor.services(layout, program) or [] if actual.name == service]
     os.kill(running.pid, signal.SIGKILL)
 
 

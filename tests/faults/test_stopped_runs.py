@@ -37,18 +37,18 @@ _WRITER = re.compile(r"accel\.gpu/\S+ (\S+) run/(\S+)")
 def writers(rolling: Rolling, since: int) -> list[tuple[str, str]]:
     """Module and run of each change, without repetitions; reads of the lease do not count."""
     created = [
-        found.groups()
+        actual.groups()
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
         if request.mutating and "dryRun" not in request.uri and "/leases" not in request.uri and request.status < 400
-        if (found := _WRITER.search(request.agent))
+        if (actual := _WRITER.search(request.agent))
     ]
     return [(module, run) for (module, run), dummy in itertools.groupby(created)]
 
 
 def require_not_interleaved(rolling: Rolling, since: int) -> None:
     """A run that another one has followed does not write again."""
-    found = writers(rolling, since)
-    assert len(found) == len(set(found)), found
+    actual = writers(rolling, since)
+    assert len(actual) == len(set(actual)), actual
 
 
 def options(rolling: Rolling, sharing: dict[str, Any]) -> dict[str, Any]:

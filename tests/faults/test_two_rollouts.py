@@ -38,8 +38,8 @@ def without_waiting(rolling: Rolling) -> dict[str, Any]:
 
 def holder(rolling: Rolling) -> str:
     """The holder of the lease; empty if it is free."""
-    found = rolling.users.api.get(LEASE) or {"spec": {}}
-    return str(found["spec"].get("holderIdentity") or "")
+    actual = rolling.users.api.get(LEASE) or {"spec": {}}
+    return str(actual["spec"].get("holderIdentity") or "")
 
 
 def held_up(rolling: Rolling) -> None:
@@ -56,7 +56,7 @@ def changes(rolling: Rolling, since: int) -> list[str]:
         for request in audit.requests(LabLayout.named(rolling.lab.name), since, "accel.gpu/")
         if request.mutating and "dryRun" not in request.uri and "/leases" not in request.uri
     ]
-    return [run for run, dummy in itertools.groupby(found[1] for found in created if found)]
+    return [run for run, dummy in itertools.groupby(actual[1] for actual in created if actual)]
 
 
 @pytest.mark.usual(60)
@@ -137,7 +137,7 @@ def test_a_lease_is_renewed_for_minutes(rolling: Rolling) -> None:
 
 def lease(rolling: Rolling) -> dict[str, Any]:
     """The lease's spec."""
-    found = rolling.users.api.get(LEASE)
-    assert found is not None
-    spec: dict[str, Any] = found["spec"]
+    actual = rolling.users.api.get(LEASE)
+    assert actual is not None
+    spec: dict[str, Any] = actual["spec"]
     return spec

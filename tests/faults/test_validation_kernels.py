@@ -83,8 +83,8 @@ def validated(cluster: Cluster, *names: str, **options: Any) -> dict[str, Any]:
 
 
 def pods(cluster: Cluster) -> list[Any]:
-    found: list[Any] = cluster.get("pods", "-A", "-l", "accel.gpu/validation")["items"]
-    return found
+    actual: list[Any] = cluster.get("pods", "-A", "-l", "accel.gpu/validation")["items"]
+    return actual
 
 
 @contextlib.contextmanager
@@ -108,8 +108,8 @@ def test_broken_gpus_fail_with_evidence_and_remedy_and_other_pools_pass(kernels:
     kernels.lab.command("fault", "inject", "kernel-hang", "--nodes", "hung-1")
     result = validated(kernels, image=CUDA_13)
     assert result["failed"] is True
-    found = result["gpu_validation"]["pools"]
-    statuses = {name: (pool["status"], pool["kernel"]) for name, pool in found.items()}
+    actual = result["gpu_validation"]["pools"]
+    statuses = {name: (pool["status"], pool["kernel"]) for name, pool in actual.items()}
     bad, good = ("failed", "failed"), ("verified", "passed")
     assert statuses == {"old": bad, "wrong": bad, "hung": bad, "good": good, "shared": good}
     for pool, node, words in (
@@ -124,14 +124,14 @@ def test_broken_gpus_fail_with_evidence_and_remedy_and_other_pools_pass(kernels:
         ("wrong", "wrong-1", ["on GPU-", "exit code 1", "Result verification failed at element 0!", "dcgmi diag -r 3"]),
         ("hung", "hung-1", ["on GPU-", "exit code 124", "GPU 0: NVIDIA A100-SXM4-80GB", "does not respond: cordon"]),
     ):
-        assert found[pool]["node"] == node
+        assert actual[pool]["node"] == node
         assert f"{pool} on {node}: " in result["msg"]
         assert [word for word in words if word not in problems(result, pool)] == []
     # One of the two GPUs computes wrongly.
-    assert len(found["wrong"]["problems"]) == 1
+    assert len(actual["wrong"]["problems"]) == 1
     # The result names every GPU that hangs, and the message the first ones.
-    uuids = list(found["hung"]["devices"])
-    assert len(uuids) == len(found["hung"]["problems"]) == 8
+    uuids = list(actual["hung"]["devices"])
+    assert len(uuids) == len(actual["hung"]["problems"]) == 8
     assert [
         uuid for uuid in uuids if f"on {uuid}: kernel ended with exit code 124" not in problems(result, "hung")
     ] == []
@@ -165,12 +165,12 @@ def test_a_failed_validation_is_reported_until_the_pool_is_verified(kernels: Clu
     assert run.shown("hung: as declared; validation failed,")
     info = json.loads(file.read_text())
     later = kernels.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
-    for found in (info["pools"], later["pools"]):
-        failure = found["hung"]["validation"]
+    for actual in (info["pools"], later["pools"]):
+        failure = actual["hung"]["validation"]
         assert (failure["status"], failure["node"], failure["current"]) == ("failed", "hung-1", True)
         assert len(failure["devices"]) == 8
         assert failure["problems"][0].startswith("8 of 9 pods on 8 GPUs")
-        assert found["shared"]["validation"]["status"] == "verified"
+        assert actual["shared"]["validation"]["status"] == "verified"
     predicted = validated(kernels, "hung", "shared", check=True)
     assert predicted["gpu_validation"]["pools"]["hung"]["reason"] == "its last validation failed"
     kernels.lab.command("fault", "clear")
@@ -269,8 +269,8 @@ def test_a_pool_whose_pods_are_rejected_fails_and_other_pools_pass(kernels: Clus
     with created(kernels, limits, tmp_path):
         measured = validated(kernels, "good", "shared", force=True, all_reduce=True)
     assert (measured["failed"], measured.get("code")) == (True, None)
-    found = measured["gpu_validation"]["pools"]
-    assert {name: (pool["status"], pool["kernel"]) for name, pool in found.items()} == {
+    actual = measured["gpu_validation"]["pools"]
+    assert {name: (pool["status"], pool["kernel"]) for name, pool in actual.items()} == {
         "good": ("failed", "passed"),
         "shared": ("verified", "passed"),
     }
@@ -314,8 +314,8 @@ def test_pods_that_cannot_be_killed_are_reported_and_hold_up_no_other_pool(
     assert len(pods(kernels)) >= 8
     # The pods of the former run hold their GPUs; the other pools are validated all the same.
     second = validated(kernels, "hung", "shared", force=True, wait_timeout=15)
-    found = second["gpu_validation"]["pools"]
-    assert (found["shared"]["status"], found["hung"]["status"]) == ("verified", "busy")
+    actual = second["gpu_validation"]["pools"]
+    assert (actual["shared"]["status"], actual["hung"]["status"]) == ("verified", "busy")
     kernels.lab.command("fault", "clear")
     until(lambda: pods(kernels) == [])
 

@@ -31,9 +31,9 @@ def apply(live: Object | None, desired: Object, manager: str) -> Object:
     return result
 
 
-def content(found: Object) -> Object:
+def content(actual: Object) -> Object:
     """The object without managedFields and empty maps."""
-    bare = copy.deepcopy(found)
+    bare = copy.deepcopy(actual)
     bare.get("metadata", {}).pop("managedFields", None)
     return t.cast(Object, _pruned(bare))
 

@@ -80,16 +80,16 @@ class CloudPools:
         groups = self.provider.settled(self.lab)
         assert {name: group for name, group in groups.items() if name in self.before} == self.before
         created = {name: group for name, group in groups.items() if name not in self.before}
-        found = {
+        actual = {
             pool["name"]: [group for name, group in created.items() if is_group_or_replacement(name, pool["name"])]
             for pool in pools
         }
-        assert {name: [group.count for group in item] for name, item in found.items()} == {
+        assert {name: [group.count for group in item] for name, item in actual.items()} == {
             pool["name"]: [pool["nodes"]["count"]] for pool in pools
         }
         assert len(created) == len(pools)
         self.provider.require_no_orphan(self.lab)
-        pool_of = {group.id: name for name, (group,) in found.items()}
+        pool_of = {group.id: name for name, (group,) in actual.items()}
         flavors = {pool["name"]: pool["nodes"]["flavor"] for pool in pools}
         for name, node in self.provider.nodes(self.lab).items():
             assert not node["spec"].get("unschedulable"), name

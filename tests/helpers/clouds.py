@@ -52,10 +52,10 @@ class Provider:
 
     def groups(self, lab: Lab) -> dict[str, Group]:
         """The groups of the lab's own cluster by name; two groups of one name fail the test."""
-        found = self.listed(LabLayout.named(lab.name))
-        twice = [name for name, number in Counter(name for name, _group in found).items() if number > 1]
+        actual = self.listed(LabLayout.named(lab.name))
+        twice = [name for name, number in Counter(name for name, _group in actual).items() if number > 1]
         assert not twice, f"{self.name} has more than one node group {twice}"
-        return dict(found)
+        return dict(actual)
 
     def nodes(self, lab: Lab) -> dict[str, Object]:
         """The nodes of the cluster that are machines of this cloud, by name."""
@@ -66,10 +66,10 @@ class Provider:
         """The groups, once no operation is in progress."""
         deadline = time.monotonic() + _SECONDS
         while True:
-            found = self.groups(lab)
-            if all(group.settled for group in found.values()):
-                return found
-            assert time.monotonic() < deadline, f"node groups of {self.name} do not settle: {found}"
+            actual = self.groups(lab)
+            if all(group.settled for group in actual.values()):
+                return actual
+            assert time.monotonic() < deadline, f"node groups of {self.name} do not settle: {actual}"
             time.sleep(0.2)
 
     def require_no_orphan(self, lab: Lab) -> None:

@@ -100,15 +100,15 @@ class Cluster:
     def requests(self, since: str, module: str, status: int | None = None) -> list[str]:
         """The requests of a module since a mark, or only those with this status, as 'verb path'."""
         listed = self.lab.command("audit", "--since", since, "--agent", f" {module} ", "--list")
-        found = [line.split()[:3] for line in listed.splitlines() if line.strip()]
-        return [f"{verb} {path}" for answered, verb, path in found if status in (None, int(answered))]
+        actual = [line.split()[:3] for line in listed.splitlines() if line.strip()]
+        return [f"{verb} {path}" for answered, verb, path in actual if status in (None, int(answered))]
 
     def written_nodes(self, since: str, module: str) -> set[str]:
         """The nodes that a module has changed since a mark; the lab's own programs change nodes, too."""
-        found = (request.split()[:2] for request in self.requests(since, module))
+        actual = (request.split()[:2] for request in self.requests(since, module))
         return {
             path.partition("/nodes/")[2].partition("?")[0]
-            for verb, path in found
+            for verb, path in actual
             if verb in ("patch", "update") and path.startswith("/api/v1/nodes/")
         }
 

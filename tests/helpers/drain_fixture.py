@@ -53,9 +53,9 @@ class DrainFixture:
 
     def cordons(self) -> list[tuple[bool, str]]:
         """For each node: whether it is cordoned, and the annotation of the cordon."""
-        found = [self.kube.node(name) for name in self.nodes]
-        notes = [(node["metadata"].get("annotations") or {}).get(NOTE, "") for node in found]
-        return [(bool(node["spec"].get("unschedulable")), note) for node, note in zip(found, notes, strict=True)]
+        actual = [self.kube.node(name) for name in self.nodes]
+        notes = [(node["metadata"].get("annotations") or {}).get(NOTE, "") for node in actual]
+        return [(bool(node["spec"].get("unschedulable")), note) for node, note in zip(actual, notes, strict=True)]
 
     def drainer(self, client: Client | None = None, run: str = "test", wait: float = 0, **options: Any) -> NodeDrainer:
         used = client or self.kube.client

@@ -153,9 +153,9 @@ class RestartModule(RotationModule):
 def restart_module(count: int = 2, rollout: Object | None = None, **options: Any) -> RestartModule:
     """The module with this number of nodes, whose drivers have an old token."""
     containers = Containers({f"n{index}": Container(initial_files(OLD, CONFIG)) for index in range(count)})
-    found = RestartModule(containers, NEW, CONFIG, **options)
-    found.plan = derive({"name": "prod"}, {}, [{**vgpu_pool("vdi", "licensing-config"), "rollout": rollout or {}}])
-    return found
+    actual = RestartModule(containers, NEW, CONFIG, **options)
+    actual.plan = derive({"name": "prod"}, {}, [{**vgpu_pool("vdi", "licensing-config"), "rollout": rollout or {}}])
+    return actual
 
 
 @contextlib.contextmanager

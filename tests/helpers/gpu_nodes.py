@@ -83,7 +83,7 @@ def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None)
         "gpu.replicas": str(replicas),
         "gpu.sharing-strategy": "time-slicing" if replicas > 1 else "none",
     }
-    found = {
+    actual = {
         **{f"feature.node.kubernetes.io/{key}": value for key, value in _NFD.items()},
         **{f"nvidia.com/{key}": value for key, value in {**_GFD, **sharing}.items()},
     }
@@ -96,7 +96,7 @@ def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None)
             "name": name,
             "annotations": {
                 "nfd.node.kubernetes.io/feature-labels": ",".join(
-                    key.removeprefix("feature.node.kubernetes.io/") for key in found
+                    key.removeprefix("feature.node.kubernetes.io/") for key in actual
                 ),
                 "node.alpha.kubernetes.io/ttl": "0",
                 "nvidia.com/gpu-driver-upgrade-enabled": "true",
@@ -105,7 +105,7 @@ def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None)
                 "kubernetes.io/hostname": name,
                 **{f"{prefix}kubernetes.io/arch": "amd64" for prefix in ("", "beta.")},
                 **{f"{prefix}kubernetes.io/os": "linux" for prefix in ("", "beta.")},
-                **found,
+                **actual,
                 "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
                 **{f"nvidia.com/gpu.{key}": value for key, value in _OPERATOR.items()},
                 **(labels or {}),

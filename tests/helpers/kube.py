@@ -70,9 +70,9 @@ class Kube:
 
     def require(self, path: str) -> Object:
         """The object at a path, which must exist."""
-        found = self.client.get(path)
-        assert found is not None, path
-        return found
+        actual = self.client.get(path)
+        assert actual is not None, path
+        return actual
 
     def limited_user(self, rules: list[Object]) -> Path:
         """A kubeconfig of a service account that has only these permissions."""

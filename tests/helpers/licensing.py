@@ -99,8 +99,8 @@ class Licensing:
 
     def secret(self, name: str = SECRET) -> Object:
         """The Secret."""
-        found: Object = self.cluster.get("secret", name, "-n", NAMESPACE)
-        return found
+        actual: Object = self.cluster.get("secret", name, "-n", NAMESPACE)
+        return actual
 
     def digest(self, name: str = SECRET) -> str:
         """The digest of the token in the Secret."""

@@ -84,10 +84,10 @@ class Magnum:
     @contextmanager
     def watched(self) -> Iterator[list[str]]:
         """The requests that can change something, as METHOD PATH; the list is filled when the block ends."""
-        found: list[str] = []
+        actual: list[str] = []
         since = cloud_requests.mark(self.layout)
-        yield found
-        found += [
+        yield actual
+        actual += [
             f"{request.method} {request.path}"
             for request in cloud_requests.writes(self.layout, since)
             if "accel.gpu" in request.user_agent

@@ -26,14 +26,14 @@ GEOMETRIES = {model.key: geometry_of(model.key) for model in MODELS if model.mig
 def generated_entries(model: str) -> dict[str, t.Any]:
     """The entries of mig-parted v0.15.0 (pkg/mig/builder) for a node with this model, by its key in the catalog."""
     geometry = geometry_of(model)
-    found: dict[str, t.Any] = {
+    actual: dict[str, t.Any] = {
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
     }
     cut = {f"all-{item.name.replace('+', '.')}": {item.name: item.max_count} for item in geometry.profiles}
     for name, devices in {**cut, "all-balanced": dict(geometry.balanced)}.items():
-        found[name] = [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
-    return found
+        actual[name] = [{"devices": "all", "mig-enabled": True, "mig-devices": devices}]
+    return actual
 
 
 def generated_of(node: str, entries: t.Mapping[str, t.Any], namespace: str = "gpu-operator") -> dict[str, t.Any]:

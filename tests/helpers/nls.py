@@ -38,6 +38,6 @@ class NlsClient:
 
     def leases(self) -> list[str]:
         """Return the feature of each lease."""
-        status, found = self.get(f"{self.org}/1/leases")
+        status, actual = self.get(f"{self.org}/1/leases")
         assert status == 200
-        return [lease["featureName"] for client in found["clients"] for lease in client["leases"]]
+        return [lease["featureName"] for client in actual["clients"] for lease in client["leases"]]

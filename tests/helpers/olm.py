@@ -125,8 +125,8 @@ class OlmNamespace:
 
     def pod_spec(self) -> Object:
         """The template of the operator's pod."""
-        found = self.kube.require(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/gpu-operator")
-        return dict(found["spec"]["template"]["spec"])
+        actual = self.kube.require(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/gpu-operator")
+        return dict(actual["spec"]["template"]["spec"])
 
     def has_pending_plan(self, csv: str) -> bool:
         """Whether an InstallPlan for the version waits for its approval."""
@@ -165,6 +165,6 @@ class OlmNamespace:
             until(lambda: self._connection(catalog) != changed and self.cluster.catalog_state(catalog) == "READY")
 
     def _connection(self, catalog: str) -> tuple[str, str]:
-        found = self.kube.client.get(f"{_SOURCES}/{catalog}") or {}
-        state = found.get("status", {}).get("connectionState", {})
+        actual = self.kube.client.get(f"{_SOURCES}/{catalog}") or {}
+        state = actual.get("status", {}).get("connectionState", {})
         return str(state.get("lastConnect")), str(state.get("lastObservedState"))

@@ -47,8 +47,8 @@ def subscription(name: str = PACKAGE, *, conditions: list[Object] | None = None,
 
 
 def condition(kind: str, reason: str = "", message: str = "", status: str = "True") -> Object:
-    found = {"type": kind, "status": status}
-    return {**found, **({"reason": reason} if reason else {}), **({"message": message} if message else {})}
+    actual = {"type": kind, "status": status}
+    return {**actual, **({"reason": reason} if reason else {}), **({"message": message} if message else {})}
 
 
 def plan(*csvs: str, phase: str = "RequiresApproval", name: str = "install-1", **status: Any) -> Object:

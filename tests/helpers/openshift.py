@@ -114,8 +114,8 @@ class OpenShift:
 
     def subscription(self, namespace: str, name: str) -> Object:
         """The status of a Subscription; empty if there is none."""
-        found = self.get(f"{_ALPHA}/namespaces/{namespace}/subscriptions/{name}")
-        return dict(found.get("status", {}))
+        actual = self.get(f"{_ALPHA}/namespaces/{namespace}/subscriptions/{name}")
+        return dict(actual.get("status", {}))
 
     def condition(self, namespace: str, name: str, kind: str) -> Object:
         """A condition of a Subscription that is true; else empty."""
@@ -124,8 +124,8 @@ class OpenShift:
 
     def csv(self, namespace: str, name: str) -> Object:
         """The status of a ClusterServiceVersion; empty if there is none."""
-        found = self.get(f"{_ALPHA}/namespaces/{namespace}/clusterserviceversions/{name}")
-        return dict(found.get("status", {}))
+        actual = self.get(f"{_ALPHA}/namespaces/{namespace}/clusterserviceversions/{name}")
+        return dict(actual.get("status", {}))
 
     def plans(self, namespace: str) -> list[Object]:
         """The InstallPlans of a namespace."""
@@ -143,20 +143,20 @@ class OpenShift:
 
     def catalog_state(self, name: str) -> str:
         """The last observed connection state of a CatalogSource in openshift-marketplace."""
-        found = self.get(f"{_ALPHA}/namespaces/openshift-marketplace/catalogsources/{name}")
-        return str(found.get("status", {}).get("connectionState", {}).get("lastObservedState", ""))
+        actual = self.get(f"{_ALPHA}/namespaces/openshift-marketplace/catalogsources/{name}")
+        return str(actual.get("status", {}).get("connectionState", {}).get("lastObservedState", ""))
 
     def channels(self, package: str) -> Mapping[str, str]:
         """The current ClusterServiceVersion of each channel of a package."""
-        found = self.get(
+        actual = self.get(
             f"/apis/packages.operators.coreos.com/v1/namespaces/openshift-marketplace/packagemanifests/{package}"
         )
-        return {channel["name"]: channel["currentCSV"] for channel in found.get("status", {}).get("channels", [])}
+        return {channel["name"]: channel["currentCSV"] for channel in actual.get("status", {}).get("channels", [])}
 
     def example_policy(self, csv: str) -> Object:
         """The ClusterPolicy in a ClusterServiceVersion's examples."""
-        found = self.get(f"{_ALPHA}/namespaces/{GPU_NAMESPACE}/clusterserviceversions/{csv}")
-        examples: list[Object] = json.loads(found["metadata"]["annotations"]["alm-examples"])
+        actual = self.get(f"{_ALPHA}/namespaces/{GPU_NAMESPACE}/clusterserviceversions/{csv}")
+        examples: list[Object] = json.loads(actual["metadata"]["annotations"]["alm-examples"])
         return next(one for one in examples if one["kind"] == "ClusterPolicy")
 
     def policy_is_ready(self) -> bool:

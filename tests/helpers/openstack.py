@@ -35,8 +35,8 @@ class Cloud:
         if answer.status_code == 404:
             return None
         assert answer.ok, answer.text
-        found: Object = answer.json()
-        return found
+        actual: Object = answer.json()
+        return actual
 
     def group(self, cluster: str, name: str) -> Object | None:
         """Return a node group, or None."""

@@ -44,13 +44,13 @@ def other_cluster(name: str = "other") -> Iterator[OtherCluster]:
     """Serve until the block ends."""
     proxy = Proxy("http://127.0.0.1:9")
     with proxy.running():
-        found = OtherCluster(proxy.url, name)
+        actual = OtherCluster(proxy.url, name)
 
         def answer(request: Request) -> Answer:
-            found.requests.append(f"{request.method} {request.path}")
+            actual.requests.append(f"{request.method} {request.path}")
             body = {"metadata": {"annotations": {"accel.gpu/cluster-name": name}, "resourceVersion": "1"}, "spec": {}}
             is_record = request.method == "GET" and request.path == _RECORD
             return Answer(200, json.dumps(body).encode()) if is_record else Answer(403)
 
         proxy.before = answer
-        yield found
+        yield actual

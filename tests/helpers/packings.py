@@ -33,8 +33,8 @@ def exhaustive(gpus: t.Sequence[PackedGpu], demand: Counts) -> Cost:
         kept = {(gpu.node, gpu.index): gpu.now for gpu in gpus if gpu.now is not None and gpu not in touched}
         for variants in itertools.product(*(maximal(gpu.geometry) for gpu in touched)):
             created = {(gpu.node, gpu.index): counts for gpu, counts in zip(touched, variants, strict=True)}
-            found = cost(gpus, demand, {**kept, **created})
-            best = found if best is None else min(best, found)
+            actual = cost(gpus, demand, {**kept, **created})
+            best = actual if best is None else min(best, actual)
     assert best
     return best
 

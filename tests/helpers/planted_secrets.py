@@ -49,7 +49,7 @@ class Planted:
 
     def found_below(self, *folders: Path) -> list[str]:
         """The purposes of the secrets in any file, with the file."""
-        found = []
+        actual = []
         for path in (
             Path(place, name) for folder in folders for place, dummy, names in os.walk(folder) for name in names
         ):
@@ -57,8 +57,8 @@ class Planted:
                 data = path.read_bytes()
             except OSError:  # deleted meanwhile
                 continue
-            found += [f"{what} in {path}" for what in self.found_in(data)]
-        return found
+            actual += [f"{what} in {path}" for what in self.found_in(data)]
+        return actual
 
     @contextmanager
     def watched(self, *folders: Path) -> Iterator[list[str]]:
@@ -90,13 +90,13 @@ def _forms(text: str) -> Iterator[bytes]:
 
 
 def _arguments() -> bytes:
-    found = []
+    actual = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(path.read_bytes())
+            actual.append(path.read_bytes())
         except OSError:  # the process has ended
             continue
-    return b"\n".join(found)
+    return b"\n".join(actual)
 
 
 def key_of(kubeconfig: Mapping[str, Any]) -> str:
@@ -108,8 +108,8 @@ def key_of(kubeconfig: Mapping[str, Any]) -> str:
 
 def admin_config(cluster: Cluster) -> dict[str, Any]:
     """The administrator's kubeconfig with its certificate and key as data."""
-    found = cluster.kubectl("config", "view", "--raw", "--flatten", "--minify", "-o", "json")
-    return dict(json.loads(found))
+    actual = cluster.kubectl("config", "view", "--raw", "--flatten", "--minify", "-o", "json")
+    return dict(json.loads(actual))
 
 
 def token_config(cluster: Cluster, account: str) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def token_config(cluster: Cluster, account: str) -> dict[str, Any]:
     cluster.kubectl("create", "serviceaccount", account, "-n", "default")
     cluster.kubectl("create", "clusterrolebinding", account, "--clusterrole=cluster-admin", f"--serviceaccount=default:{account}")  # fmt: skip
     token = cluster.kubectl("-n", "default", "create", "token", account).strip()
-    found = admin_config(cluster)
-    found["users"][0]["user"] = {"token": token}
-    return found
+    actual = admin_config(cluster)
+    actual["users"][0]["user"] = {"token": token}
+    return actual
 
 
 @dataclass

@@ -31,23 +31,23 @@ Object = dict[str, Any]
 class Requests:
     """The requests of a block to one registry, without those of the test itself."""
 
-    found: list[log.RegistryRequest] = field(default_factory=list)
+    listed: list[log.RegistryRequest] = field(default_factory=list)
 
     def count(self) -> Counter[str]:
         """The number of requests by method."""
-        return Counter(one.method for one in self.found)
+        return Counter(one.method for one in self.listed)
 
     @property
     def writes(self) -> list[str]:
         """Method and path of the requests that can change something."""
-        return [f"{one.method} {one.path.partition('?')[0]}" for one in self.found if one.writing]
+        return [f"{one.method} {one.path.partition('?')[0]}" for one in self.listed if one.writing]
 
     @property
     def uploads(self) -> list[str]:
         """The digests of the blobs that were finished."""
         return [
             one.path.partition("digest=")[2].replace("%3A", ":")
-            for one in self.found
+            for one in self.listed
             if one.method == "PUT" and "/blobs/uploads/" in one.path and one.status == 201
         ]
 
@@ -119,10 +119,10 @@ class Registries:
     @contextmanager
     def requests(self, registry: str = layout.PLAIN) -> Iterator[Requests]:
         """The requests of the block to a registry."""
-        named, found = LabLayout.named(self.lab.name), Requests()
+        named, actual = LabLayout.named(self.lab.name), Requests()
         since = log.mark(named, registry)
-        yield found
-        found.found += [one for one in log.requests(named, registry, since) if AGENT not in one.user_agent]
+        yield actual
+        actual.listed += [one for one in log.requests(named, registry, since) if AGENT not in one.user_agent]
 
     def network(self, name: str = "registry-plain-proxy") -> Toxiproxy:
         """The line to a registry."""
@@ -131,5 +131,5 @@ class Registries:
     def inspect(self, image: str) -> Object:
         """The output of skopeo for an image of the plain registry."""
         output = run("skopeo", "inspect", "--tls-verify=false", f"docker://{image}", env=dict(os.environ))
-        found: Object = json.loads(output)
-        return found
+        actual: Object = json.loads(output)
+        return actual

@@ -30,29 +30,29 @@ _ADDED = {"NET_BIND_SERVICE"}
 def violations(pod: dict[str, Any]) -> list[str]:
     """Why the constraint rejects a pod, or a pod template; empty if it admits it."""
     spec = pod["spec"]
-    found = [f"{key} is set" for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)]
+    actual = [f"{key} is set" for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)]
     for volume in spec.get("volumes", []):
-        found += [f"volume {kind} is not allowed" for kind in set(volume) - {"name"} - VOLUMES]
-    found += _of_context(spec.get("securityContext") or {})
+        actual += [f"volume {kind} is not allowed" for kind in set(volume) - {"name"} - VOLUMES]
+    actual += _of_context(spec.get("securityContext") or {})
     for container in [*spec.get("initContainers", []), *spec["containers"]]:
         context = container.get("securityContext") or {}
-        found += _of_context(context)
+        actual += _of_context(context)
         if context.get("privileged") or context.get("allowPrivilegeEscalation") is not False:
-            found.append(f"container {container['name']} may escalate its privileges")
+            actual.append(f"container {container['name']} may escalate its privileges")
         capabilities = context.get("capabilities") or {}
         if "ALL" not in capabilities.get("drop", []) or set(capabilities.get("add", [])) - _ADDED:
-            found.append(f"container {container['name']} keeps capabilities")
-    return found
+            actual.append(f"container {container['name']} keeps capabilities")
+    return actual
 
 
 def _of_context(context: dict[str, Any]) -> list[str]:
-    found = []
+    actual = []
     user = context.get("runAsUser")
     if user is not None and user not in UID_RANGE:
-        found.append(f"runAsUser {user} is outside the range of the namespace")
+        actual.append(f"runAsUser {user} is outside the range of the namespace")
     profile = (context.get("seccompProfile") or {}).get("type", "RuntimeDefault")
     if profile != "RuntimeDefault":
-        found.append(f"seccomp profile {profile} is not allowed")
+        actual.append(f"seccomp profile {profile} is not allowed")
     if "fsGroup" in context or "seLinuxOptions" in context:
-        found.append("fsGroup or seLinuxOptions is fixed")
-    return found
+        actual.append("fsGroup or seLinuxOptions is fixed")
+    return actual

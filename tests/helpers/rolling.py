@@ -101,8 +101,8 @@ class Rolling:
 
     def require_offered(self, offered: Mapping[str, int], *, but: str = "") -> None:
         """Every GPU node, except one, offers exactly this."""
-        found = {name: resources for name, resources in self.cluster.offered("a100-").items() if name != but}
-        assert found == {name: offered for name in self.nodes() if name != but}
+        actual = {name: resources for name, resources in self.cluster.offered("a100-").items() if name != but}
+        assert actual == {name: offered for name in self.nodes() if name != but}
 
     def require_clean(self, *except_nodes: str) -> None:
         """No other node has a cordon, taint or annotation of an unfinished change."""

@@ -134,14 +134,14 @@ def scene(pool: str, version: str) -> Scene:
     return Scene(plan, version, raw, cluster_autoscaler(limits))
 
 
-def explained(plan: Plan, found: ClusterObjects) -> list[ScalingExplanation]:
+def explained(plan: Plan, actual: ClusterObjects) -> list[ScalingExplanation]:
     """The explanations of all pools, as the module gpu_info returns them."""
-    return explain_pools(plan, found, machine_sets_after(plan.nodegroups, found.machine_sets, found.state.rules))
+    return explain_pools(plan, actual, machine_sets_after(plan.nodegroups, actual.machine_sets, actual.state.rules))
 
 
-def after_run(plan: Plan, found: ClusterObjects) -> ClusterObjects:
+def after_run(plan: Plan, actual: ClusterObjects) -> ClusterObjects:
     """The predicted objects."""
-    return objects_after_run(plan, found, machine_sets_after(plan.nodegroups, found.machine_sets, found.state.rules))
+    return objects_after_run(plan, actual, machine_sets_after(plan.nodegroups, actual.machine_sets, actual.state.rules))
 
 
 def node(name: str, *, machine: str = "", gpus: int = 0, accelerator: str = "") -> Object:

@@ -27,8 +27,8 @@ def snapshot(lab: Lab) -> Objects:
     """Every object by kind, namespace and name, without its status and without fields that change continuously."""
     listed_kinds = kinds(lab)
     listed = json.loads(run("kubectl", "get", ",".join(listed_kinds), "-A", "-o", "json", env=lab.env))["items"]
-    found = {_label(item): _still(item) for item in listed if item["kind"] not in _PASSING}
-    return {label: item for label, item in found.items() if not _SYSTEM_LEASE.match(label)}
+    actual = {_label(item): _still(item) for item in listed if item["kind"] not in _PASSING}
+    return {label: item for label, item in actual.items() if not _SYSTEM_LEASE.match(label)}
 
 
 def differences(before: Objects, after: Objects) -> dict[str, Any]:

@@ -137,8 +137,8 @@ class Account(Client):
 
     def settled(self, path: str, status: str = "ACTIVE") -> Body:
         """Wait until a group has a status, and return its details."""
-        found: Body = until(lambda: self.vks("GET", path).body, lambda body: body["status"] == status)
-        return found
+        actual: Body = until(lambda: self.vks("GET", path).body, lambda body: body["status"] == status)
+        return actual
 
 
 def group(name: str = "gpus-1", **more: Any) -> Body:
@@ -165,7 +165,7 @@ def group(name: str = "gpus-1", **more: Any) -> Body:
 def until(look: Callable[[], Any], holds: Callable[[Any], bool], seconds: float = 10) -> Any:
     """Wait until a value meets a condition, and return it."""
     deadline = time.monotonic() + seconds
-    while not holds(found := look()):
-        assert time.monotonic() < deadline, found
+    while not holds(actual := look()):
+        assert time.monotonic() < deadline, actual
         time.sleep(0.02)
-    return found
+    return actual

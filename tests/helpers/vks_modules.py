@@ -67,8 +67,8 @@ class Account(vks.Account):
 
     def requests(self, since: int = 0) -> list[str]:
         """Requests since a mark, as METHOD PATH, without logins."""
-        found = cloud_requests.requests(self.lab, since, _PREFIX)
-        return [f"{request.method} {request.path}" for request in found if request.service != "iam"]
+        actual = cloud_requests.requests(self.lab, since, _PREFIX)
+        return [f"{request.method} {request.path}" for request in actual if request.service != "iam"]
 
     def logins(self, since: int = 0) -> int:
         """The number of token requests."""
@@ -76,16 +76,16 @@ class Account(vks.Account):
 
     def writes(self, since: int = 0) -> list[str]:
         """Write requests, as METHOD PATH with ID in place of ids."""
-        found = cloud_requests.writes(self.lab, since, _PREFIX)
-        return [f"{request.method} {_without_ids(request.path)}" for request in found]
+        actual = cloud_requests.writes(self.lab, since, _PREFIX)
+        return [f"{request.method} {_without_ids(request.path)}" for request in actual]
 
     def groups(self) -> dict[str, Object]:
         """The node groups of the service with all their settings, by name; two of one name are an error."""
         with self.fake.state.lock:
             rules = VksRules.now(self.fake.settings)
-            found = [groups.detail(rules, group) for group in self.fake.state.groups.values()]
-        assert len({group["name"] for group in found}) == len(found), "two groups of one name"
-        return {group["name"]: group for group in found}
+            actual = [groups.detail(rules, group) for group in self.fake.state.groups.values()]
+        assert len({group["name"] for group in actual}) == len(actual), "two groups of one name"
+        return {group["name"]: group for group in actual}
 
     def all_shown(self) -> bool:
         """Whether the service lists every group: new ones are listed late."""

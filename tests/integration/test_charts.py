@@ -47,14 +47,14 @@ def rendered(lab: Lab, tmp_path: Path) -> Rendering:
         values.write_text(yaml.safe_dump(release.values))
         path = f"{lab.env['LAB_CHARTS']}/{chart}"
         message = run("helm", "template", release.name, path, "-n", release.namespace, "-f", values, env=lab.env)
-        return [found for found in yaml.safe_load_all(message) if found]
+        return [actual for actual in yaml.safe_load_all(message) if actual]
 
     return render
 
 
 def policy(objects: list[Document]) -> Document:
-    (found,) = (found for found in objects if found["kind"] == "ClusterPolicy")
-    return found
+    (actual,) = (actual for actual in objects if actual["kind"] == "ClusterPolicy")
+    return actual
 
 
 @pytest.mark.parametrize("chart", ["gpu-operator", "node-feature-discovery"])
@@ -64,24 +64,24 @@ def test_every_image_of_the_chart_comes_from_the_registry(chart: str, rendered: 
     assert not re.findall(r"(?:nvcr\.io|registry\.k8s\.io|docker\.io|ghcr\.io|quay\.io)\S*", text)
     containers = [
         container["image"]
-        for found in objects
-        if found["kind"] in ("Deployment", "DaemonSet", "Job")
+        for actual in objects
+        if actual["kind"] in ("Deployment", "DaemonSet", "Job")
         for group in ("initContainers", "containers")
-        for container in found["spec"]["template"]["spec"].get(group) or []
+        for container in actual["spec"]["template"]["spec"].get(group) or []
     ]
     assert containers
     assert all(image.startswith(f"{REGISTRY}/") for image in containers)
 
 
 def test_every_operand_of_the_policy_has_the_registry_and_the_secrets(rendered: Rendering) -> None:
-    found = policy(rendered("gpu-operator", **FULL))
-    repositories = dict(leaves(found, "repository"))
-    operands = {path for path, image in leaves(found, "image")} - PRIVATE
+    actual = policy(rendered("gpu-operator", **FULL))
+    repositories = dict(leaves(actual, "repository"))
+    operands = {path for path, image in leaves(actual, "image")} - PRIVATE
     assert len(operands) >= 20
     assert set(repositories) == operands
     assert all(repository.startswith(f"{REGISTRY}/nvidia") for repository in repositories.values())
     managers = {path for path in operands if path.endswith(("driver.manager", ".driverManager"))}
-    secrets = dict(leaves(found, "imagePullSecrets"))
+    secrets = dict(leaves(actual, "imagePullSecrets"))
     assert set(secrets) - PRIVATE == operands - managers
     assert all(secret == ["one", "two"] for secret in secrets.values())
 

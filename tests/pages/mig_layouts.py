@@ -85,9 +85,9 @@ def _rows(geometry: Geometry) -> Iterator[str]:
     layouts = maximal(geometry)
     bars = draw_gpu([(geometry.slices, place(geometry, counts) or ()) for counts in layouts], _NARROW)
     for counts, drawing in zip(layouts, bars, strict=True):
-        left = unused(geometry, counts)
-        ofa = "yes" if left.media else "no"
-        yield f"| {format_layout(counts)} | `{drawing.replace('|', '│')}` | {left.compute} | {left.memory} | {ofa} |"
+        remaining = unused(geometry, counts)
+        ofa = "yes" if remaining.media else "no"
+        yield f"| {format_layout(counts)} | `{drawing.replace('|', '│')}` | {remaining.compute} | {remaining.memory} | {ofa} |"
 
 
 def _title(keys: list[str]) -> str:

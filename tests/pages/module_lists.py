@@ -45,8 +45,8 @@ def documentation() -> dict[str, dict[str, Any]]:
 
 def _attribute(module: str, name: str) -> dict[str, Any]:
     """An attribute of a module; empty if the module does not have it."""
-    found: dict[str, Any] = documentation()[module].get("attributes", {}).get(name, {})
-    return found
+    actual: dict[str, Any] = documentation()[module].get("attributes", {}).get(name, {})
+    return actual
 
 
 def runtime() -> str:

@@ -22,4 +22,4 @@ _DECLARED = re.compile(r"(?<=operator: \{version: )v[\d.]+|(?<= operator:\n)( +v
 
 def page(path: Path) -> str:
     """The page with the default release."""
-    return _DECLARED.sub(lambda found: f"{found[1] or ''}{OPERATOR_VERSION}", path.read_text(encoding="utf-8"))
+    return _DECLARED.sub(lambda actual: f"{actual[1] or ''}{OPERATOR_VERSION}", path.read_text(encoding="utf-8"))

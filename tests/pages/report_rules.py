@@ -37,7 +37,7 @@ def rules() -> list[dict[str, Any]]:
 
 def _text() -> str:
     """The rules, from their first comment to the comment after them."""
-    found = _RULES.search(_SOURCE.read_text(encoding="utf-8"))
-    if found is None:
+    actual = _RULES.search(_SOURCE.read_text(encoding="utf-8"))
+    if actual is None:
         raise ValueError(f"{_SOURCE} lacks the comments around the rules of the report")
-    return found[0]
+    return actual[0]

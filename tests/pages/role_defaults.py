@@ -51,8 +51,8 @@ def plain(text: str) -> str:
 
 def _load(path: Path) -> dict[str, Any]:
     """A YAML document; empty if there is no such file."""
-    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    actual: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return actual
 
 
 def _comment(option: dict[str, Any]) -> str:

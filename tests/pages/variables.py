@@ -79,17 +79,17 @@ def type_of(field: Field) -> Option:
 
 def option(field: Field, path: str, texts: Mapping[str, str], below: str) -> Option:
     """One key as an option of Ansible's documentation; `below` is the prefix of its subkeys' path."""
-    found: Option = {"description": [texts[path]], **type_of(field)}
+    actual: Option = {"description": [texts[path]], **type_of(field)}
     if isinstance(field, Choice):
-        found["choices"] = list(field.known)
+        actual["choices"] = list(field.known)
     if field.required:
-        found["required"] = True
+        actual["required"] = True
     if field.default is not None and field.default not in ([], {}, ""):
-        found["default"] = field.default
+        actual["default"] = field.default
     inner = field.item if isinstance(field, ListOf) else field
     if isinstance(inner, Section):
-        found[below] = options(inner, path, texts, below)
-    return found
+        actual[below] = options(inner, path, texts, below)
+    return actual
 
 
 def options(section: Section, path: str, texts: Mapping[str, str], below: str) -> Option:

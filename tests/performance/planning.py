@@ -68,12 +68,12 @@ FLEET = [node(f"n{at:04}", f"NVIDIA-{MODEL}", GPUS_PER_NODE, labels=LABELS) for 
 
 def seconds(work: t.Callable[[], None]) -> float:
     """Return the CPU time: the minimum of three measurements, since a busy machine only adds time."""
-    found = []
+    actual = []
     for dummy in range(3):
         begun = time.process_time()
         work()
-        found.append(time.process_time() - begun)
-    return min(found)
+        actual.append(time.process_time() - begun)
+    return min(actual)
 
 
 def peak() -> float:
@@ -84,6 +84,6 @@ def peak() -> float:
 
 
 if __name__ == "__main__":
-    found = {work.__name__: seconds(work) for work in (enumeration, packing, planning)}
-    found["MiB"] = peak()
-    print(json.dumps(found))
+    actual = {work.__name__: seconds(work) for work in (enumeration, packing, planning)}
+    actual["MiB"] = peak()
+    print(json.dumps(actual))

@@ -20,6 +20,6 @@ LIMITS = {"enumeration": 1, "packing": 1, "planning": 2, "MiB": 150}
 def test_limits_of_enumeration_packing_and_planning() -> None:
     path = os.pathsep.join([str(REPO / "build"), str(REPO)])
     output = run(sys.executable, "-m", "tests.performance.planning", cwd=REPO, env={**os.environ, "PYTHONPATH": path})
-    found = json.loads(output)
-    assert found.keys() == LIMITS.keys()
-    assert {name: value for name, value in found.items() if value > LIMITS[name]} == {}
+    actual = json.loads(output)
+    assert actual.keys() == LIMITS.keys()
+    assert {name: value for name, value in actual.items() if value > LIMITS[name]} == {}

@@ -126,7 +126,7 @@ def documented_fragments() -> dict[str, set[str]]:
         name: re.search(r"^extends_documentation_fragment:\n((?:  - .*\n)+)", text, re.M)
         for name, text in texts.items()
     }
-    return {name: set(re.findall(r"accel\.gpu\.(.+)", found[1])) for name, found in lists.items() if found}
+    return {name: set(re.findall(r"accel\.gpu\.(.+)", actual[1])) for name, actual in lists.items() if actual}
 
 
 def test_a_module_is_in_the_action_group_of_each_service_whose_connection_options_it_has() -> None:
@@ -173,9 +173,9 @@ def needed_files(module: str) -> set[Path]:
         for name in imported_names(unread.pop()):
             # The last part may be a name in the file.
             paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
-            found = {path for path in paths if path.is_file() and path.is_relative_to(UTILS)} - files
-            files |= found
-            unread += found
+            actual = {path for path in paths if path.is_file() and path.is_relative_to(UTILS)} - files
+            files |= actual
+            unread += actual
     return files
 
 

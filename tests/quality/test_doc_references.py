@@ -33,7 +33,7 @@ def test_the_complete_pool_of_ansible_doc_has_no_problem() -> None:
 
 def test_the_releases_of_helm_are_those_of_the_readme() -> None:
     page = (REPO / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"^\| Helm \| [^|]+ \| (?P<oldest>\S+) and later \| (?P<unsupported>\S+) \|$", page, re.MULTILINE)
-    assert found
+    match = re.search(r"^\| Helm \| [^|]+ \| (?P<oldest>\S+) and later \| (?P<unsupported>\S+) \|$", page, re.MULTILINE)
+    assert match
     module = (REPO / "plugins" / "modules" / "helm_release.py").read_text(encoding="utf-8")
-    assert f"\n  - helm >= {found['oldest']}, < {found['unsupported']}\n" in module
+    assert f"\n  - helm >= {match['oldest']}, < {match['unsupported']}\n" in module

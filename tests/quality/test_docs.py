@@ -91,9 +91,9 @@ def test_the_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> Non
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_links_have_targets(page: Any) -> None:
     for target, fragment in LINK.findall(page.read_text(encoding="utf-8")):
-        found = (page.parent / target) if target else page
-        assert found.exists(), target
-        assert not fragment or fragment in anchors(found.read_text(encoding="utf-8")), f"{target}#{fragment}"
+        actual = (page.parent / target) if target else page
+        assert actual.exists(), target
+        assert not fragment or fragment in anchors(actual.read_text(encoding="utf-8")), f"{target}#{fragment}"
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "catalog.md", "testing.md"])
@@ -224,7 +224,7 @@ def test_the_changelog_lists_every_plugin_and_role() -> None:
         "lookup": release["plugins"]["lookup"],
         "roles": release["objects"]["role"],
     }
-    there = {
+    existing = {
         "modules": {path.stem for path in (REPO / "plugins" / "modules").glob("*.py")},
         "filter": {path.stem for path in (REPO / "plugins" / "filter").glob("*.py")},
         "inventory": {path.stem for path in (REPO / "plugins" / "inventory").glob("*.py")},
@@ -232,10 +232,10 @@ def test_the_changelog_lists_every_plugin_and_role() -> None:
         "roles": {path.name for path in (REPO / "roles").iterdir()},
     }
     # antsibull-changelog release --update-existing --reload-plugins --refresh-plugins --version 0.1.0
-    assert {kind: {entry["name"] for entry in entries} for kind, entries in listed.items()} == there
+    assert {kind: {entry["name"] for entry in entries} for kind, entries in listed.items()} == existing
     # antsibull-changelog generate
     page = (REPO / "CHANGELOG.md").read_text(encoding="utf-8").replace("\\", "")
-    assert [name for names in there.values() for name in sorted(names) if f"accel.gpu.{name} - " not in page] == []
+    assert [name for names in existing.values() for name in sorted(names) if f"accel.gpu.{name} - " not in page] == []
 
 
 def tasks(value: Any) -> Iterator[dict[str, Any]]:
@@ -249,9 +249,9 @@ def tasks(value: Any) -> Iterator[dict[str, Any]]:
 def examples() -> Iterator[tuple[str, str]]:
     """The YAML that users copy, with its place: EXAMPLES of plugins, and fenced blocks of the pages."""
     for path in sorted((REPO / "plugins").glob("*/*.py")):
-        found = re.search(r'^EXAMPLES = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        if found:
-            yield path.name, found[1]
+        match = re.search(r'^EXAMPLES = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        if match:
+            yield path.name, match[1]
     for path in [REPO / "README.md", *sorted(DOCS.glob("*.md")), *sorted((REPO / "roles").glob("*/README.md"))]:
         for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
             yield path.name, block
@@ -354,8 +354,8 @@ def test_return_values_have_samples(kind: str) -> None:
     """A filter always returns its value; a module's documentation states when."""
     wrong = []
     for path in sorted((REPO / "plugins" / kind).glob("*.py")):
-        found = re.search(r'^RETURN = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        values = yaml.safe_load(found[1]) if found else {}
+        match = re.search(r'^RETURN = r"""\n(.*?)^"""', path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        values = yaml.safe_load(match[1]) if match else {}
         # print_lines only prints: it fails as Ansible's own modules do.
         if kind == "modules" and not {"code", "details"} <= set(values) and path.stem != "print_lines":
             wrong.append(f"{path.name}: code and details of failures are not documented")
@@ -375,17 +375,17 @@ INSERTED = re.compile(r"\.\.\.|\bN\b|\bbecause\b|\d+|'[^']*'|: |, |\bgpu_[\w.]+|
 
 def texts_of_the_code() -> str:
     """All texts of the plugins, roles and playbooks, with a NUL character for each inserted value."""
-    found = []
+    actual = []
     for path in (REPO / "plugins").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
-                found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "\0" for v in node.values))
+                actual.append("".join(str(v.value) if isinstance(v, ast.Constant) else "\0" for v in node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
+                actual.append(node.value)
     for folder in ("roles", "playbooks"):
         for path in (REPO / folder).rglob("*.yml"):
-            found.append(re.sub(r"\{\{.*?\}\}", "\0", re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))))
-    return "\n".join(found)
+            actual.append(re.sub(r"\{\{.*?\}\}", "\0", re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))))
+    return "\n".join(actual)
 
 
 def test_the_messages_that_operations_explains_are_those_of_the_code() -> None:

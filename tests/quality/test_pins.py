@@ -37,4 +37,4 @@ def test_shared_libraries_have_one_version() -> None:
             if module.startswith(SHARED) and not module.startswith(apart):
                 versions[module][version].add(file.parent.name)
     assert len(versions) > 20
-    assert {module: dict(found) for module, found in versions.items() if len(found) > 1} == {}
+    assert {module: dict(actual) for module, actual in versions.items() if len(actual) > 1} == {}

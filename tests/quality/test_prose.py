@@ -114,20 +114,20 @@ def texts() -> list[str]:
 def avoided(text: str) -> list[str]:
     """Each avoided word with its line and what to write in its place."""
     return [
-        f"{number}: {found[0]!r}: {instead}: {line.strip()[:100]}"
+        f"{number}: {actual[0]!r}: {instead}: {line.strip()[:100]}"
         for number, line in enumerate(text.splitlines(), 1)
         for pattern, instead in _WORDS.items()
-        if (found := pattern.search(_HUMPS.sub(r"\1 \2", line)))
+        if (actual := pattern.search(_HUMPS.sub(r"\1 \2", line)))
     ]
 
 
 @pytest.mark.parametrize("folder", sorted({name.partition("/")[0] for name in texts()}))
 def test_avoided_words(folder: str) -> None:
-    found = []
+    actual = []
     for name in (name for name in texts() if name.partition("/")[0] == folder):
         with contextlib.suppress(UnicodeDecodeError):
-            found += [f"{name}:{line}" for line in avoided((REPO / name).read_text(encoding="utf-8"))]
-    assert not found, "\n".join(found)
+            actual += [f"{name}:{line}" for line in avoided((REPO / name).read_text(encoding="utf-8"))]
+    assert not actual, "\n".join(actual)
 
 
 @pytest.mark.parametrize(
@@ -140,19 +140,19 @@ def test_an_avoided_word_is_found(line: str) -> None:
 def stilted(text: str, patterns: dict[str, str] = STILTED) -> list[str]:
     """Each stilted construction with its line and what to write in its place."""
     return [
-        f"{number}: {found[0]!r}: {instead}: {line.strip()[:100]}"
+        f"{number}: {match[0]!r}: {instead}: {line.strip()[:100]}"
         for number, line in enumerate(text.splitlines(), 1)
         for pattern, instead in patterns.items()
-        if (found := re.search(pattern, line))
+        if (match := re.search(pattern, line))
     ]
 
 
 def test_stilted_constructions() -> None:
-    found = []
+    actual = []
     for name in texts():
         with contextlib.suppress(UnicodeDecodeError):
-            found += [f"{name}:{line}" for line in stilted((REPO / name).read_text(encoding="utf-8"))]
-    assert not found, "\n".join(found)
+            actual += [f"{name}:{line}" for line in stilted((REPO / name).read_text(encoding="utf-8"))]
+    assert not actual, "\n".join(actual)
 
 
 def prose(text: str) -> str:
@@ -164,8 +164,8 @@ def prose(text: str) -> str:
 
 @pytest.mark.parametrize("page", [name for name in texts() if name.endswith(".md") and name != "CHANGELOG.md"])
 def test_stilted_prose_of_pages(page: str) -> None:
-    found = stilted(prose((REPO / page).read_text(encoding="utf-8")), STILTED_PAGES)
-    assert not found, "\n".join(found)
+    actual = stilted(prose((REPO / page).read_text(encoding="utf-8")), STILTED_PAGES)
+    assert not actual, "\n".join(actual)
 
 
 def test_code_is_not_prose() -> None:

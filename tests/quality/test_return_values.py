@@ -112,8 +112,8 @@ REFERENCES = {
 def documented(plugin: str) -> Object:
     """The RETURN of a plugin, such as modules/gpu_info."""
     text = (REPO / "plugins" / f"{plugin}.py").read_text(encoding="utf-8")
-    found = re.search(r'^RETURN = r"""\n(.*?)^"""', text, re.MULTILINE | re.DOTALL)
-    return yaml.safe_load(found[1]) if found else {}
+    match = re.search(r'^RETURN = r"""\n(.*?)^"""', text, re.MULTILINE | re.DOTALL)
+    return yaml.safe_load(match[1]) if match else {}
 
 
 def maps(values: Object, path: str = "") -> Iterator[tuple[str, Object]]:
@@ -134,8 +134,8 @@ PLUGINS = [
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_every_map_lists_its_keys(plugin: str) -> None:
-    found = [path for path, about in maps(documented(plugin)) if "contains" not in about]
-    unknown = [path for path in found if path.rpartition(".")[2] not in OPEN and f"{plugin}:{path}" not in REFERENCES]
+    actual = [path for path, about in maps(documented(plugin)) if "contains" not in about]
+    unknown = [path for path in actual if path.rpartition(".")[2] not in OPEN and f"{plugin}:{path}" not in REFERENCES]
     assert unknown == []
 
 
@@ -156,10 +156,10 @@ def undocumented(sample: object, about: Object, path: str) -> Iterator[str]:
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_keys_of_samples_are_documented(plugin: str) -> None:
     values = documented(plugin)
-    found = [path for name, about in values.items() for path in undocumented(about.get("sample"), about, name)]
+    actual = [path for name, about in values.items() for path in undocumented(about.get("sample"), about, name)]
     for name, about in maps(values):
-        found += undocumented(about.get("sample"), about, name)
-    assert found == []
+        actual += undocumented(about.get("sample"), about, name)
+    assert actual == []
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_sanity(core: str) -> None:
     if done.returncode == NO_PYTHON:
         pytest.skip(message.strip())
     if done.returncode:
-        found = [line for line in message.splitlines() if line.startswith(("ERROR", "FATAL"))]
-        pytest.fail("\n".join(found or message.splitlines()[-40:]), pytrace=False)
+        actual = [line for line in message.splitlines() if line.startswith(("ERROR", "FATAL"))]
+        pytest.fail("\n".join(actual or message.splitlines()[-40:]), pytrace=False)
 
 
 def test_nothing_is_ignored() -> None:

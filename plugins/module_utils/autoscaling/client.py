@@ -104,8 +104,8 @@ class AutoscalingClient:
         def read() -> list[str]:
             items = list(unread) or list(self._client.list(self._machine_sets))
             unread.clear()
-            found = {item["metadata"]["name"]: item for item in items}
-            states = {name: _missing_bounds(found.get(name), scaler) for name, scaler in planned.scaled.items()}
+            by_name = {item["metadata"]["name"]: item for item in items}
+            states = {name: _missing_bounds(by_name.get(name), scaler) for name, scaler in planned.scaled.items()}
             return [
                 f"MachineSet {name} {state} (for at least {timer.seconds(name, state):.0f} s)."
                 for name, state in sorted(states.items())
@@ -145,12 +145,12 @@ class AutoscalingClient:
         """The version of OpenShift; empty if the user is not allowed to read it."""
         if self._version is None:
             try:
-                found = self._client.get_once(CLUSTER_VERSION_PATH)
+                cluster_version = self._client.get_once(CLUSTER_VERSION_PATH)
             except ApiError as error:
                 if not error.lacks_right:
                     raise
-                found = None
-            self._version = str(get_nested(found, "status", "desired", "version") or "")
+                cluster_version = None
+            self._version = str(get_nested(cluster_version, "status", "desired", "version") or "")
         return self._version
 
 
@@ -166,7 +166,7 @@ def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
     low, high = bounds_of(scaler)
     if (annotations.get(_MIN), annotations.get(_MAX), owner) == (str(low), str(high), name):
         return ""
-    found = (
+    bounds = (
         f"the range {annotations[_MIN]} to {annotations[_MAX]}" if {_MIN, _MAX} <= annotations.keys() else "no range"
     )
-    return f"has {found}, but {MACHINE_AUTOSCALER_KIND} {name} sets {low} to {high} nodes"
+    return f"has {bounds}, but {MACHINE_AUTOSCALER_KIND} {name} sets {low} to {high} nodes"

@@ -51,14 +51,14 @@ def add_scaling(
     if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
         return None
     namespace = cloud.options.get("namespace", MACHINE_API_NAMESPACE) if cloud else MACHINE_API_NAMESPACE
-    found, problems = read_objects(client, plan, nodes, namespace)
-    state = found.state
+    objects, problems = read_objects(client, plan, nodes, namespace)
+    state = objects.state
     explained: list[ScalingExplanation] = []
     if MACHINE_API_PATH not in problems:
         members = assign_pools(plan.pools, nodes).by_pool
         relevant = {pool.name for pool in plan.pools if _is_relevant(pool, state, members[pool.name])}
-        after = preview(plan.nodegroups, found.machine_sets, state.rules)
-        explained = [item for item in explain_pools(plan, found, after) if item.pool in relevant]
+        after = preview(plan.nodegroups, objects.machine_sets, state.rules)
+        explained = [item for item in explain_pools(plan, objects, after) if item.pool in relevant]
     info["autoscaling"] = {
         "version": state.version,
         "not_read": list(problems.values()),
@@ -87,7 +87,7 @@ def read_objects(
         return tuple(client.list(machine_sets_path(namespace)))
 
     try:
-        found = read(MACHINE_API_PATH, "MachineSets", machine_sets, none)
+        listed = read(MACHINE_API_PATH, "MachineSets", machine_sets, none)
     except ApiError as error:
         if not error.not_found:
             raise
@@ -115,7 +115,7 @@ def read_objects(
         priorities = read(autoscaler.PRIORITY_CONFIGMAP, name, lambda: client.get(path), None)
     objects = ClusterObjects(
         version=str(get_nested(version, "status", "desired", "version") or ""),
-        machine_sets=found,
+        machine_sets=listed,
         machine_autoscalers=scalers,
         cluster_autoscaler=cluster,
         priorities=priorities,

@@ -69,13 +69,13 @@ def other_managers(live: Document, path: Path) -> str:
 
 def leaves(document: Document, prefix: Path = ()) -> dict[Path, t.Any]:
     """The values of a document by their paths; lists and empty maps count as single values."""
-    found: dict[Path, t.Any] = {}
+    values: dict[Path, t.Any] = {}
     for key, value in document.items():
         if isinstance(value, dict) and value:
-            found.update(leaves(value, (*prefix, key)))
+            values.update(leaves(value, (*prefix, key)))
         else:
-            found[(*prefix, key)] = value
-    return found
+            values[(*prefix, key)] = value
+    return values
 
 
 def _is_same(value: t.Any, declared: t.Any) -> bool:

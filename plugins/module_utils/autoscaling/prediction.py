@@ -27,13 +27,13 @@ Document = t.Mapping[str, t.Any]
 _MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMORY: str(1024**3)}
 
 
-def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> list[ScalingExplanation]:
+def explain_pools(plan: Plan, objects: ClusterObjects, machine_sets: t.Sequence[Document]) -> list[ScalingExplanation]:
     """The explanations of all pools, each with the findings that remain after a run of site.
 
     `machine_sets` contains the MachineSets after the run.
     """
-    state = found.state
-    predicted = objects_after_run(plan, found, machine_sets).state
+    state = objects.state
+    predicted = objects_after_run(plan, objects, machine_sets).state
     explanations: list[ScalingExplanation] = []
     for pool in plan.pools:
         after = {item.machine_set: item for item in explain_scaling(pool, predicted)}
@@ -45,13 +45,13 @@ def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Do
     return explanations
 
 
-def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
+def objects_after_run(plan: Plan, objects: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
     """The objects after the run. If a problem would make the module autoscaling fail, the module's objects are returned unchanged."""
-    existing = {item["metadata"]["name"] for item in found.machine_sets}
+    existing = {item["metadata"]["name"] for item in objects.machine_sets}
     new = tuple(
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
     )
-    after = replace(found, machine_sets=new)
+    after = replace(objects, machine_sets=new)
     planned = ScalingChanges() if plan.autoscaler is None else plan_scaling_changes(plan, after, ScalingOptions(), {})
     if not planned.problems:
         for change in planned.changes:
@@ -66,14 +66,14 @@ def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequenc
     return replace(after, machine_sets=tuple(_bounded(item, bounds) for item in new))
 
 
-def _applied(found: ClusterObjects, change: AutoscalerChange) -> ClusterObjects:
+def _applied(objects: ClusterObjects, change: AutoscalerChange) -> ClusterObjects:
     """The objects after one change."""
     if change.kind == KIND:
-        return replace(found, cluster_autoscaler=change.desired)
+        return replace(objects, cluster_autoscaler=change.desired)
     if change.kind == MACHINE_AUTOSCALER_KIND:
-        others = (item for item in found.machine_autoscalers if item is not change.live)
-        return replace(found, machine_autoscalers=(*others, *([change.desired] if change.desired else [])))
-    return replace(found, priorities=change.desired)
+        others = (item for item in objects.machine_autoscalers if item is not change.live)
+        return replace(objects, machine_autoscalers=(*others, *([change.desired] if change.desired else [])))
+    return replace(objects, priorities=change.desired)
 
 
 def _measured(machine_set: Document, pools: t.Iterable[PoolPlan]) -> Object:

@@ -133,7 +133,7 @@ class AutoscalingRun:
                     for name, scaler in sorted(self.planned.scaled.items())
                 },
                 "limits": self.planned.limits,
-                "left": self.planned.left,
+                "undeclared": self.planned.undeclared,
                 "unmanaged": self.planned.unmanaged,
                 **({"unchecked": self._unchecked} if self._unchecked else {}),
             },

@@ -84,7 +84,7 @@ class ClusterObjects:
 class ScalingChanges:
     """The changes in the order in which they are made, the MachineAutoscaler of each target, and messages.
 
-    scaled: the changed MachineAutoscalers, by MachineSet. left: this collection's MachineAutoscalers that no pool declares any longer.
+    scaled: the changed MachineAutoscalers, by MachineSet. undeclared: this collection's MachineAutoscalers that no pool declares any longer.
     unmanaged: foreign MachineAutoscalers for MachineSets of the pools; they are not changed.
     """
 
@@ -92,7 +92,7 @@ class ScalingChanges:
     scaled: dict[str, Object] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
+    undeclared: list[str] = field(default_factory=list)
     unmanaged: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -104,10 +104,10 @@ class ScalingChanges:
 
 
 def plan_scaling_changes(
-    plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
+    plan: Plan, objects: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
 ) -> ScalingChanges:
     """Compare the objects with the pools. `predicted`: see find_targets()."""
-    return _Comparison(plan, found, options, predicted).compare()
+    return _Comparison(plan, objects, options, predicted).compare()
 
 
 def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
@@ -124,16 +124,16 @@ def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
 
 class _Comparison:
     def __init__(
-        self, plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
+        self, plan: Plan, objects: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
     ) -> None:
         self.namespace = plan.autoscaler.namespace if plan.autoscaler else ""
         self.declared = plan.autoscaler.spec if plan.autoscaler else {}
-        self.plan, self.found, self.options = plan, found, options
-        targets, problems = find_targets(plan, found.machine_sets, predicted, self.namespace)
+        self.plan, self.objects, self.options = plan, objects, options
+        targets, problems = find_targets(plan, objects.machine_sets, predicted, self.namespace)
         removed = [] if options.present else [target for target in targets if options.selects(target.pool.name)]
         self.targets = [target for target in targets if target not in removed]
         if options.present:
-            problems += [f"{problem}." for problem in newer_key_problems(self.declared, found.version)]
+            problems += [f"{problem}." for problem in newer_key_problems(self.declared, objects.version)]
         self.result = ScalingChanges(targets=self.targets, problems=problems if options.present else [])
         # The MachineAutoscalers that will exist after the run, with their MachineSets.
         self.remaining = {item["metadata"]["name"]: scaled_machine_set(item) for item in self._live()}
@@ -156,7 +156,7 @@ class _Comparison:
         return self.result
 
     def _live(self) -> list[Object]:
-        return [item for item in self.found.machine_autoscalers if not is_deleting(item)]
+        return [item for item in self.objects.machine_autoscalers if not is_deleting(item)]
 
     def _scale(self, target: Target) -> None:
         references = targets_of(self._live(), target.name)
@@ -206,7 +206,7 @@ class _Comparison:
     def _sort_out_others(self) -> None:
         """Delete MachineAutoscalers that this run replaces or removes; report those that no pool declares."""
         groups = {member.name: pool for pool in self.plan.pools if pool.nodegroup for member in pool.nodegroup.members}
-        names = {item["metadata"]["name"] for item in self.found.machine_sets}
+        names = {item["metadata"]["name"] for item in self.objects.machine_sets}
         names |= {target.name for target in self.targets}
         for item in self._live():
             group = owner_of(item)
@@ -230,26 +230,26 @@ class _Comparison:
     def _report_left(self, item: Object, reason: str) -> None:
         name = f"{self.namespace}/{item['metadata']['name']}"
         low, high = bounds_of(item)
-        self.result.left.append(name)
+        self.result.undeclared.append(name)
         self.result.warnings.append(
             f"MachineAutoscaler {name} still scales MachineSet {scaled_machine_set(item)} between {low} and {high} nodes, but {reason}. It is kept. To "
             f"remove it, run oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
 
     def _cluster_autoscaler(self) -> AutoscalerChange | None:
-        live = self.found.cluster_autoscaler
+        live = self.objects.cluster_autoscaler
         if live is None and not (self.targets and self.options.present):
             return None
-        machine_sets = [parse_machine_set(item) for item in self.found.machine_sets]
+        machine_sets = [parse_machine_set(item) for item in self.objects.machine_sets]
         predicted = {target.name: target.machine_set for target in self.targets}
         machine_sets = [*(item for item in machine_sets if item.name not in predicted), *predicted.values()]
         state = AutoscalerState(
-            self.found.version,
+            self.objects.version,
             tuple(machine_sets),
-            self.found.machine_autoscalers,
+            self.objects.machine_autoscalers,
             live,
             # The autoscaler counts GPUs only on nodes with this label.
-            nodes=tuple(node for node in self.found.nodes if ACCELERATOR_LABEL in node.labels),
+            nodes=tuple(node for node in self.objects.nodes if ACCELERATOR_LABEL in node.labels),
         )
         limits = desired_limits(self.targets, state)
         self.result.limits = limits
@@ -265,7 +265,7 @@ class _Comparison:
         return change
 
     def _priorities(self, cluster: AutoscalerChange | None) -> AutoscalerChange | None:
-        live = self.found.priorities
+        live = self.objects.priorities
         desired = {
             expression_of(self.namespace, target.name): target.priority
             for target in self.targets
@@ -281,8 +281,8 @@ class _Comparison:
             )
             return None
         # The expression of a MachineSet that no pool declares any longer is kept as long as its MachineAutoscaler is kept.
-        left = {*self.remaining.values()} - {target.name for target in self.targets}
-        kept = {expression_of(self.namespace, name) for name in left}
+        undeclared = {*self.remaining.values()} - {target.name for target in self.targets}
+        kept = {expression_of(self.namespace, name) for name in undeclared}
         change, problem = priorities_change(live, desired, kept, self.namespace)
         if problem:
             self.result.problems.append(

@@ -57,12 +57,12 @@ def find_targets(
         if pool.nodegroup is None or not pool.nodegroup.autoscaled:
             continue
         for member in pool.nodegroup.members:
-            found = _machine_set_of(pool, member, machine_sets, predicted.get(member.name) or {}, namespace)
-            if isinstance(found, str):
-                problems.append(f"Pool {pool.name}: {found}")
+            machine_set = _machine_set_of(pool, member, machine_sets, predicted.get(member.name) or {}, namespace)
+            if isinstance(machine_set, str):
+                problems.append(f"Pool {pool.name}: {machine_set}")
             else:
                 low, high = member.min_node_count or 0, member.max_node_count or 1
-                targets.append(Target(pool, member.name, found, low, high, pool.nodegroup.priority))
+                targets.append(Target(pool, member.name, machine_set, low, high, pool.nodegroup.priority))
     return targets, problems
 
 
@@ -143,5 +143,5 @@ def _gpus_per_node(target: Target, state: AutoscalerState) -> tuple[str, int]:
 
 def types_in_use(machine_sets: t.Iterable[MachineSet], scaled: t.Collection[str]) -> set[str]:
     """The GPU types of the MachineSets named in `scaled`."""
-    found = {item.labels.get(ACCELERATOR_LABEL, "") for item in machine_sets if item.name in scaled}
-    return found - {""}
+    types = {item.labels.get(ACCELERATOR_LABEL, "") for item in machine_sets if item.name in scaled}
+    return types - {""}

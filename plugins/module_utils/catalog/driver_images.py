@@ -103,11 +103,11 @@ def os_tag(system: str, version: str, operator_version: str) -> str:
 
 def build_target(tag: str) -> BuildTarget | None:
     """The target that builds an operating system's image; None for a system that is unknown or has no folder."""
-    found = _OS_TAG.fullmatch(tag)
-    system = _BY_NAME.get(found["system"]) if found else None
-    if found is None or system is None or system.folder is None:
+    match = _OS_TAG.fullmatch(tag)
+    system = _BY_NAME.get(match["system"]) if match else None
+    if match is None or system is None or system.folder is None:
         return None
-    version = found["version"]
+    version = match["version"]
     return BuildTarget(
         system.folder(version), tuple((name, value(version)) for name, value in sorted(system.arguments.items()))
     )

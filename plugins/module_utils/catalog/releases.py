@@ -331,5 +331,5 @@ def release_of(version: str) -> Release:
 
 def known_release_of(version: str) -> Release | None:
     """The first two numbers of a version that has three; None for any other text."""
-    found = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)
+    return (int(match[1]), int(match[2])) if match else None

@@ -130,7 +130,7 @@ def address_holds_a_secret(address: str) -> bool:
 
 def without_user_info(address: str) -> str:
     """An address without its user and its password."""
-    return re.sub(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@", lambda found: found[1] or "", address)
+    return re.sub(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@", lambda match: match[1] or "", address)
 
 
 def looks_random(text: str) -> bool:
@@ -152,10 +152,10 @@ def masked(text: str) -> str:
     """A line of another program's output with secrets masked: single words, and everything after the name of a secret."""
     line = text[:_MAX_CHECKED]
     ends = [
-        found.end()
+        match.end()
         for pattern in (_NAMED, _OPTION)
-        for found in pattern.finditer(line)
-        if names_a_secret_parameter(found["name"])
+        for match in pattern.finditer(line)
+        if names_a_secret_parameter(match["name"])
     ]
     line = f"{line[: min(ends)]}***" if ends else line
     line = " ".join(word if is_quotable(word) else "***" for word in line.split(" "))
@@ -163,7 +163,7 @@ def masked(text: str) -> str:
 
 
 def _may_hold_secret(text: str) -> bool:
-    named = (found["name"] for pattern in (_NAMED, _OPTION) for found in pattern.finditer(text))
+    named = (match["name"] for pattern in (_NAMED, _OPTION) for match in pattern.finditer(text))
     return bool(
         shape_of(text)
         or any(names_a_secret_parameter(name) for name in named)
@@ -183,9 +183,9 @@ def _holds_user_info(text: str) -> bool:
 def _shape(text: str) -> str | None:
     if _PRIVATE_KEY.search(text):
         return "a private key"
-    if any(not _VARIABLE.fullmatch(found["password"]) for found in _URL_USER.finditer(text)):
+    if any(not _VARIABLE.fullmatch(match["password"]) for match in _URL_USER.finditer(text)):
         return "an address with a password"
-    if _JWT.search(text) and any(_is_jwt(found[0]) for found in _JWT.finditer(text)):
+    if _JWT.search(text) and any(_is_jwt(match[0]) for match in _JWT.finditer(text)):
         return "a token (JWT)"
     if _DOCKER_AUTHS.search(text):
         return "the credentials of a registry"

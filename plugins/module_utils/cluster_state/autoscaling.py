@@ -152,11 +152,11 @@ def _verdict(findings: t.Iterable[Finding], complete: bool) -> bool | None:
 
 def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
     """One explanation for each MachineSet that the pool has or declares; if there are none, a single explanation without a MachineSet name."""
-    found = machine_sets_of(pool, state)
-    missing = [_missing(pool, member.name) for member in missing_members(pool, found)]
-    if not found and not missing:
+    machine_sets = machine_sets_of(pool, state)
+    missing = [_missing(pool, member.name) for member in missing_members(pool, machine_sets)]
+    if not machine_sets and not missing:
         return [_missing(pool, "")]
-    return [*(_explain(pool, machine_set, state) for machine_set in found), *missing]
+    return [*(_explain(pool, machine_set, state) for machine_set in machine_sets), *missing]
 
 
 def machine_sets_of(pool: PoolPlan, state: AutoscalerState) -> list[MachineSet]:
@@ -164,9 +164,9 @@ def machine_sets_of(pool: PoolPlan, state: AutoscalerState) -> list[MachineSet]:
     return [item for item in state.machine_sets if belongs_to(item, pool)]
 
 
-def missing_members(pool: PoolPlan, found: t.Iterable[MachineSet]) -> list[NodeGroupMember]:
+def missing_members(pool: PoolPlan, machine_sets: t.Iterable[MachineSet]) -> list[NodeGroupMember]:
     """The MachineSets that the pool declares but that do not exist."""
-    names = [machine_set.name for machine_set in found]
+    names = [machine_set.name for machine_set in machine_sets]
     members = pool.nodegroup.members if pool.nodegroup else ()
     return [member for member in members if not any(is_group_or_replacement(name, member.name) for name in names)]
 

@@ -35,8 +35,8 @@ def distribution_of(node: Node) -> Distribution | None:
 
 def is_openshift(node: Node) -> bool:
     """Whether a node belongs to an OpenShift cluster."""
-    found = distribution_of(node)
-    return found is not None and found.name == OPENSHIFT
+    distribution = distribution_of(node)
+    return distribution is not None and distribution.name == OPENSHIFT
 
 
 def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
@@ -48,8 +48,8 @@ def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
         node
         for node in nodes
         if node.kubelet_version
-        and (found := distribution_of(node)) is not declared
-        and (found is not None or bool(declared.mark))
+        and (distribution := distribution_of(node)) is not declared
+        and (distribution is not None or bool(declared.mark))
     ]
 
 
@@ -67,15 +67,15 @@ def contradiction(declared: Distribution, nodes: t.Iterable[Node]) -> str:
 
 
 def _describe(node: Node) -> str:
-    found = distribution_of(node)
-    return f"{f'{found.title}, ' if found else ''}kubelet {node.kubelet_version}"
+    distribution = distribution_of(node)
+    return f"{f'{distribution.title}, ' if distribution else ''}kubelet {node.kubelet_version}"
 
 
 def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:
     """Node names by distribution name, in the order of the catalog; nodes of an unknown distribution are listed under an empty name."""
-    found: dict[str, list[str]] = {}
+    by_distribution: dict[str, list[str]] = {}
     for node in nodes:
         distribution = distribution_of(node)
-        found.setdefault(distribution.name if distribution else "", []).append(node.name)
+        by_distribution.setdefault(distribution.name if distribution else "", []).append(node.name)
     order = [*BY_NAME, ""]
-    return {name: sorted(found[name]) for name in sorted(found, key=order.index)}
+    return {name: sorted(by_distribution[name]) for name in sorted(by_distribution, key=order.index)}

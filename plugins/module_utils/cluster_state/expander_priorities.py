@@ -59,14 +59,14 @@ def record_of(configmap: Document | None) -> Record:
 def parse(text: str) -> Priorities | None:
     """The expressions by priority; None if the autoscaler cannot read the text."""
     is_empty = all(line.strip().startswith("#") for line in text.splitlines() if line.strip())
-    found = {} if is_empty else yaml_text.parse(text)
-    if not isinstance(found, dict):
+    document = {} if is_empty else yaml_text.parse(text)
+    if not isinstance(document, dict):
         return None
-    for key, expressions in found.items():
+    for key, expressions in document.items():
         is_list = isinstance(expressions, list) and all(isinstance(item, str) for item in expressions)
         if not isinstance(key, int) or isinstance(key, bool) or not is_list:
             return None
-    return found
+    return document
 
 
 def merge_priorities(
@@ -78,8 +78,8 @@ def merge_priorities(
         return PriorityChanges(
             text, record, "is not a map from numbers to lists of expressions, so the autoscaler ignores it"
         )
-    wanted = {**{expression: record[expression] for expression in kept if expression in record}, **desired}
-    removed = {expression: priority for expression, priority in record.items() if wanted.get(expression) != priority}
+    merged = {**{expression: record[expression] for expression in kept if expression in record}, **desired}
+    removed = {expression: priority for expression, priority in record.items() if merged.get(expression) != priority}
     foreign = {
         (priority, expression)
         for priority, expressions in present.items()
@@ -88,16 +88,16 @@ def merge_priorities(
     }
     added = {
         expression: priority
-        for expression, priority in sorted(wanted.items())
+        for expression, priority in sorted(merged.items())
         if (priority, expression) not in foreign and record.get(expression) != priority
     }
     # If a recorded expression is no longer in the ConfigMap, it is added again.
     missing = {
         expression: priority
-        for expression, priority in wanted.items()
+        for expression, priority in merged.items()
         if record.get(expression) == priority and expression not in present.get(priority, [])
     }
-    own = {expression: priority for expression, priority in wanted.items() if (priority, expression) not in foreign}
+    own = {expression: priority for expression, priority in merged.items() if (priority, expression) not in foreign}
     content = _changed(present, removed, {**added, **missing})
     if content == present:
         return PriorityChanges(text, own)
@@ -128,18 +128,18 @@ def _edited(text: str, removed: Record, added: Record) -> str:
         else:
             blocks[-1][1].append(line)
     edited: list[str] = []
-    left = dict(sorted(added.items()))
+    remaining = dict(sorted(added.items()))
     for priority, lines in blocks:
         gone = [expression for expression, old in removed.items() if old == priority]
         rest = [line for line in lines if not any(_is_line_of(line, expression) for expression in gone)]
-        new = [expression for expression, wanted in left.items() if wanted == priority]
+        new = [expression for expression, desired_priority in remaining.items() if desired_priority == priority]
         for expression in new:
-            del left[expression]
-        indent = next((found[1] for line in lines if (found := re.match(r"(\s*)- ", line))), "  ")
+            del remaining[expression]
+        indent = next((match[1] for line in lines if (match := re.match(r"(\s*)- ", line))), "  ")
         rest += [f"{indent}- {_quoted(expression)}" for expression in new]
         if priority is None or len(rest) > 1 or len(lines) == len(rest):
             edited += rest
-    for expression, priority in left.items():
+    for expression, priority in remaining.items():
         header = f"{priority}:"
         if header not in edited:
             edited.append(header)
@@ -148,8 +148,8 @@ def _edited(text: str, removed: Record, added: Record) -> str:
 
 
 def _is_line_of(line: str, expression: str) -> bool:
-    found = re.fullmatch(r"\s*- (.*?)\s*", line)
-    return found is not None and found[1] in (expression, _quoted(expression), f'"{expression}"')
+    match = re.fullmatch(r"\s*- (.*?)\s*", line)
+    return match is not None and match[1] in (expression, _quoted(expression), f'"{expression}"')
 
 
 def _quoted(expression: str) -> str:

@@ -133,7 +133,7 @@ def classify_pods(by_node: ByNode) -> PodsByNode:
     """Group the pods from parse_pods() by the effect that a change to their node has on them."""
 
     def select(accepts: t.Callable[[PodOnNode], bool]) -> ByNode:
-        return {node: accepted for node, found in by_node.items() if (accepted := list(filter(accepts, found)))}
+        return {node: accepted for node, pods in by_node.items() if (accepted := list(filter(accepts, pods)))}
 
     return PodsByNode(
         gpu_pods=select(lambda pod: bool(pod.access)),
@@ -160,7 +160,9 @@ def parse_pods(
     for node, pod in active_pods(pods):
         if not _is_operand(pod, operator_namespace):
             by_node.setdefault(node, []).append(_parse_pod(pod, sources, runtime_classes))
-    return {node: sorted(found, key=lambda pod: (pod.namespace, pod.name)) for node, found in sorted(by_node.items())}
+    return {
+        node: sorted(on_node, key=lambda pod: (pod.namespace, pod.name)) for node, on_node in sorted(by_node.items())
+    }
 
 
 def _parse_pod(

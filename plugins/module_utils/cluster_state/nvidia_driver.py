@@ -61,15 +61,15 @@ def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, 
     """
     default = [item["metadata"]["name"] for item in drivers if is_default(item)]
     selectors = [(item["metadata"]["name"], node_selector(item)) for item in drivers if not is_default(item)]
-    found: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
     for name, labels in nodes:
         if labels.get(GPU_PRESENT_LABEL) != "true" or labels.get(DRIVER_DEPLOY_LABEL) != "true":
             continue
         selecting = [
             driver for driver, selector in selectors if all(labels.get(key) == value for key, value in selector.items())
         ]
-        found[name] = selecting or default
-    return found
+        by_node[name] = selecting or default
+    return by_node
 
 
 def state_message(driver: Document) -> str:

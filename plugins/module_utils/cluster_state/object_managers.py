@@ -86,7 +86,9 @@ def manager_of(item: Document, kind: str) -> str:
 
 def gitops_owner(item: Document, kind: str) -> GitOpsOwner | None:
     """The GitOps resource that owns an object of this kind; None if it has no mark, or only a mark copied from another object."""
-    owned = (GitOpsOwner(tool, found) for tool in GITOPS_TOOLS.values() if (found := tool.resource_of(item, kind)))
+    owned = (
+        GitOpsOwner(tool, resource) for tool in GITOPS_TOOLS.values() if (resource := tool.resource_of(item, kind))
+    )
     return next(owned, None)
 
 

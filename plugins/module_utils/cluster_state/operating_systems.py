@@ -66,15 +66,15 @@ class NodeSystems:
 
 def parse_systems(texts: t.Sequence[str]) -> set[System]:
     """Parse operating systems, for example rhel9.6 or ubuntu22.04; raises InvalidOptions with all errors."""
-    found = [_SYSTEM.fullmatch(text) for text in texts]
+    matches = [_SYSTEM.fullmatch(text) for text in texts]
     problems = [
         f"operating_systems[{index}]: {text!r} is not an operating system; specify ID and VERSION_ID from /etc/os-release, such as rhel9.6"
-        for index, (text, match) in enumerate(zip(texts, found, strict=True))
+        for index, (text, match) in enumerate(zip(texts, matches, strict=True))
         if match is None
     ]
     if problems:
         raise InvalidOptions(problems)
-    return {(match["system"], match["version"]) for match in found if match}
+    return {(match["system"], match["version"]) for match in matches if match}
 
 
 def system_of(node: Node) -> System | None:

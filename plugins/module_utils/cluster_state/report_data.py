@@ -158,7 +158,7 @@ def pool_results(
     for pool in allocation.plan.pools:
         members = [by_name[name] for name in membership.by_pool[pool.name]]
         missing = allocation.missing.get(pool.name, {})
-        found = [findings[node.name] for node in members if node.name in findings]
+        pool_findings = [findings[node.name] for node in members if node.name in findings]
         changes = [edit_of[node.name] for node in members if node.name in edit_of]
         shares = [
             share
@@ -178,9 +178,9 @@ def pool_results(
             "gpus": sum(expected_state.expected_gpus(node, pool) for node in members),
             **expected_state.pool_resources(members, pool),
             "changes": changes_result(changes, members),
-            "drift": [*drift, *map(str, found)][:MAX_NAMED],
-            "drifted_nodes": len({finding.node for finding in found} | {edit.name for edit in changes}),
-            "as_declared": bool(members) and not found and not changes and not missing,
+            "drift": [*drift, *map(str, pool_findings)][:MAX_NAMED],
+            "drifted_nodes": len({finding.node for finding in pool_findings} | {edit.name for edit in changes}),
+            "as_declared": bool(members) and not pool_findings and not changes and not missing,
         }
     return results
 
@@ -216,8 +216,8 @@ def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
     members = [
         {"name": member.name, "zone": member.zone, "size": member.size} for member in group.members if member.zone
     ]
-    found = {"name": group.name, "flavor": group.flavor, "size": group.size}
-    return {**found, "members": members} if members else found
+    result = {"name": group.name, "flavor": group.flavor, "size": group.size}
+    return {**result, "members": members} if members else result
 
 
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:

@@ -242,9 +242,9 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
     place = f"annotation {CAPACITY_LABELS}" if not rules.all_labels else _TEMPLATE_LABELS
     expected = {**pool.registration.node_labels, **machine_set.zone_labels}
     for key, value in sorted(expected.items()):
-        found = template.labels.get(key)
-        if found != value and key not in illegal:
-            state = "is missing" if found is None else f"is {found}"
+        actual = template.labels.get(key)
+        if actual != value and key not in illegal:
+            state = "is missing" if actual is None else f"is {actual}"
             yield Finding(
                 f"label {key}",
                 SOME_PODS,
@@ -255,7 +255,7 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
             )
         # The cloud sets the zone labels on the node, so the template does not have to contain them.
         on_node = machine_set.labels.get(key, value if key in machine_set.zone_labels else None)
-        if found == value and on_node != value and key not in illegal:
+        if actual == value and on_node != value and key not in illegal:
             state = "has no label" if on_node is None else f"has the value {on_node} of label"
             yield Finding(
                 f"node label {key}",

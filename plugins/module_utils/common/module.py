@@ -32,7 +32,7 @@ def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
 def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str, t.Any]:
     """The options to show. The value of an unknown option, such as a misspelled one, is replaced, because it may be a secret."""
     by_name = {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
-    found = {}
+    known = {}
     for name, value in shown.items():
         option = by_name.get(name)
         if option is None and not name.startswith("_ansible_"):
@@ -41,8 +41,8 @@ def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str
             value = _known_options(value, option["options"])
         elif option and isinstance(value, list) and option.get("options"):
             value = [_known_options(item, option["options"]) if isinstance(item, dict) else item for item in value]
-        found[name] = value
-    return found
+        known[name] = value
+    return known
 
 
 class BaseModule(AnsibleModule):

@@ -24,12 +24,12 @@ def descendants(pid: int) -> dict[int, str]:
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdecimal() and (state := _state(int(name))) is not None:
             children.setdefault(int(state[1]), []).append(int(name))
-    found, waiting = dict[int, str](), [pid]
+    below, waiting = dict[int, str](), [pid]
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            found[child] = start_time(child)
+            below[child] = start_time(child)
             waiting.append(child)
-    return {child: started for child, started in found.items() if started}
+    return {child: started for child, started in below.items() if started}
 
 
 def signal_processes(processes: t.Mapping[int, str], number: int) -> None:

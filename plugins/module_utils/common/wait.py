@@ -114,14 +114,14 @@ def wait_until(
             if not error.transient:
                 raise
             transient = error
-        left = start + timeout - clock()
-        if left <= 0:
+        seconds_left = start + timeout - clock()
+        if seconds_left <= 0:
             limit = f"{timeout:.0f} s ({option})" if option else f"{timeout:.0f} s"
             raise WaitTimeout(
                 _timeout_message(limit, last, transient, describe),
                 partial(last[0]) if partial and last else None,
             )
-        sleep(min(pause, left))
+        sleep(min(pause, seconds_left))
         pause = min(2 * pause, interval)
 
 

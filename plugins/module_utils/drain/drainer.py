@@ -206,8 +206,8 @@ class NodeDrainer:
         deadline = time.monotonic() + self.options.drain_timeout
         evicted: list[str] = []
         while pods := self._pods_to_drain(name):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 shown = [pod.full_name for pod in pods]
                 raise WaitTimeout(
                     f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_OPTION_NAMES['drain_timeout']}): pods are "
@@ -221,7 +221,7 @@ class NodeDrainer:
                 name,
                 to_evict,
                 pods_to_await(pods, self.options),
-                replace(self.options, drain_timeout=left),
+                replace(self.options, drain_timeout=seconds_left),
                 _OPTION_NAMES,
                 lease.check,
                 report,

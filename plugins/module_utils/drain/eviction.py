@@ -81,8 +81,8 @@ def evict_and_await(
         evict_pods(client, node, to_evict, options, check_lease, report, evicted=evicted)
     if to_await:
         report(f"waiting until {len(to_await)} pod(s) terminate")
-        left, remedy = max(0.0, deadline - time.monotonic()), join_remedies(to_await.values(), names)
-        await_termination(list_pods, to_await, left, check_lease, remedy, option=names["drain_timeout"])
+        seconds_left, remedy = max(0.0, deadline - time.monotonic()), join_remedies(to_await.values(), names)
+        await_termination(list_pods, to_await, seconds_left, check_lease, remedy, option=names["drain_timeout"])
 
 
 def evict_pods(
@@ -124,12 +124,12 @@ def _evict_all(eviction: _Eviction, drain_timeout: float, report: t.Callable[[st
             if not error.transient:
                 raise
             eviction.last_error = error
-        left = start + drain_timeout - time.monotonic()
-        if left <= 0 and not eviction.all_terminating():
+        seconds_left = start + drain_timeout - time.monotonic()
+        if seconds_left <= 0 and not eviction.all_terminating():
             raise eviction.failure(
-                f"Node {eviction.node} was not drained within {drain_timeout - left:.0f} s (drain_timeout)."
+                f"Node {eviction.node} was not drained within {drain_timeout - seconds_left:.0f} s (drain_timeout)."
             )
-        time.sleep(min(POLL_INTERVAL, max(0.1, left)) if left > 0 else POLL_INTERVAL)
+        time.sleep(min(POLL_INTERVAL, max(0.1, seconds_left)) if seconds_left > 0 else POLL_INTERVAL)
 
 
 def await_termination(
@@ -186,8 +186,8 @@ class _Eviction:
         """Read the remaining pods."""
         selector = f"spec.nodeName={self.node},{LIVE_PODS}"
         listed = self.client.list(PODS, field_selector=selector, metadata_only=True) if self.pods else ()
-        found = {pod["metadata"]["uid"]: pod["metadata"] for pod in listed}
-        self.remaining = {uid: found[uid] for uid in self.pods if uid in found}
+        by_uid = {pod["metadata"]["uid"]: pod["metadata"] for pod in listed}
+        self.remaining = {uid: by_uid[uid] for uid in self.pods if uid in by_uid}
         self._refused = {uid: reason for uid, reason in self._refused.items() if uid in self.remaining}
         self.last_error = None
 

@@ -171,12 +171,12 @@ def _installer_path(installers: str, version: str) -> str:
 def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options: BuildOptions) -> dict[str, str]:
     """The arguments that the Makefile of gpu-driver-container passes for a vGPU guest; the user's arguments override them."""
     with open(dockerfile, encoding="utf-8", errors="replace") as file:
-        declared = {found["name"] for found in _ARGUMENT.finditer(file.read())}
+        declared = {match["name"] for match in _ARGUMENT.finditer(file.read())}
     versions = os.path.join(options.context, _VERSIONS)
     defaults: dict[str, str] = {}
     if os.path.isfile(versions):
         with open(versions, encoding="utf-8", errors="replace") as file:
-            defaults = {found["name"]: found["value"] for found in _ASSIGNMENT.finditer(file.read())}
+            defaults = {match["name"]: match["value"] for match in _ASSIGNMENT.finditer(file.read())}
     fixed = {
         "DRIVER_TYPE": "vgpu",
         "DRIVER_VERSION": f"{parsed.version}-grid",

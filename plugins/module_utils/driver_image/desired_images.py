@@ -51,9 +51,9 @@ def desired_images(
         driver = effective_driver(inherited, pool.driver)
         if driver.get("type") != VGPU_TYPE:
             continue
-        found = _repository(pool, driver, allow_public_registry=allow_public_registry)
-        if isinstance(found, str):
-            problems.append(found)
+        target = _repository(pool, driver, allow_public_registry=allow_public_registry)
+        if isinstance(target, str):
+            problems.append(target)
             continue
         version = driver.get("version")
         if not isinstance(version, str) or not re.match(r"\d+\.", version):
@@ -67,7 +67,7 @@ def desired_images(
                 f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has not labelled any of them. Set "
                 "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
             )
-        names, known = needed.setdefault((found, version), ([], set()))
+        names, known = needed.setdefault((target, version), ([], set()))
         names.append(pool.name)
         known.update(systems)
     images = []
@@ -104,12 +104,12 @@ def _repository(pool: PoolPlan, driver: t.Mapping[str, t.Any], *, allow_public_r
     """The repository of a pool's image or the problem with it."""
     text = f"{driver.get('repository') or ''}/{driver.get('image') or 'driver'}"
     try:
-        found = parse_repository(text)
+        repository = parse_repository(text)
     except InvalidReference as error:
         return f"Pool {pool.name}: the image {quote(text)} of its driver {error}"
-    if found.registry in PUBLIC_REGISTRIES and not allow_public_registry:
+    if repository.registry in PUBLIC_REGISTRIES and not allow_public_registry:
         return (
-            f"Pool {pool.name}: {found.registry} is a public registry, and NVIDIA's license does not allow the publication of the vGPU driver. Use a "
+            f"Pool {pool.name}: {repository.registry} is a public registry, and NVIDIA's license does not allow the publication of the vGPU driver. Use a "
             "private registry in driver.repository; or set allow_public_registry: true, if only licensed users can read this repository"
         )
-    return found
+    return repository

@@ -38,17 +38,17 @@ class WrongInstaller(ValueError):
 
 def parse_installer(name: str) -> Installer:
     """The installer with this file name; raises WrongInstaller."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise WrongInstaller(
             f"{name} does not have the name of an NVIDIA driver, such as NVIDIA-Linux-x86_64-580.95.05-grid.run. Use the file of the vGPU "
             "package under its original name, because the driver container searches for this name"
         )
-    kind = found["kind"] or ""
+    kind = match["kind"] or ""
     if kind != _GUEST:
         title = _KINDS.get(kind, f"a driver of a different kind ({kind.lstrip('-')})")
         raise WrongInstaller(
-            f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{found['arch']}-{found['version']}{_GUEST}.run in the directory "
+            f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{match['arch']}-{match['version']}{_GUEST}.run in the directory "
             "Guest_Drivers of the vGPU package"
         )
-    return Installer(name, found["version"], ARCHITECTURES[found["arch"]])
+    return Installer(name, match["version"], ARCHITECTURES[match["arch"]])

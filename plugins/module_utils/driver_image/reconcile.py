@@ -191,14 +191,16 @@ class CopiedImages:
         problems: list[str] = []
         for image in images:
             for target, tags in image.targets.items():
-                found = [tag for tag in tags if self._client.digest(self._source.with_tag(tag)) is not None]
-                if not found:
+                existing = [tag for tag in tags if self._client.digest(self._source.with_tag(tag)) is not None]
+                if not existing:
                     problems.append(
                         f"{self._source}: has none of the tags {', '.join(tags)}. Check the version, and whether the repository has images for {target.folder}"
                     )
                     continue
                 specs += [
-                    CopySpec(self._source.with_tag(tag if tag in found else found[0]), image.repository.with_tag(tag))
+                    CopySpec(
+                        self._source.with_tag(tag if tag in existing else existing[0]), image.repository.with_tag(tag)
+                    )
                     for tag in tags
                 ]
         if problems:

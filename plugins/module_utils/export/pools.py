@@ -212,9 +212,11 @@ def _unclear_sharing(members: list[_Member]) -> str:
         if len(ways) > 1
         else "the sharing of some of its nodes is not known"
     )
-    found = [f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} {texts[way]}" for way, names in ways.items()]
-    found += [f"{abbreviate(names)} cannot be described, because {problem}" for problem, names in problems.items()]
-    return f"{reason}: {'; '.join(found)}"
+    reasons = [
+        f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} {texts[way]}" for way, names in ways.items()
+    ]
+    reasons += [f"{abbreviate(names)} cannot be described, because {problem}" for problem, names in problems.items()]
+    return f"{reason}: {'; '.join(reasons)}"
 
 
 def _rollout(exported: ExportedPools, pool: str, nodes: list[Node]) -> Document:

@@ -201,7 +201,7 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
     """
     containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
     images = {entry["name"]: entry.get("value") for each in containers for entry in each.get("env") or ()}
-    found = []
+    outdated = []
     for item in daemonsets:
         name = item["metadata"]["name"]
         variable, part = _IMAGES.get(name, ("", ""))
@@ -209,8 +209,8 @@ def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document],
         template = item["spec"]["template"]["spec"]
         used = [each.get("image") for key in ("containers", "initContainers") for each in template.get(key) or ()]
         if images.get(variable) and not (own.get("image") or own.get("version")) and images[variable] not in used:
-            found.append(f"DaemonSet {name} does not have the image of the new operator yet")
-    return found
+            outdated.append(f"DaemonSet {name} does not have the image of the new operator yet")
+    return outdated
 
 
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:

@@ -94,14 +94,16 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
     """The finding for the GPU operator; reads two lists and the marker of its Helm release."""
     if policies is None:
         policies = client.list_known(CLUSTER_POLICIES)
-    found = _installations(client, "operator", [_OPERATOR])
-    plan, version = _on_platform(client, plan, found)
-    by_helm = _managed_releases(client, found, plan.operator)
+    installations = _installations(client, "operator", [_OPERATOR])
+    plan, version = _on_platform(client, plan, installations)
+    by_helm = _managed_releases(client, installations, plan.operator)
     if plan.operator.installer == OLM:
-        subscribed = subscribed_namespaces(client, found, plan.operator)
-        finding = with_policies(evaluate_olm(found, plan.operator, by_helm, subscribed), policies, plan.operator)
+        subscribed = subscribed_namespaces(client, installations, plan.operator)
+        finding = with_policies(
+            evaluate_olm(installations, plan.operator, by_helm, subscribed), policies, plan.operator
+        )
     else:
-        finding = evaluate_operator(found, policies, plan.operator, by_helm)
+        finding = evaluate_operator(installations, policies, plan.operator, by_helm)
     policy = active_policy(policies)
     if may_have_gpu_clusters(finding):
         finding = with_gpu_clusters(finding, policy, client.list_known(GPU_CLUSTERS))
@@ -240,13 +242,13 @@ def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[
     return openshift_version(client) or ""
 
 
-def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
+def _on_platform(client: Client, plan: Plan, installations: t.Sequence[Installation]) -> tuple[Plan, str | None]:
     """The plan for the cluster's platform and the version of OpenShift.
 
     The plan is the one for OpenShift if the cluster is OpenShift and the variables set no distribution. The platform is read only if the component is
     missing, or if OLM or another operator has installed the component. Otherwise, the version is None.
     """
-    if found and all(item.manager not in (OLM_MANAGER, OWNER) for item in found):
+    if installations and all(item.manager not in (OLM_MANAGER, OWNER) for item in installations):
         return plan, None
     version = openshift_version(client)
     if version is None or plan.on_openshift is None:
@@ -291,8 +293,8 @@ def _installations(client: Client, component: str, selections: t.Sequence[dict[s
         for selection in selections
         for item in client.list(DEPLOYMENTS, **selection)  # type: ignore[arg-type]
     }
-    found = [read_installation(component, deployments[key]) for key in sorted(deployments)]
-    return [item for item in found if item is not None]
+    installations = [read_installation(component, deployments[key]) for key in sorted(deployments)]
+    return [item for item in installations if item is not None]
 
 
 def _managed_releases(

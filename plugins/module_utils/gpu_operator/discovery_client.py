@@ -50,12 +50,12 @@ class DiscoveryClient:
     def compare(self) -> DiscoveryChange:
         """Read the object and plan its change; the CRD and the operator's example are read only if something changes."""
         try:
-            found = list(self._client.list(NODE_FEATURE_DISCOVERY.collection()))
+            existing = list(self._client.list(NODE_FEATURE_DISCOVERY.collection()))
         except ApiError as error:
             if not error.not_found:
                 raise
-            found, self.has_kind = [], False
-        self._live = t.cast("Object | None", choose_object(found, self._plan.nfd.namespace))
+            existing, self.has_kind = [], False
+        self._live = t.cast("Object | None", choose_object(existing, self._plan.nfd.namespace))
         if self._live is None:
             return self._new()
         metadata = self._live["metadata"]

@@ -55,14 +55,14 @@ class DiscoveryChange:
 def desired_tolerations(plan: Plan) -> list[Object]:
     """The tolerations for the taints of all pools, without duplicates."""
     taints = (taint for pool in plan.pools for taint in pool.registration.taints)
-    found = {json.dumps(item, sort_keys=True): item for item in map(toleration_of, taints)}
-    return [found[key] for key in sorted(found)]
+    unique = {json.dumps(item, sort_keys=True): item for item in map(toleration_of, taints)}
+    return [unique[key] for key in sorted(unique)]
 
 
-def choose_object(found: t.Sequence[Document], namespace: str) -> Document | None:
+def choose_object(objects: t.Sequence[Document], namespace: str) -> Document | None:
     """The object that configures NFD: the oldest object in this namespace or the oldest in any namespace; None if there is none."""
     return min(
-        found,
+        objects,
         key=lambda item: (
             item["metadata"]["namespace"] != namespace,
             item["metadata"].get("creationTimestamp") or "",

@@ -165,7 +165,7 @@ def plan_driver_objects(
     own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
     foreign = {item["metadata"]["name"] for item in drivers} - set(own)
     own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
-    owners = {name: found[0] for name, found in driver_of_nodes(drivers, _labels(nodes)).items() if found}
+    owners = {name: selecting[0] for name, selecting in driver_of_nodes(drivers, _labels(nodes)).items() if selecting}
     if not plan.declares_drivers and not own:
         return DriverObjects(live=tuple(drivers), owners=owners, own_policies=own_policies)
     membership = assign_pools(plan.pools, nodes)

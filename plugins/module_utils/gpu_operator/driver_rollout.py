@@ -239,8 +239,8 @@ class DriverRollout:
     def _describe(self, restarts: str, outdated: str) -> str:
         reasons = f": {'; '.join(self.reasons)}" if self.reasons else ""
         manual = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
-        left = sum(nodes for nodes, dummy in manual)
-        rolling = self.nodes - left
+        manual_nodes = sum(nodes for nodes, dummy in manual)
+        rolling = self.nodes - manual_nodes
         texts = []
         if rolling or not manual:
             where = "at the same time" if self.at_once else f"at most {self.max_parallel} at a time"
@@ -249,7 +249,7 @@ class DriverRollout:
             fields = join_words([policy.setting for dummy, policy in manual])
             because = "" if texts else reasons
             texts.append(
-                f"{outdated} {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
+                f"{outdated} {manual_nodes} nodes{because}. {fields[:1].upper()}{fields[1:]} "
                 f"{'is' if len(manual) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
             )
         return "; ".join(texts)

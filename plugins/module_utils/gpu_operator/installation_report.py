@@ -50,22 +50,22 @@ def add_installation(
 
 def toleration_changes(client: Client, detection: Detection) -> list[Object]:
     """The changes of tolerations in the ClusterPolicy and in the NodeFeatureDiscovery object, which is read only if a run configures it."""
-    plan, policy, found = detection.plan, detection.policy, []
+    plan, policy, changes = detection.plan, detection.policy, []
     if policy is not None and plan.pools:
         desired = DesiredPolicy.derive(plan, policy).tolerations
         recorded = recorded_tolerations(policy)
         # Before the first run of cluster_policy, the entries were set by Helm or when the policy was created.
         owned = (desired if is_created_by_collection(policy) else ()) if recorded is None else recorded
         title = f"ClusterPolicy {policy['metadata']['name']}"
-        found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
+        changes.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
     if plan.pools and detection.findings["nfd"].configures_discovery:
         item = choose_object(client.list_known(NODE_FEATURE_DISCOVERY.collection()), plan.nfd.namespace)
         if item is not None:
             current = list(get_nested(item, *WORKER_TOLERATIONS) or ())
             title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"
             owned = recorded_tolerations(item) or ()
-            found.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))
-    return [change for change in found if change["adds"] or change["removes"]]
+            changes.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))
+    return [change for change in changes if change["adds"] or change["removes"]]
 
 
 def _change(

@@ -83,13 +83,13 @@ def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
 
     If the object has no managedFields, only its values are considered.
     """
-    found = []
+    fields = []
     for path, value, replacement in overwritten(live.get("spec") or {}, *sources.manifests):
         if not is_empty(value) and not sources.explains(path, value):
             names = _foreign_writers(live, path)
             if names is None or names:
-                found.append(ManualField(path, value, replacement, tuple(names or ())))
-    return found
+                fields.append(ManualField(path, value, replacement, tuple(names or ())))
+    return fields
 
 
 def _foreign_writers(live: Document, path: Path) -> list[str] | None:

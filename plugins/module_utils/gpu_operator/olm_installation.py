@@ -54,27 +54,29 @@ def evaluate_olm(
     finding = evaluate_helm(installations, replace(planned, named=False), ())
     if finding.problem or finding.installation is None:
         return replace(finding, planned=planned)
-    found = finding.installation
-    title = TITLES[found.component]
-    if found.manager == HELM_MANAGER and found.release in by_helm:
+    installation = finding.installation
+    title = TITLES[installation.component]
+    if installation.manager == HELM_MANAGER and installation.release in by_helm:
         problem = (
-            f"This collection has installed {title} with Helm ({found.managed_by}), but gpu_cluster.{found.component}.installer is olm. Set "
+            f"This collection has installed {title} with Helm ({installation.managed_by}), but gpu_cluster.{installation.component}.installer is olm. Set "
             "installer: helm to keep it; or run accel.gpu.uninstall with installer: helm, and then install it through OLM."
         )
-        return InstallationFinding(found, managed=False, problem=problem)
-    own = found.manager in _MADE_BY_OLM and found.namespace in subscribed
-    if not own and not (planned.named and found.manager in _MADE_BY_OLM):
-        note = f"the installation that gpu_cluster.{found.component} names is not created, because this one exists"
+        return InstallationFinding(installation, managed=False, problem=problem)
+    own = installation.manager in _MADE_BY_OLM and installation.namespace in subscribed
+    if not own and not (planned.named and installation.manager in _MADE_BY_OLM):
+        note = (
+            f"the installation that gpu_cluster.{installation.component} names is not created, because this one exists"
+        )
         return replace(finding, notes=(note,) if planned.named else ())
-    if found.namespace != planned.namespace:
+    if installation.namespace != planned.namespace:
         if not own:
             return finding
         problem = (
-            f"This collection has installed {title} in namespace {found.namespace}, but gpu_cluster names {planned.namespace}. A Subscription "
+            f"This collection has installed {title} in namespace {installation.namespace}, but gpu_cluster names {planned.namespace}. A Subscription "
             "cannot be moved: restore the namespace, or run accel.gpu.uninstall with it first."
         )
-        return InstallationFinding(found, managed=False, problem=problem)
-    return InstallationFinding(found, managed=True, planned=planned)
+        return InstallationFinding(installation, managed=False, problem=problem)
+    return InstallationFinding(installation, managed=True, planned=planned)
 
 
 def missing_olm(client: Client, component: str) -> str:

@@ -293,13 +293,13 @@ def _driver_objects(
 def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple[str, ...], list[str]]:
     """The nodes of the object's pool that do not match its selector, by the keys that differ."""
     selector = nvidia_driver.node_selector(driver)
-    found: dict[tuple[str, ...], list[str]] = {}
+    unmatched: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
         keys = tuple(sorted(key for key, value in selector.items() if labels.get(key) != value))
         if keys and POOL_LABEL in selector and POOL_LABEL not in keys:
-            found.setdefault(keys, []).append(node["metadata"]["name"])
-    return found
+            unmatched.setdefault(keys, []).append(node["metadata"]["name"])
+    return unmatched
 
 
 def _blocked_upgrade(

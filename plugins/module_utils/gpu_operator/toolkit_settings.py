@@ -97,14 +97,14 @@ def read_toolkit_settings(
             return ToolkitSettings()
         live = _variables(get_nested(policy, "spec", "toolkit", "env"))
         return settings_for_unconfirmed(plan, _read_installed(client, plan, finding, policy, live))
-    found = distributions_of(nodes)
+    distributions = distributions_of(nodes)
     if policy is None:
-        return settings_for(plan, found)
-    planned = settings_for(plan, found)
+        return settings_for(plan, distributions)
+    planned = settings_for(plan, distributions)
     if _has(policy, planned.env):
         return planned
     live = _variables(get_nested(policy, "spec", "toolkit", "env"))
-    return settings_for(plan, found, _read_installed(client, plan, finding, policy, live))
+    return settings_for(plan, distributions, _read_installed(client, plan, finding, policy, live))
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
@@ -128,10 +128,10 @@ def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
 
 
 def settings_for(
-    plan: Plan, found: t.Mapping[str, t.Sequence[str]], installed: InstalledToolkit | None = None
+    plan: Plan, distributions: t.Mapping[str, t.Sequence[str]], installed: InstalledToolkit | None = None
 ) -> ToolkitSettings:
     """The settings for nodes of these distributions (pure); `installed` is given if a toolkit with different settings is installed."""
-    needs = {name: BY_NAME[name] if name else None for name in found}
+    needs = {name: BY_NAME[name] if name else None for name in distributions}
     needed = {name: _values(plan, distribution) for name, distribution in needs.items()}
     if any(values != other for values, other in itertools.pairwise(needed.values())):
         titles = [distribution.title if distribution else "other nodes" for distribution in needs.values()]
@@ -175,21 +175,21 @@ def _for_installed(
     recorded = _recorded(planned.env, installed)
     kept = _with_recorded(planned.values, planned.env, recorded)
     derived = _is_derived(plan, distribution, recorded, installed)
-    wanted = _format(planned.env)
+    desired = _format(planned.env)
     adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
     if installed.edited_by:
         note = (
-            f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings for {distribution.title} ({wanted}) are not "
+            f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings for {distribution.title} ({desired}) are not "
             f"applied. {adopt}"
         )
         return ToolkitSettings(distribution.name, kept, (note,))
     if installed.working and not derived:
         note = (
-            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings for {distribution.title} ({wanted}), so it is left "
+            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings for {distribution.title} ({desired}), so it is left "
             f"unchanged. {adopt}"
         )
         return ToolkitSettings(distribution.name, kept, (note,))
-    return replace(planned, notes=(restart_note(distribution, wanted, installed.ready_nodes),))
+    return replace(planned, notes=(restart_note(distribution, desired, installed.ready_nodes),))
 
 
 def _recorded(env: t.Sequence[Object], installed: InstalledToolkit) -> tuple[Object, ...]:

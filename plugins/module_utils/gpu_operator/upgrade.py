@@ -230,12 +230,12 @@ class OperatorUpgrade:
     def _live_definition(self) -> list[Object]:
         """The CRD of the ClusterPolicy in the cluster, as a list; empty if it does not exist or the user is not allowed to read it."""
         try:
-            found = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{_DEFINITION}")
+            definition = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{_DEFINITION}")
         except ApiError as error:
             if not error.forbidden:
                 raise
             return []
-        return [found] if found else []
+        return [definition] if definition else []
 
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest and wait until their pods are gone; raises WaitTimeout."""

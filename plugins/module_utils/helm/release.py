@@ -194,8 +194,8 @@ def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[s
     return kept
 
 
-def helm_release_of(found: t.Mapping[str, t.Any]) -> ReleaseId | None:
+def helm_release_of(item: t.Mapping[str, t.Any]) -> ReleaseId | None:
     """The Helm release that an object belongs to, according to its annotations; None if it belongs to none."""
-    annotations = found["metadata"].get("annotations") or {}
+    annotations = item["metadata"].get("annotations") or {}
     name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
     return (name, namespace) if name and namespace else None

@@ -60,43 +60,43 @@ class ImageCollector:
 
     def images(self, plan: Plan) -> dict[str, str]:
         """All images of the plan by component; raises InvalidOptions."""
-        found = self._of_olm(plan) if plan.operator.installer == OLM else self._of_charts(plan)
+        images = self._of_olm(plan) if plan.operator.installer == OLM else self._of_charts(plan)
         for program in PROGRAMS:
             if program.name in self._programs:
                 by_version = plan.validation.images.get(program.image) or {}
-                found.update({f"validation/{program.name}/{version}": image for version, image in by_version.items()})
-        return found
+                images.update({f"validation/{program.name}/{version}": image for version, image in by_version.items()})
+        return images
 
     def _of_charts(self, plan: Plan) -> dict[str, str]:
         documents = self._render(plan.operator)
-        found = {f"operator/{name}": image for name, image in workload_images(documents).items()}
+        images = {f"operator/{name}": image for name, image in workload_images(documents).items()}
         policy = next((item for item in documents if item.get("kind") == "ClusterPolicy"), None)
         if policy is None:
             raise InvalidOptions(
                 [f"The chart {plan.operator.chart} creates no ClusterPolicy, so its operands are unknown"]
             )
-        found.update(self._operands(plan, policy, operator_environment(documents)))
+        images.update(self._operands(plan, policy, operator_environment(documents)))
         nfd = workload_images(self._render(plan.nfd))
-        return {**found, **{f"nfd/{name}": image for name, image in nfd.items()}}
+        return {**images, **{f"nfd/{name}": image for name, image in nfd.items()}}
 
     def _operands(self, plan: Plan, policy: Object, environment: dict[str, str]) -> dict[str, str]:
         spec = merge(policy.get("spec") or {}, plan.policy.spec)
         try:
-            found = policy_images(spec, functools.partial(self._suffixes_of, None), environment)
-            self.private |= {part for part in found if part.partition("/")[0] == _MANAGER}
+            images = policy_images(spec, functools.partial(self._suffixes_of, None), environment)
+            self.private |= {part for part in images if part.partition("/")[0] == _MANAGER}
             for pool in plan.pools if plan.declares_drivers else ():
-                found.update(self._of_pool(pool, declared_spec(pool.driver or {}, inherited_driver({"spec": spec}))))
+                images.update(self._of_pool(pool, declared_spec(pool.driver or {}, inherited_driver({"spec": spec}))))
         except MissingImage as error:
             raise InvalidOptions([f"{error}. Set it in gpu_cluster.operator.values"]) from None
-        return found
+        return images
 
     def _of_pool(self, pool: PoolPlan | None, driver: Object) -> dict[str, str]:
         """The images of a pool's driver or of the driver for all nodes."""
         part = f"{DRIVER}/{pool.name}" if pool else DRIVER
-        found = driver_images(part, driver, self._suffixes_of(pool, is_precompiled(driver)))
+        images = driver_images(part, driver, self._suffixes_of(pool, is_precompiled(driver)))
         if driver.get("driverType") == VGPU_TYPE:
-            self.private |= set(found)
-        return found
+            self.private |= set(images)
+        return images
 
     def _render(self, release: ComponentPlan) -> list[Object]:
         helm = self._helm()
@@ -106,28 +106,28 @@ class ImageCollector:
 
     def _of_olm(self, plan: Plan) -> dict[str, str]:
         """The images of both packages by digest, and the images of the drivers that pools declare."""
-        found = {}
+        images = {}
         for name, release in (("operator", plan.operator), ("nfd", plan.nfd)):
-            found.update({f"{name}/{key}": image for key, image in self._of_package(release).items()})
+            images.update({f"{name}/{key}": image for key, image in self._of_package(release).items()})
         inherited = inherited_driver({"spec": plan.operator.values})
         for pool in plan.pools:
             driver = declared_spec(pool.driver or {}, inherited)
             if pool.driver is not None and driver.get("version"):
-                found.update(self._of_pool(pool, {**_PUBLIC_DRIVER, **driver}))
+                images.update(self._of_pool(pool, {**_PUBLIC_DRIVER, **driver}))
         if inherited.get("version") and not plan.declares_drivers:
             # Without a version, the operator uses the driver of its ClusterServiceVersion.
-            found.update(self._of_pool(None, {**_PUBLIC_DRIVER, **inherited}))
-        return found
+            images.update(self._of_pool(None, {**_PUBLIC_DRIVER, **inherited}))
+        return images
 
     def _of_package(self, release: ComponentPlan) -> dict[str, str]:
         """The images of the installed ClusterServiceVersion or of the newest one in a channel of the catalog."""
         if release.olm is None or self._client is None:
             raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])
-        package, wanted = release.olm["package"], release.version.removeprefix("v")
+        package, requested = release.olm["package"], release.version.removeprefix("v")
         csvs = self._client.list_known(f"{API_PATH}/namespaces/{release.namespace}/clusterserviceversions")
         for csv in csvs:
             version = str(get_nested(csv, "spec", "version") or "")
-            if csv["metadata"]["name"].startswith(f"{package}.") and wanted in ("", version):
+            if csv["metadata"]["name"].startswith(f"{package}.") and requested in ("", version):
                 return related_images(csv)
         offered = []
         for manifest in self._client.list_known(f"{PACKAGES_API_PATH}/packagemanifests"):
@@ -136,12 +136,12 @@ class ImageCollector:
             for channel in get_nested(manifest, "status", "channels") or ():
                 description = channel.get("currentCSVDesc") or {}
                 offered.append(str(description.get("version") or ""))
-                if wanted in ("", description.get("version")):
+                if requested in ("", description.get("version")):
                     return {image: image for image in description.get("relatedImages") or ()}
         known = join_words(sorted(set(filter(None, offered)))) or "none"
         raise InvalidOptions(
             [
-                f"Package {package}: the images of version {wanted or 'the newest one'} are not known. This version is not installed, and the catalogs "
+                f"Package {package}: the images of version {requested or 'the newest one'} are not known. This version is not installed, and the catalogs "
                 f"describe only the newest version in each channel ({known}). Use oc-mirror with imageset-config.yaml instead: it reads the whole catalog"
             ]
         )

@@ -24,7 +24,7 @@ class MissingImage(ValueError):
 
 def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
     """The images of the pods of rendered workloads, by the name of the workload and of the container. Helm hooks are included."""
-    found: dict[str, str] = {}
+    images: dict[str, str] = {}
     for item in documents:
         if item.get("kind") not in _WORKLOADS:
             continue
@@ -32,8 +32,8 @@ def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
             item, "spec", "jobTemplate", "spec", "template", "spec"
         )
         for container in (*((spec or {}).get("initContainers") or ()), *((spec or {}).get("containers") or ())):
-            found[f"{item['metadata']['name']}/{container['name']}"] = container["image"]
-    return found
+            images[f"{item['metadata']['name']}/{container['name']}"] = container["image"]
+    return images
 
 
 def policy_images(
@@ -44,21 +44,21 @@ def policy_images(
     `suffixes_of` returns the suffixes; its argument is true for precompiled drivers, whose suffixes contain the kernel.
     `environment` contains the operator's environment variables, which set the images of the other parts.
     """
-    found: dict[str, str] = {}
+    images: dict[str, str] = {}
     for part, by_system, variable in _parts(spec):
         if part == DRIVER and get_nested(spec, "driver", "useNvidiaDriverCRD") is True:
             continue
         settings = get_nested(spec, *part.split(".")) or {}
         if by_system:
-            found.update(driver_images(part, settings, suffixes_of(part == DRIVER and is_precompiled(settings))))
+            images.update(driver_images(part, settings, suffixes_of(part == DRIVER and is_precompiled(settings))))
         else:
             image = _image(settings) or str(environment.get(variable) or "")
             if not image:
                 raise MissingImage(
                     f"Neither the ClusterPolicy nor the operator's environment variables name an image for {part}"
                 )
-            found[part] = image
-    return found
+            images[part] = image
+    return images
 
 
 def driver_images(part: str, settings: Document, suffixes: t.Collection[str]) -> dict[str, str]:
@@ -78,16 +78,16 @@ def is_precompiled(settings: Document) -> bool:
 
 def related_images(csv: Document) -> dict[str, str]:
     """The images of a ClusterServiceVersion: its relatedImages and those of its Deployments."""
-    found = {
+    images = {
         str(item.get("name") or item["image"]): str(item["image"])
         for item in get_nested(csv, "spec", "relatedImages") or ()
         if item.get("image")
     }
-    known = set(found.values())
+    known = set(images.values())
     for deployment in get_nested(csv, "spec", "install", "spec", "deployments") or ():
         item = {"kind": "Deployment", "metadata": {"name": deployment["name"]}, "spec": deployment.get("spec") or {}}
-        found.update({name: image for name, image in workload_images([item]).items() if image not in known})
-    return found
+        images.update({name: image for name, image in workload_images([item]).items() if image not in known})
+    return images
 
 
 def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:

@@ -40,12 +40,12 @@ class FileSet:
 
     def changes(self) -> dict[str, tuple[str | None, str]]:
         """The current and the new content of each file that differs; the current content is None for a file that does not exist."""
-        found = {}
+        changes = {}
         for path, text in self._texts.items():
             present = private_file.text_of(path)
             if present != text:
-                found[path] = (present, text)
-        return found
+                changes[path] = (present, text)
+        return changes
 
     @staticmethod
     def write(changes: t.Mapping[str, tuple[str | None, str]]) -> None:

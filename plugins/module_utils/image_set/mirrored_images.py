@@ -82,7 +82,7 @@ def mirrored(
     `upstreams` contains registries, optionally with a folder, that are read instead of public ones. `private` contains the components whose images are
     not in a public registry; these images keep the names that the variables contain.
     """
-    found: dict[str, MirroredImage] = {}
+    by_destination: dict[str, MirroredImage] = {}
     problems: list[str] = []
     for component, image in requested.items():
         source = public.get(component, image)
@@ -92,17 +92,17 @@ def mirrored(
         host, dummy, path = source.partition("/")
         upstream = f"{upstreams[host]}/{path}" if source != destination and upstreams and host in upstreams else ""
         added = MirroredImage(component, source, destination, upstream)
-        known = found.setdefault(destination, added)
+        known = by_destination.setdefault(destination, added)
         if _conflicts(known, added, private):
             problems.append(
                 f"{destination}: {known.component} and {component} require different images with this name. Set a different repository or image for one of "
                 "them, such as a different driver.image of the pool"
             )
         elif added.copied and not known.copied:
-            found[destination] = added
+            by_destination[destination] = added
     if problems:
         raise InvalidOptions(problems)
-    return list(found.values())
+    return list(by_destination.values())
 
 
 def _conflicts(one: MirroredImage, other: MirroredImage, private: t.Collection[str]) -> bool:

@@ -48,7 +48,9 @@ def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_fi
 
     states = call_all([(image.destination, functools.partial(check, image)) for image in images])
     return {
-        state: sorted(image.destination for image, found in zip(images, states, strict=True) if found == state)
+        state: sorted(
+            image.destination for image, image_state in zip(images, states, strict=True) if image_state == state
+        )
         for state in ("missing", "altered", "unrecorded")
     }
 

@@ -244,9 +244,9 @@ class Client(Transport):
         request = ExecRequest(pod_path, container, tuple(command), stdin)
         limit = timeout if timeout is not None else float(self.options.request_timeout)
 
-        def attempt(left: float) -> ExecResult:
+        def attempt(seconds_left: float) -> ExecResult:
             self.admit(request.path)
-            return self._commands.run(request, min(limit, max(1.0, left)))
+            return self._commands.run(request, min(limit, max(1.0, seconds_left)))
 
         return self.retry(attempt, limit=2 * limit, repeatable=repeatable)
 
@@ -277,12 +277,12 @@ class Client(Transport):
         deadline = self._clock() + timeout
         query: dict[str, t.Any] = {"watch": "1", "allowWatchBookmarks": "true", **selectors}
         version = resource_version
-        while (left := deadline - self._clock()) > 0 and not any(stop.is_set() for stop in stops):
+        while (seconds_left := deadline - self._clock()) > 0 and not any(stop.is_set() for stop in stops):
             if self.guard is not None:
-                left = min(left, _GUARDED_TIMEOUT)
-            query |= {"resourceVersion": version, "timeoutSeconds": str(max(1, int(left)))}
+                seconds_left = min(seconds_left, _GUARDED_TIMEOUT)
+            query |= {"resourceVersion": version, "timeoutSeconds": str(max(1, int(seconds_left)))}
             try:
-                response = self.open("GET", path, query=query, timeout=left + 5)
+                response = self.open("GET", path, query=query, timeout=seconds_left + 5)
                 for line in stream_lines(response, "GET", path):
                     event = json.loads(line)
                     if event["type"] == "ERROR":

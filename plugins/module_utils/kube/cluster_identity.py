@@ -59,8 +59,8 @@ class ClusterIdentity:
         """The Lease at a path, if verify() has read it; only the first call returns it, and later calls return None."""
         if path != _RECORD_PATH:
             return None
-        found, self._read = self._read, None
-        return found
+        lease, self._read = self._read, None
+        return lease
 
     def require(self, path: str, lease: Object | None) -> None:
         """Raise WrongCluster if the Lease at a path records another name."""
@@ -77,10 +77,10 @@ class ClusterIdentity:
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
         """The annotations to write to the Lease at a path; foreign annotations are kept."""
-        found = dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
+        annotations = dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
         if path == _RECORD_PATH and self._records and recorded_name(lease) in ("", self.renamed_from):
-            found[CLUSTER_NAME_ANNOTATION] = self.name
-        return found
+            annotations[CLUSTER_NAME_ANNOTATION] = self.name
+        return annotations
 
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
         """After the Lease at a path was acquired, record the name if it belongs in a different Lease.

@@ -136,26 +136,26 @@ def connect(options: ConnectionOptions) -> Connection:
     configuration = kubernetes.client.Configuration()
     if options.host and not options.kubeconfig:
         configuration.host = options.host
-        found = Connection(configuration, "K8S_AUTH_HOST" if options.source == ENVIRONMENT else "option host")
+        connection = Connection(configuration, "K8S_AUTH_HOST" if options.source == ENVIRONMENT else "option host")
     else:
-        found = _load(options, configuration)
-        _require_one_server(options, found)
+        connection = _load(options, configuration)
+        _require_one_server(options, connection)
     _overlay(options, configuration)
-    _check_files(configuration, found.origin)
+    _check_files(configuration, connection.origin)
     token_origin = options.name_of("api_key") if options.api_key else ""
-    found = replace(found, impersonation=_impersonation(options), token_origin=token_origin)
+    connection = replace(connection, impersonation=_impersonation(options), token_origin=token_origin)
     # Check the token before the first request.
-    found.authorization()
-    require_no_conflict(options, found)
-    return found
+    connection.authorization()
+    require_no_conflict(options, connection)
+    return connection
 
 
-def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
+def _require_one_server(options: ConnectionOptions, connection: Connection) -> None:
     """Check that a kubeconfig and K8S_AUTH_HOST point to the same server, because the kubeconfig's names apply only to its own server."""
-    if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
+    if options.source == ENVIRONMENT and options.host and not same_server(options.host, connection.server):
         raise WrongCluster(
-            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} point to different servers (the latter to "
-            f"{found.server}). Unset the wrong variable; in AWX, detach one of the two credentials."
+            f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {connection.origin} point to different servers (the latter to "
+            f"{connection.server}). Unset the wrong variable; in AWX, detach one of the two credentials."
         )
 
 
@@ -168,9 +168,13 @@ def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
     """Raise WrongCluster if the kubeconfig points to a cluster other than the declared one; without a kubeconfig, nothing is compared."""
-    known = [found for found in (connection.context_name, connection.cluster_name) if found]
-    wanted = kube_name or name
-    if not known or wanted in known:
+    known = [
+        name_in_kubeconfig
+        for name_in_kubeconfig in (connection.context_name, connection.cluster_name)
+        if name_in_kubeconfig
+    ]
+    expected = kube_name or name
+    if not known or expected in known:
         return
     declared = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
     raise WrongCluster(
@@ -227,16 +231,16 @@ def _kubeconfig_path(options: ConnectionOptions) -> str | None:
     return path
 
 
-def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
+def _context(contexts: t.Iterable[t.Any], active: t.Any, requested: str | None, origin: str) -> t.Mapping[str, t.Any]:
     """The context with the wanted name or the current context if no name is given."""
     by_name = {str(entry["name"]): entry for entry in contexts}
-    found = active if wanted is None else by_name.get(wanted)
-    if found is None:
+    context = active if requested is None else by_name.get(requested)
+    if context is None:
         names = ", ".join(by_name) or "(none)"
-        if wanted is None:
+        if requested is None:
             raise ConnectionProblem(f"The {origin} has no current context; set context to one of: {names}.")
-        raise ConnectionProblem(f"The {origin} has no context {wanted!r}; it has: {names}.")
-    return t.cast("t.Mapping[str, t.Any]", found)
+        raise ConnectionProblem(f"The {origin} has no context {requested!r}; it has: {names}.")
+    return t.cast("t.Mapping[str, t.Any]", context)
 
 
 @contextlib.contextmanager

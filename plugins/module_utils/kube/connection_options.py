@@ -124,18 +124,18 @@ class ConnectionOptions:
 
 def environment(environ: t.Mapping[str, str]) -> Values:
     """The values of the variables K8S_AUTH_* by option; an empty variable counts as unset."""
-    found: Values = {}
+    values: Values = {}
     for option, names in VARIABLES.items():
         text = next((environ[PREFIX + name] for name in names if environ.get(PREFIX + name)), None)
         if text is None:
             continue
         if option == "validate_certs":
-            found[option] = text.strip().lower() not in _FALSE
+            values[option] = text.strip().lower() not in _FALSE
         elif option == "impersonate_groups":
-            found[option] = _listed(text)
+            values[option] = _listed(text)
         else:
-            found[option] = os.path.expanduser(text) if option in _PATHS else text
-    return _with_stripped_token(found)
+            values[option] = os.path.expanduser(text) if option in _PATHS else text
+    return _with_stripped_token(values)
 
 
 def secret_variables(environ: t.Mapping[str, str]) -> set[str]:
@@ -162,13 +162,13 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = None) -> Values:
     """The options that are set; an empty string or an empty list counts as not set."""
-    wanted = names or (*_CLUSTER, *_USER, *_TUNING, *IMPERSONATION)
-    found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
-    groups = found.get("impersonate_groups", [])
+    options = names or (*_CLUSTER, *_USER, *_TUNING, *IMPERSONATION)
+    values = {name: params.get(name) for name in options if params.get(name) not in (None, "", [], {}, ())}
+    groups = values.get("impersonate_groups", [])
     if not isinstance(groups, str) and not (isinstance(groups, list) and all(isinstance(name, str) for name in groups)):
         raise WrongCluster("impersonate_groups: must be a list of names, or a string with commas between them.")
     return _with_stripped_token(
-        {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in found.items()}
+        {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in values.items()}
     )
 
 

@@ -11,11 +11,11 @@ Document = t.Mapping[str, t.Any]
 
 def defaults_at(definition: Document, path: t.Sequence[str]) -> list[t.Any]:
     """The values that the API server may set at this path of keys if none is given: one for each version and level that has a default."""
-    found: list[t.Any] = []
+    defaults: list[t.Any] = []
     for version in (definition.get("spec") or {}).get("versions") or []:
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-        found += [value for value in _defaults(schema, path) if value not in found]
-    return found
+        defaults += [value for value in _defaults(schema, path) if value not in defaults]
+    return defaults
 
 
 def _defaults(schema: Document, path: t.Sequence[str]) -> t.Iterator[t.Any]:

@@ -55,9 +55,9 @@ class _FieldContext:
         return replace(self, shape=shape, owned=owned, others=others)
 
 
-def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
-    """The difference, which is `changed` unless `live` contains all fields of `wanted` and `wanted` contains all fields that the manager has applied."""
-    body = normalized(wanted)
+def difference(live: Object | None, desired: Object, manager: str) -> Difference:
+    """The difference, which is `changed` unless `live` contains all fields of `desired` and `desired` contains all fields that the manager has applied."""
+    body = normalized(desired)
     if live is None:
         return Difference(True, {}, shown(body), body)
     context = _FieldContext(
@@ -75,9 +75,9 @@ def without(live: Object, owned: managed_fields.Tree, others: managed_fields.Tre
     return _map_applied(live, {}, _FieldContext(built_in=False, shape=owned, owned=owned, others=others))
 
 
-def normalized(wanted: Object) -> Object:
+def normalized(desired: Object) -> Object:
     """The body to send, without the status and fields that only the server writes; the `stringData` of a Secret is encoded as `data`."""
-    body = copy.deepcopy(wanted)
+    body = copy.deepcopy(desired)
     body.pop("status", None)
     metadata = body.setdefault("metadata", {})
     for name in _VOLATILE:
@@ -89,9 +89,9 @@ def normalized(wanted: Object) -> Object:
     return body
 
 
-def shown(found: Object | None) -> Object:
+def shown(live: Object | None) -> Object:
     """An object for a diff, without the status, fields that only the server writes, and values of Secrets."""
-    view = _bare(found)
+    view = _bare(live)
     if view.get("kind") == "Secret":
         for name in ("data", "stringData"):
             if view.get(name):
@@ -104,35 +104,35 @@ def same_object(one: Object | None, other: Object | None) -> bool:
     return _bare(one) == _bare(other)
 
 
-def _bare(found: Object | None) -> Object:
-    if not found:
+def _bare(live: Object | None) -> Object:
+    if not live:
         return {}
     return {
-        **{key: value for key, value in found.items() if key != "status"},
-        "metadata": {key: value for key, value in (found.get("metadata") or {}).items() if key not in _VOLATILE},
+        **{key: value for key, value in live.items() if key != "status"},
+        "metadata": {key: value for key, value in (live.get("metadata") or {}).items() if key not in _VOLATILE},
     }
 
 
-def _contains(live: t.Any, wanted: t.Any, context: _FieldContext) -> bool:
-    """Whether `live` contains `wanted`; other fields of `live` are foreign or defaults of the server."""
-    if wanted is None:
+def _contains(live: t.Any, desired: t.Any, context: _FieldContext) -> bool:
+    """Whether `live` contains `desired`; other fields of `live` are foreign or defaults of the server."""
+    if desired is None:
         return live is None
-    if isinstance(wanted, dict):
-        return isinstance(live, dict) and _map_contains(live, wanted, context)
-    if isinstance(wanted, list):
-        return isinstance(live, list) and _list_contains(live, wanted, context)
-    return same_scalar(live, wanted, quantities=context.quantities, text=context.text)
+    if isinstance(desired, dict):
+        return isinstance(live, dict) and _map_contains(live, desired, context)
+    if isinstance(desired, list):
+        return isinstance(live, list) and _list_contains(live, desired, context)
+    return same_scalar(live, desired, quantities=context.quantities, text=context.text)
 
 
-def _map_contains(live: Object, wanted: Object, context: _FieldContext) -> bool:
-    for key, value in wanted.items():
+def _map_contains(live: Object, desired: Object, context: _FieldContext) -> bool:
+    for key, value in desired.items():
         if key in live:
             if not _contains(live[key], value, context.below(key)):
                 return False
         elif not _may_be_omitted(key, value, context):
             return False
     # The fields of an atomic value have one owner, so additional fields that are not defaults must be removed.
-    return not context.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
+    return not context.atomic or all(key in desired or is_default(key, live[key]) for key in live)
 
 
 def _may_be_omitted(key: str, value: t.Any, context: _FieldContext) -> bool:
@@ -143,14 +143,14 @@ def _may_be_omitted(key: str, value: t.Any, context: _FieldContext) -> bool:
     return context.built_in and not context.text and value in (False, 0, "")
 
 
-def _list_contains(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> bool:
+def _list_contains(live: list[t.Any], desired: list[t.Any], context: _FieldContext) -> bool:
     names = managed_fields.list_keys(context.shape)
     if names:
-        return all(_element_contains(live, value, names, context) for value in wanted)
+        return all(_element_contains(live, value, names, context) for value in desired)
     if managed_fields.is_set(context.shape):
-        return all(value in live for value in wanted)
+        return all(value in live for value in desired)
     inside = replace(context, shape={}, atomic=True)
-    return len(live) == len(wanted) and all(map(lambda one, other: _contains(one, other, inside), live, wanted))
+    return len(live) == len(desired) and all(map(lambda one, other: _contains(one, other, inside), live, desired))
 
 
 def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext) -> bool:
@@ -167,22 +167,22 @@ def _candidates(
             yield index, context.element({name: candidate.get(name) for name in names})
 
 
-def _applied(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
+def _applied(live: t.Any, desired: t.Any, context: _FieldContext) -> t.Any:
     """The live value after an apply; if both values are equal, the spelling of the live value is kept."""
-    if isinstance(live, dict) and isinstance(wanted, dict):
-        return _map_applied(live, wanted, context)
-    if isinstance(live, list) and isinstance(wanted, list):
-        return _list_applied(live, wanted, context)
-    return live if not isinstance(wanted, (dict, list)) and _contains(live, wanted, context) else wanted
+    if isinstance(live, dict) and isinstance(desired, dict):
+        return _map_applied(live, desired, context)
+    if isinstance(live, list) and isinstance(desired, list):
+        return _list_applied(live, desired, context)
+    return live if not isinstance(desired, (dict, list)) and _contains(live, desired, context) else desired
 
 
-def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object:
+def _map_applied(live: Object, desired: Object, context: _FieldContext) -> Object:
     applied: Object = {}
     for key, value in live.items():
         entry, below = f"f:{key}", context.below(key)
-        if wanted.get(key) is not None:
-            applied[key] = _applied(value, wanted[key], below)
-        elif key in wanted:
+        if desired.get(key) is not None:
+            applied[key] = _applied(value, desired[key], below)
+        elif key in desired:
             # Null removes a field, regardless of its owner.
             continue
         elif entry not in context.owned:
@@ -193,26 +193,28 @@ def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object
             # Foreign fields below this field are kept; a map that is now empty belonged only to the owner.
             if entry in context.others or (rest and not is_whole):
                 applied[key] = rest
-    added = {key: value for key, value in wanted.items() if key not in live}
+    added = {key: value for key, value in desired.items() if key not in live}
     return applied | {key: value for key, value in added.items() if not _may_be_omitted(key, value, context)}
 
 
-def _list_applied(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> list[t.Any]:
+def _list_applied(live: list[t.Any], desired: list[t.Any], context: _FieldContext) -> list[t.Any]:
     names = managed_fields.list_keys(context.shape)
     if not names and not managed_fields.is_set(context.shape):
-        return live if _list_contains(live, wanted, context) else wanted
-    dropped = managed_fields.dropped_elements(live, context.owned, wanted, context.others)
+        return live if _list_contains(live, desired, context) else desired
+    dropped = managed_fields.dropped_elements(live, context.owned, desired, context.others)
     applied = [value for value in live if value not in dropped]
     if not names:
-        return [*applied, *(value for value in wanted if value not in applied)]
+        return [*applied, *(value for value in desired if value not in applied)]
     assigned: set[int] = set()
-    for value in wanted:
-        candidates = [found for found in _candidates(applied, value, names, context) if found[0] not in assigned]
+    for value in desired:
+        candidates = [
+            candidate for candidate in _candidates(applied, value, names, context) if candidate[0] not in assigned
+        ]
         if not candidates:
             assigned.add(len(applied))
             applied.append(value)
             continue
-        exact = (found for found in candidates if _contains(applied[found[0]], value, found[1]))
+        exact = (candidate for candidate in candidates if _contains(applied[candidate[0]], value, candidate[1]))
         index, element = next(exact, candidates[0])
         assigned.add(index)
         applied[index] = _applied(applied[index], value, element)

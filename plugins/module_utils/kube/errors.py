@@ -87,8 +87,8 @@ class ApiError(ServiceError):
     @property
     def quota(self) -> str:
         """The name of the ResourceQuota that the request exceeds; empty if it exceeds none."""
-        found = _QUOTA.search(self.message) if self.forbidden else None
-        return found["name"] if found else ""
+        match = _QUOTA.search(self.message) if self.forbidden else None
+        return match["name"] if match else ""
 
     @property
     def refuses_eviction(self) -> bool:
@@ -182,10 +182,10 @@ def _forbidden_remedy(error: ApiError) -> str:
 
 
 def _missing_right(error: ApiError) -> str:
-    found = _FORBIDDEN.search(error.message)
-    if found:
-        group, resource, verb = found["group"], found["resource"], found["verb"]
-        scope = f"a Role in namespace {found['namespace']} or a ClusterRole" if found["namespace"] else "a ClusterRole"
+    match = _FORBIDDEN.search(error.message)
+    if match:
+        group, resource, verb = match["group"], match["resource"], match["verb"]
+        scope = f"a Role in namespace {match['namespace']} or a ClusterRole" if match["namespace"] else "a ClusterRole"
     else:
         group, resource = _resource_of(error.path)
         verb, scope = _VERBS.get(error.method, error.method.lower()), "a ClusterRole"

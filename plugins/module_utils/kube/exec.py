@@ -255,10 +255,10 @@ class _LimitedSocket:
             data = data[self.send(data) :]
 
     def _set_timeout(self) -> None:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = self.deadline - time.monotonic()
+        if seconds_left <= 0:
             raise TimeoutError("timed out")
-        self._connection.settimeout(left if self._timeout is None else min(left, self._timeout))
+        self._connection.settimeout(seconds_left if self._timeout is None else min(seconds_left, self._timeout))
 
     def settimeout(self, timeout: float | None) -> None:
         self._timeout = timeout

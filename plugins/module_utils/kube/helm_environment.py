@@ -44,7 +44,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
     _require_usable(options)
     require_usable_token(environ)
     _require_no_conflict(options, connection, environ)
-    found = {
+    variables = {
         # The collection reads the records of releases from Secrets, because a ConfigMap is not safe for values.
         "HELM_DRIVER": "secret",
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
@@ -52,22 +52,22 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         f"{_PREFIX}ASGROUPS": ",".join(options.impersonate_groups),
     }
     if isinstance(options.kubeconfig, str):
-        found["KUBECONFIG"] = os.path.abspath(os.path.expanduser(options.kubeconfig))
+        variables["KUBECONFIG"] = os.path.abspath(os.path.expanduser(options.kubeconfig))
     elif environ.get("KUBECONFIG") and not options.host:
         paths = environ["KUBECONFIG"].split(os.pathsep)
-        found["KUBECONFIG"] = os.pathsep.join(os.path.abspath(path) for path in paths if path)
+        variables["KUBECONFIG"] = os.pathsep.join(os.path.abspath(path) for path in paths if path)
     elif options.host:
         # Otherwise, helm would combine the host with the default kubeconfig.
-        found["KUBECONFIG"] = os.devnull
+        variables["KUBECONFIG"] = os.devnull
     if not options.host:
         # An address that the modules ignore must not select helm's cluster.
-        found[f"{PREFIX}HOST"] = ""
+        variables[f"{PREFIX}HOST"] = ""
     if connection.context_name:
         # The verified context, even if the current context of the file changes in the meantime.
-        found[f"{_PREFIX}CONTEXT"] = connection.context_name
+        variables[f"{_PREFIX}CONTEXT"] = connection.context_name
     if options.ca_cert:
-        found[f"{_PREFIX}CAFILE"] = os.path.abspath(options.ca_cert)
-    return found
+        variables[f"{_PREFIX}CAFILE"] = os.path.abspath(options.ca_cert)
+    return variables
 
 
 def _require_usable(options: ConnectionOptions) -> None:

@@ -255,9 +255,9 @@ class Lease:
             if self._held is None:
                 return
             body = self._body(self._held)
-            left = others(self._held, self.holder, self._process)
-            if left:
-                body["metadata"]["annotations"][HOLDER_ANNOTATION] = json.dumps(left)
+            remaining = others(self._held, self.holder, self._process)
+            if remaining:
+                body["metadata"]["annotations"][HOLDER_ANNOTATION] = json.dumps(remaining)
             else:
                 body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
                 del body["metadata"]["annotations"][HOLDER_ANNOTATION]

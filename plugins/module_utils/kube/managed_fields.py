@@ -102,20 +102,20 @@ def is_leaf(tree: Tree) -> bool:
     return not any(entry != _SELF for entry in tree)
 
 
-def has_dropped(live: t.Any, tree: Tree, wanted: t.Any) -> bool:
+def has_dropped(live: t.Any, tree: Tree, desired: t.Any) -> bool:
     """Whether `live` has fields that the owner of the tree owns but no longer wants."""
     for entry, below in tree.items():
         exists, live_value = _lookup(live, entry)
         if exists:
-            is_wanted, wanted_value = _lookup(wanted, entry)
+            is_wanted, wanted_value = _lookup(desired, entry)
             if not is_wanted or has_dropped(live_value, below, wanted_value):
                 return True
     return False
 
 
-def dropped_elements(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tree) -> list[t.Any]:
+def dropped_elements(live: list[t.Any], tree: Tree, desired: list[t.Any], others: Tree) -> list[t.Any]:
     """The elements of a list that only the owner of the tree owns and no longer wants."""
-    entries = [entry for entry in tree if entry not in others and not _lookup(wanted, entry)[0]]
+    entries = [entry for entry in tree if entry not in others and not _lookup(desired, entry)[0]]
     return [value for exists, value in (_lookup(live, entry) for entry in entries) if exists]
 
 
@@ -138,8 +138,8 @@ def _lookup(value: t.Any, entry: str) -> tuple[bool, t.Any]:
             if _matches(candidate, keys):
                 return True, candidate
     if kind == "v" and isinstance(value, list):
-        wanted = json.loads(text)
-        return wanted in value, wanted
+        identity = json.loads(text)
+        return identity in value, identity
     if kind == "i" and isinstance(value, list) and int(text) < len(value):
         return True, value[int(text)]
     return False, None

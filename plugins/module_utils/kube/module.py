@@ -177,14 +177,14 @@ class GpuModule(ClusterModule):
     def _names(self, option: str) -> list[str]:
         given = self.params[option]
         try:
-            found = names(given)
+            listed = names(given)
         except ValueError as error:
             self.fail_json(msg=f"{option}: {error}", code="invalid")
         # Ansible converts an empty string to one empty element, and a comma to two empty elements.
-        if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
+        if not listed and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
             # For many options, an empty list selects everything; a string such as "," must not do so.
             self.fail_json(msg=f"{option}: contains no name; use comma-separated names", code="invalid")
-        return found
+        return listed
 
     def shown_params(self) -> dict[str, t.Any]:
         """The options without kubeconfigs that are dictionaries and without Helm values."""

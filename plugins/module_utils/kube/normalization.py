@@ -92,18 +92,18 @@ def quantity(value: t.Any) -> Decimal | None:
     return t.cast("Decimal", parse_quantity(str(value)))
 
 
-def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> bool:
+def same_scalar(live: t.Any, desired: t.Any, *, quantities: bool, text: bool) -> bool:
     """Whether the API server treats both values as equal, in a field that contains quantities, only strings, or neither."""
-    if type(live) is type(wanted) and live == wanted:
+    if type(live) is type(desired) and live == desired:
         return True
     if text:
         return False
     if quantities:
-        left, right = quantity(live), quantity(wanted)
-        return left is not None and left == right
-    if isinstance(live, bool) or isinstance(wanted, bool):
+        live_amount, desired_amount = quantity(live), quantity(desired)
+        return live_amount is not None and live_amount == desired_amount
+    if isinstance(live, bool) or isinstance(desired, bool):
         return False
-    if isinstance(live, (int, float)) and isinstance(wanted, (int, float)):
-        return live == wanted
+    if isinstance(live, (int, float)) and isinstance(desired, (int, float)):
+        return live == desired
     # An int-or-string (such as a port or maxUnavailable) can be a number or a string.
-    return {type(live), type(wanted)} == {int, str} and str(live) == str(wanted)
+    return {type(live), type(desired)} == {int, str} and str(live) == str(desired)

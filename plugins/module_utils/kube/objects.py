@@ -101,24 +101,24 @@ class ObjectChange:
 class _ObjectTarget:
     """A definition; `kind` is None until the server has the kind."""
 
-    wanted: Object
+    desired: Object
     kind: Kind | None
 
     @property
     def api_version(self) -> str:
-        return str(self.wanted["apiVersion"])
+        return str(self.desired["apiVersion"])
 
     @property
     def kind_name(self) -> str:
-        return str(self.wanted["kind"])
+        return str(self.desired["kind"])
 
     @property
     def name(self) -> str:
-        return str(self.wanted["metadata"]["name"])
+        return str(self.desired["metadata"]["name"])
 
     @property
     def namespace(self) -> str | None:
-        return self.wanted["metadata"].get("namespace") if self.kind is None or self.kind.namespaced else None
+        return self.desired["metadata"].get("namespace") if self.kind is None or self.kind.namespaced else None
 
     def change(self, action: Action, before: Object, after: Object, unchecked: str | None = None) -> ObjectChange:
         return ObjectChange(
@@ -150,9 +150,9 @@ class ObjectWriter:
         self._own = ExpectedObjects()
         self._namespaces: dict[str, bool] = {}
 
-    def apply(self, wanted: t.Sequence[Object]) -> list[ObjectChange]:
+    def apply(self, desired: t.Sequence[Object]) -> list[ObjectChange]:
         """Create or update the objects; if a kind or namespace is missing, raises InvalidObjects before any change."""
-        targets = self._targets(wanted)
+        targets = self._targets(desired)
         live = self._read(targets)
         self._require_namespaces(targets, live)
         planned = self._planned(targets, live)
@@ -161,29 +161,29 @@ class ObjectWriter:
             live = self._read(targets)
             planned = self._planned(targets, live)
         return [
-            self._report(self._apply_one(target, found, plan))
-            for target, found, plan in zip(targets, live, planned, strict=True)
+            self._report(self._apply_one(target, item, plan))
+            for target, item, plan in zip(targets, live, planned, strict=True)
         ]
 
     def delete(self, unwanted: t.Sequence[Object]) -> list[ObjectChange]:
         """Delete the objects; if a kind is missing, raises InvalidObjects before any change."""
         targets = self._targets(unwanted)
         live = self._read(targets)
-        if not self.check and any(found is not None for found in live):
+        if not self.check and any(item is not None for item in live):
             self._lease = self.before_write()
         # In the reverse order, so that a namespace or CRD is deleted after its objects.
         changes = [
-            self._report(self._delete_one(target, found))
-            for target, found in reversed(list(zip(targets, live, strict=True)))
+            self._report(self._delete_one(target, item))
+            for target, item in reversed(list(zip(targets, live, strict=True)))
         ]
         return changes[::-1]
 
-    def _targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
+    def _targets(self, desired: t.Sequence[Object]) -> list[_ObjectTarget]:
         """The objects with their kinds, in the order in which they are applied; raises InvalidObjects with all problems."""
-        self._own = _objects_created_by(wanted)
+        self._own = _objects_created_by(desired)
         problems: list[str] = []
         targets: list[_ObjectTarget] = []
-        for index, body in enumerate(wanted):
+        for index, body in enumerate(desired):
             path = f"definitions[{index}]"
             problem = _definition_problem(body)
             if problem:
@@ -206,13 +206,13 @@ class ObjectWriter:
 
     def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
         paths = [target.kind.path(target.name, target.namespace) if target.kind else "" for target in targets]
-        found = call_all([(path, functools.partial(self.client.get, path)) for path in paths if path])
-        live = dict(zip(filter(None, paths), found, strict=True))
+        outcomes = call_all([(path, functools.partial(self.client.get, path)) for path in paths if path])
+        live = dict(zip(filter(None, paths), outcomes, strict=True))
         return [live.get(path) for path in paths]
 
     def _require_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
         """Raise InvalidObjects if the namespace of a new object neither exists nor is expected."""
-        new = {target.namespace for target, found in zip(targets, live, strict=True) if found is None}
+        new = {target.namespace for target, item in zip(targets, live, strict=True) if item is None}
         needed = {name for name in new if name} - self.expected.namespaces - self._own.namespaces
         problems = [
             f"Namespace {name!r} does not exist, and no step of this run creates it. Create it, or list it in the option expected."
@@ -236,18 +236,18 @@ class ObjectWriter:
 
     def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
         return [
-            difference(found, self._with_record(target.wanted, found), FIELD_MANAGER)
-            for target, found in zip(targets, live, strict=True)
+            difference(item, self._with_record(target.desired, item), FIELD_MANAGER)
+            for target, item in zip(targets, live, strict=True)
         ]
 
-    def _with_record(self, wanted: Object, found: Object | None) -> Object:
+    def _with_record(self, desired: Object, live: Object | None) -> Object:
         """The object with the annotation if it is new; an existing annotation is kept, because the next apply would otherwise remove it."""
-        is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
+        is_managed = live is None or CREATED_ANNOTATION in (live["metadata"].get("annotations") or {})
         if not (self.record_creation and is_managed):
-            return wanted
-        metadata = wanted["metadata"]
+            return desired
+        metadata = desired["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
-        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
+        return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
     def _report(self, change: ObjectChange) -> ObjectChange:
         self.on_done(change)
@@ -315,11 +315,11 @@ class ObjectWriter:
                 time.sleep(_ESTABLISH_POLL)
 
 
-def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
+def _objects_created_by(desired: t.Sequence[Object]) -> ExpectedObjects:
     """The namespaces and kinds that the list itself creates."""
     namespaces: set[str] = set()
     kinds: set[tuple[str, str]] = set()
-    for body in wanted:
+    for body in desired:
         if _definition_problem(body):
             continue
         if body["kind"] == "Namespace":

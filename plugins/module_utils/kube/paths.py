@@ -89,10 +89,10 @@ class Discovery:
     def get(self, api_version: str, kind: str) -> Kind:
         """The kind; raises UnknownKind with similar names."""
         known = _KNOWN.get((api_version, kind))
-        found = Kind(api_version, kind, *known) if known else self._kinds(api_version).get(kind)
-        if found is None:
+        discovered = Kind(api_version, kind, *known) if known else self._kinds(api_version).get(kind)
+        if discovered is None:
             raise UnknownKind(self._why_unknown(api_version, kind))
-        return found
+        return discovered
 
     def forget(self) -> None:
         """Discard the kinds that were read, so that they are read again after a CRD was applied."""
@@ -100,10 +100,10 @@ class Discovery:
 
     def _kinds(self, api_version: str) -> dict[str, Kind]:
         if api_version not in self._groups:
-            found = self._client.get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}") or {}
+            resources = self._client.get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}") or {}
             self._groups[api_version] = {
                 resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
-                for resource in found.get("resources") or []
+                for resource in resources.get("resources") or []
                 if "/" not in resource["name"]
             }
         return self._groups[api_version]

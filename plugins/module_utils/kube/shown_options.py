@@ -45,35 +45,35 @@ def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
-    found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_components(cluster) | secret_texts(given) | token
+    secrets = secrets_of(options.get("kubeconfig")) | of_cluster | _of_components(cluster) | secret_texts(given) | token
     # Masking short strings would hide parts of other strings.
-    return {text for text in found if len(text) >= _MIN_LENGTH}
+    return {text for text in secrets if len(text) >= _MIN_LENGTH}
 
 
 def secrets_of(kubeconfig: t.Any) -> set[str]:
     """All credentials of the users of a kubeconfig that is a dictionary."""
     users = kubeconfig.get("users") if isinstance(kubeconfig, dict) else None
-    found: set[str] = set()
+    secrets: set[str] = set()
     for entry in users if isinstance(users, list) else ():
         user = entry.get("user") if isinstance(entry, dict) else None
         if isinstance(user, dict):
             # A token is sent without the white space around it.
-            found |= {
+            secrets |= {
                 text for key in _SECRET_KEYS if user.get(key) for text in (str(user[key]), str(user[key]).strip())
             }
             # Also the tokens of an auth-provider, and the variables and arguments of an exec plugin.
-            found |= secret_texts(user)
-    return found
+            secrets |= secret_texts(user)
+    return secrets
 
 
 def _of_components(cluster: t.Any) -> set[str]:
     """Strings in the fields of a component, or in place of the component, that look like secrets; none of these fields needs a secret."""
-    found: set[str] = set()
+    component_secrets: set[str] = set()
     for part in _COMPONENTS if isinstance(cluster, dict) else ():
         component = cluster.get(part)
         texts = component.values() if isinstance(component, dict) else [component]
-        found |= {text for text in texts if isinstance(text, str) and not secrets.is_quotable(text)}
-    return found
+        component_secrets |= {text for text in texts if isinstance(text, str) and not secrets.is_quotable(text)}
+    return component_secrets
 
 
 def _quotable(value: t.Any) -> t.Any:

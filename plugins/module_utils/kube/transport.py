@@ -98,8 +98,8 @@ class Transport:
         For the attempts, see Retrier.send(). `request` contains the other arguments of open().
         """
 
-        def attempt(left: float) -> HttpResponse:
-            response = self.open(method, path, timeout=min(self._timeout, max(1.0, left)), **request)
+        def attempt(seconds_left: float) -> HttpResponse:
+            response = self.open(method, path, timeout=min(self._timeout, max(1.0, seconds_left)), **request)
             self._dated = response.headers.get("Date"), time.monotonic()
             return HttpResponse(response.status, _read(response, method, path))
 
@@ -124,8 +124,8 @@ class Transport:
         def read(response: t.Any) -> bytes:
             return _read_within(response, path, limits.size, lambda: self._clock() > deadline)
 
-        def attempt(left: float) -> bytes:
-            timeout = min(self._timeout, max(1.0, left))
+        def attempt(seconds_left: float) -> bytes:
+            timeout = min(self._timeout, max(1.0, seconds_left))
             return read(self.open("GET", path, accept="*/*", timeout=timeout, read_of_pod=read))
 
         try:

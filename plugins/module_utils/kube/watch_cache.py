@@ -79,8 +79,8 @@ class WatchCache:
 
     def objects(self, name: str) -> tuple[Object, ...]:
         """The current objects of a collection, sorted by name."""
-        found = self._objects[name]
-        return tuple(found[key] for key in sorted(found))
+        objects = self._objects[name]
+        return tuple(objects[key] for key in sorted(objects))
 
     def is_known(self, name: str) -> bool:
         """Whether the collection could be listed."""
@@ -176,6 +176,6 @@ def _key(item: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 def _is_older(item: Object, known: Object | None) -> bool:
     """Whether an event contains an older version than the known object, which can be the response to a write."""
-    versions = [str((found or {}).get("metadata", {}).get("resourceVersion") or "") for found in (item, known)]
+    versions = [str((version or {}).get("metadata", {}).get("resourceVersion") or "") for version in (item, known)]
     same = known is not None and item["metadata"].get("uid") == known["metadata"].get("uid")
     return same and is_older_version(*versions)

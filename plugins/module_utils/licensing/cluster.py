@@ -120,7 +120,7 @@ class LicenseCluster:
             return {}
         by_name = {item["metadata"]["name"]: item for item in self.drivers}
         names = driver_of_nodes(self.drivers, [(node.name, node.labels) for node in self.nodes])
-        return {node: [by_name[name] for name in found] for node, found in names.items()}
+        return {node: [by_name[name] for name in selecting] for node, selecting in names.items()}
 
     def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
         """The object that the driver pod of a node mounts. If exactly one NVIDIADriver selects the node, this is the object that the NVIDIADriver refers to;
@@ -191,12 +191,12 @@ class LicenseCluster:
 
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
         """In check mode, expect the files that the module `license` would write; `provided` is the result of that module."""
-        found = {(item["kind"], item["name"]): item for item in provided["objects"]}
+        by_identity = {(item["kind"], item["name"]): item for item in provided["objects"]}
         if provided["policy"] and not provided["held_back"]:
-            self.mounted = [LicenseTarget(kind, name) for kind, name in found]
+            self.mounted = [LicenseTarget(kind, name) for kind, name in by_identity]
         self.expected = {
-            target: self._predicted(target, found[target.kind, target.name])
-            if (target.kind, target.name) in found
+            target: self._predicted(target, by_identity[target.kind, target.name])
+            if (target.kind, target.name) in by_identity
             else self.expected[target]
             for target in self.mounted
         }

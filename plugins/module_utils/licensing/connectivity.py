@@ -67,8 +67,8 @@ def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
 
 def proxy_of(config: str) -> str:
     """The proxy from gridd.conf that the license client uses; empty if gridd.conf contains none."""
-    found = gridd_conf.parse(config)
-    host, port = found.get("ProxyServerAddress", "").strip("[]"), found.get("ProxyServerPort", "")
+    parameters = gridd_conf.parse(config)
+    host, port = parameters.get("ProxyServerAddress", "").strip("[]"), parameters.get("ProxyServerPort", "")
     return _address(host, port) if host and port.isdecimal() else ""
 
 
@@ -134,5 +134,5 @@ def _text(error: str) -> str:
     """The last line of an error, without its prefix and the period at its end."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     text = lines[-1] if lines else ""
-    dummy, found, rest = text.partition(") ")
-    return (rest if text.startswith("curl: (") and found else text)[:_MAX_TEXT].rstrip(".")
+    dummy, separator, rest = text.partition(") ")
+    return (rest if text.startswith("curl: (") and separator else text)[:_MAX_TEXT].rstrip(".")

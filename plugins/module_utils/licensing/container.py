@@ -258,10 +258,10 @@ class LicenseContainers:
     def current_pod(self, pod: DriverPod) -> DriverPod | None:
         """The current driver pod on the same node as the given one; None if there is none, or if that pod is being deleted."""
         path = collection_path("v1", "Pod", pod.namespace)
-        found = self._client.list(
+        pods = self._client.list(
             path, label_selector=DRIVER_POD_SELECTOR, field_selector=f"{LIVE_PODS},spec.nodeName={pod.node}"
         )
-        return parse_driver_pods(item for item in found if not is_deleting(item)).get(pod.node)
+        return parse_driver_pods(item for item in pods if not is_deleting(item)).get(pod.node)
 
     def has_node(self, name: str) -> bool:
         """Whether the cluster has a node with this name."""

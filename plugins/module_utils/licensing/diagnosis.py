@@ -160,12 +160,12 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     answering = [check.address for check in reading.services if not check.layer]
     named = answering or [server.address for server in servers_of(token.services)]
     verb, them = ("grants", "it") if len(named) == 1 else ("grant", "them")
-    found = (
+    matches = (
         f", even though the node can reach {them}."
         if answering
         else ". Check from the node that the name resolves and the port is reachable, directly or through the proxy."
     )
-    texts = [f"{join_words(named)} {verb} no license{found} Check that the license server has free licenses."]
+    texts = [f"{join_words(named)} {verb} no license{matches} Check that the license server has free licenses."]
     if token.server_type != CLS and (release := branch_of(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
         texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
     return " ".join(texts)
@@ -194,10 +194,10 @@ def _time_problem(expected: LicenseObject, token: TokenInfo, now: datetime.datet
 def expiry_warning(expected: LicenseObject, now: datetime.datetime, min_days: int) -> str:
     """A sentence if the token, which must be valid, expires in fewer than `min_days` days; empty otherwise."""
     token = expected.token
-    left = token.days_left(now) if token else None
-    if token is None or left is None or left >= min_days:
+    days_left = token.days_left(now) if token else None
+    if token is None or days_left is None or days_left >= min_days:
         return ""
-    days = "1 day" if left == 1 else f"{left} days"
+    days = "1 day" if days_left == 1 else f"{days_left} days"
     return (
         f"The token in {expected.label} expires at {format_time(token.expires)}, in {days}. Create a new one in the license system, and run the playbook "
         "license_rotate."

@@ -138,12 +138,12 @@ class DriverRestarts:
     def gpu_users_text(self, name: str) -> str:
         """A sentence that lists the pods that use the GPUs of a node, with the remedy; empty if there are none, or if they cannot be listed."""
         try:
-            found = [pod.full_name for pod in self._gpu_pods(name)]
+            names = [pod.full_name for pod in self._gpu_pods(name)]
         except ServiceError:
             return ""
         return (
-            f"These pods use the node's GPUs, so the driver may not start: {abbreviate(found)}. {_RETURNED}"
-            if found
+            f"These pods use the node's GPUs, so the driver may not start: {abbreviate(names)}. {_RETURNED}"
+            if names
             else ""
         )
 
@@ -185,9 +185,9 @@ class DriverRestarts:
         end = time.monotonic() + seconds
         while True:
             self.lease.check()
-            if found := [pod.full_name for pod in self._gpu_pods(name)]:
+            if names := [pod.full_name for pod in self._gpu_pods(name)]:
                 raise CommandFailed(
-                    f"The driver was not restarted, because these pods were scheduled to the node during the drain: {abbreviate(found)}. {_RETURNED}"
+                    f"The driver was not restarted, because these pods were scheduled to the node during the drain: {abbreviate(names)}. {_RETURNED}"
                 )
             if time.monotonic() >= end:
                 return

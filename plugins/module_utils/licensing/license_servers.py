@@ -70,15 +70,15 @@ class LicenseServers:
 
     def as_dict(self) -> dict[str, t.Any]:
         """The servers, licenses and leases in the format that the module returns."""
-        found = sorted(self.products.values(), key=lambda product: product.name)
+        products = sorted(self.products.values(), key=lambda product: product.name)
         return {
             "servers": self.servers,
             "products": [
                 {"name": each.name, "total": each.total, "in_use": each.in_use, "free": each.total - each.in_use}
-                for each in found
+                for each in products
             ],
-            "total": sum(each.total for each in found),
-            "in_use": sum(each.in_use for each in found),
+            "total": sum(each.total for each in products),
+            "in_use": sum(each.in_use for each in products),
             "leases": self.leases,
         }
 
@@ -98,20 +98,20 @@ class LicenseServiceClient:
 
     def read(self, org: str, virtual_group: int | None) -> LicenseServers:
         """The license servers of one virtual group, or of all groups; raises LicenseServiceError."""
-        found = LicenseServers()
+        result = LicenseServers()
         base = f"/v1/org/{quote(org, safe='', errors='replace')}/virtual-groups"
         groups = [virtual_group] if virtual_group is not None else self._group_ids(base)
         for group in groups:
             servers = _rows(self.get(f"{base}/{group}/license-servers"), "licenseServers")
             for server in servers:
-                found.servers.append(str(server.get("name") or server.get("id")))
+                result.servers.append(str(server.get("name") or server.get("id")))
                 identity = quote(str(server.get("id")), safe="", errors="replace")
                 pools = _rows(self.get(f"{base}/{group}/license-servers/{identity}/license-pools"), "licensePools")
-                _add_pools(found, server, pools)
+                _add_pools(result, server, pools)
             for instance in dict.fromkeys(str(server.get("serviceInstanceId") or "") for server in servers):
                 answer = self.get(f"{base}/{group}/leases", {_INSTANCE: instance} if instance else {})
-                found.leases += sum(len(_rows(client, "leases")) for client in _rows(answer, "clients"))
-        return found
+                result.leases += sum(len(_rows(client, "leases")) for client in _rows(answer, "clients"))
+        return result
 
     def _group_ids(self, base: str) -> list[int]:
         ids = [group.get("id") for group in _rows(self.get(base), "virtualGroups")]
@@ -152,14 +152,14 @@ class LicenseServiceClient:
                 retry_after=http.retry_after(response.headers.get("Retry-After")),
             )
         try:
-            found = HttpResponse(response.status, response.data).json()
+            document = HttpResponse(response.status, response.data).json()
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             # The response comes from another service, so a retry does not help.
             text = f"The response to GET {path} is not a JSON object. Check {API_URL_OPTION}."
             raise LicenseServiceError(text, status=400, method="GET", path=path)
-        return found
+        return document
 
 
 def explain(error: ServiceError) -> str:
@@ -178,7 +178,7 @@ def _explain(status: int, path: str) -> str:
     return f"The license service rejected GET {path} with {status}."
 
 
-def _add_pools(found: LicenseServers, server: Row, pools: t.Iterable[Row]) -> None:
+def _add_pools(servers: LicenseServers, server: Row, pools: t.Iterable[Row]) -> None:
     names = {
         str(feature.get("id")): str(feature.get("productName") or feature.get("featureName") or "unknown")
         for feature in _rows(server, "licenseServerFeatures")
@@ -186,7 +186,7 @@ def _add_pools(found: LicenseServers, server: Row, pools: t.Iterable[Row]) -> No
     for pool in pools:
         for feature in _rows(pool, "licensePoolFeatures"):
             name = names.get(str(feature.get("licenseServerFeatureId")), "unknown")
-            product = found.products.setdefault(name, Product(name))
+            product = servers.products.setdefault(name, Product(name))
             product.total += _number(feature.get("totalAllotment"))
             product.in_use += _number(feature.get("inUse"))
 

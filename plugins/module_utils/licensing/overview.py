@@ -128,8 +128,8 @@ def overview(
     limit: int,
 ) -> dict[str, t.Any]:
     """The result of license_info. `mount_problems` comes from LicenseCluster.mount_problems(); `limit` is the maximum number of nodes in the result."""
-    found = [_object_result(expected, now) for expected in objects]
-    left = [item["days_left"] for item in found if item["days_left"] is not None]
+    results = [_object_result(expected, now) for expected in objects]
+    days_left = [item["days_left"] for item in results if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
     of_objects = [*_object_problems(objects, len(states), now, limits), *mount_problems]
     return {
@@ -139,8 +139,8 @@ def overview(
             "not_required": sum(not state.reading.is_licensed and not state.is_missing for state in states),
         },
         "nodes": [state.as_dict(now) for state in states[:limit]],
-        "objects": found,
-        "days_left": min(left, default=None),
+        "objects": results,
+        "days_left": min(days_left, default=None),
         "problems": [*_node_problems(sum(state.is_missing for state in states), outdated, len(states)), *of_objects],
         "warnings": [*of_objects, *problem_lines(states)],
     }

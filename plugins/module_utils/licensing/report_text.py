@@ -22,8 +22,8 @@ class ClusterReport:
     @property
     def info(self) -> Document | None:
         """The result of license_info; None if the cluster could not be read."""
-        found = self.result.get("license_info")
-        return found if isinstance(found, dict) else None
+        result = self.result.get("license_info")
+        return result if isinstance(result, dict) else None
 
     @property
     def objects(self) -> t.Sequence[Document]:
@@ -60,16 +60,16 @@ class ClusterReport:
         if self.info is None:
             return [f"The cluster could not be read: {self.result.get('msg') or 'unknown error'}"]
         nodes, licensed, not_required = (self.count(state) or 0 for state in ("nodes", "licensed", "not_required"))
-        found = list(self.info.get("problems") or ())
+        problems = list(self.info.get("problems") or ())
         if failure := self.result.get("license_servers_failure"):
-            found.append(f"The license servers could not be read: {failure}")
+            problems.append(f"The license servers could not be read: {failure}")
         if nodes > licensed + not_required:
             # The result does not name the product that the unlicensed nodes need.
             exhausted = [each for each in self.servers.get("products") or () if each["total"] and each["free"] <= 0]
-            found += [
+            problems += [
                 f"All {each['total']} licenses of {each['name']} in the license pools are in use." for each in exhausted
             ]
-        return found
+        return problems
 
     @property
     def texts(self) -> list[str]:
@@ -103,8 +103,8 @@ def _column(
     """A column that shows a dash for a value that could not be read or does not exist."""
 
     def shown(report: ClusterReport) -> t.Any:
-        found = value(report)
-        return "-" if found is None or found == "" else found
+        text = value(report)
+        return "-" if text is None or text == "" else text
 
     return Column(head, shown, number, cuts)
 

@@ -153,7 +153,7 @@ def plan_rotation(
     `unfinished` contains, by node, the name of the driver pod whose restart an earlier run has begun but not completed. These nodes come first, because
     they are out of service.
     """
-    found = [
+    rotations = [
         rotation
         for node in nodes
         if (files := expected(node)) is not None
@@ -164,7 +164,7 @@ def plan_rotation(
         )
     ]
     order = (REPLACE, RESTART, NONE)
-    return sorted(found, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
+    return sorted(rotations, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
 
 
 def _node_rotation(

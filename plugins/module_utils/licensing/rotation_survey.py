@@ -133,9 +133,9 @@ def _require_services(
     checks = containers.check_all(nodes, cluster.expected_of)
     failed: dict[str, list[str]] = {}
     doubtful: dict[str, list[str]] = {}
-    for name, found in checks.items():
-        unreachable = are_unreachable(found)
-        for check in found:
+    for name, results in checks.items():
+        unreachable = are_unreachable(results)
+        for check in results:
             if check.layer:
                 (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
     if failed:

@@ -84,7 +84,7 @@ class _State(t.NamedTuple):
     """A partial solution; no more devices of the `closed` profiles are added, even if some are missing."""
 
     offered: Vector
-    left: Vector
+    remaining: Vector
     closed: frozenset[int] = frozenset()
     used: int = 0
     touched: int = 0
@@ -122,7 +122,7 @@ class _Search:
         The best change has the largest gain by the measure that requires the most GPUs. Among equally good changes, the one with larger devices is best,
         because smaller devices are easier to place.
         """
-        while sum(state.left) > _MAX_EXACT:
+        while sum(state.remaining) > _MAX_EXACT:
             opened = self._opened(state)
             remaining, measure = max(((self._by(one, opened), one[0]) for one in self._measures), default=(0, ()))
             if remaining <= _MAX_EXACT:
@@ -152,7 +152,7 @@ class _Search:
         self._states -= 1
         if self._lower_bound(state) >= self._best.cost:
             return
-        key, paid = (state.offered, state.left, state.closed), (state.used, state.touched)
+        key, paid = (state.offered, state.remaining, state.closed), (state.used, state.touched)
         if key in self._visited and self._visited[key] <= paid:
             return
         self._visited[key] = paid
@@ -168,7 +168,7 @@ class _Search:
         A kind is skipped while a dominating kind is available, which can get the same patterns and loses less.
         """
         kinds = self._problem.kinds
-        available = {number for number, left in enumerate(state.left) if left}
+        available = {number for number, count in enumerate(state.remaining) if count}
         choices = [
             (number, pattern)
             for number in sorted(available)
@@ -187,7 +187,7 @@ class _Search:
         kind = self._problem.kinds[number]
         return _State(
             tuple(have + (new - old) * times for have, new, old in zip(state.offered, pattern, kind.now, strict=True)),
-            (*state.left[:number], state.left[number] - times, *state.left[number + 1 :]),
+            (*state.remaining[:number], state.remaining[number] - times, *state.remaining[number + 1 :]),
             state.closed,
             state.used + times * kind.used,
             state.touched + times,
@@ -196,7 +196,7 @@ class _Search:
 
     def _repetitions(self, state: _State, number: int, pattern: Vector, most: int) -> int:
         """The number of times that the same change has the same gain as the first time."""
-        times = min(state.left[number], most)
+        times = min(state.remaining[number], most)
         for surplus, new, old in zip(self._surplus(state), pattern, self._problem.kinds[number].now, strict=True):
             if new > old and surplus < 0:
                 times = min(times, -surplus // (new - old))
@@ -241,12 +241,12 @@ class _Search:
         opened = self._opened(state)
         closed = dot(memory, gap) - dot(memory, opened)
         room = self._measures[0][1] if self._measures else 0
-        missing = closed + max(0, dot(memory, opened) - room * sum(state.left))
+        missing = closed + max(0, dot(memory, opened) - room * sum(state.remaining))
         if missing != best:
             return missing, state.used, state.touched
         to_fill = closed + dot(memory, opened) - best
         more = self._fewest(opened) if closed == best else -(-to_fill // room) if room else 0
-        unused = sum(left for left, kind in zip(state.left, self._problem.kinds, strict=True) if not kind.used)
+        unused = sum(count for count, kind in zip(state.remaining, self._problem.kinds, strict=True) if not kind.used)
         return missing, state.used + max(0, more - unused), state.touched + more
 
     def _fewest(self, gap: t.Sequence[int]) -> int:

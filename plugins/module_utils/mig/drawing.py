@@ -23,11 +23,15 @@ def draw_gpu(gpus: t.Sequence[tuple[int, t.Sequence[Placement]]], width: int) ->
     """
     for named in (str, _without_unit, without_memory):
         each = max(
-            (-(-(len(named(of.profile)) + 1) // of.size) for dummy, devices in gpus for of in devices), default=2
+            (-(-(len(named(device.profile)) + 1) // device.size) for dummy, devices in gpus for device in devices),
+            default=2,
         )
         if max((slices for slices, dummy in gpus), default=0) * each + 1 <= width:
             break
-    return [_bar(slices, {of.start: (of.size, named(of.profile)) for of in devices}, each) for slices, devices in gpus]
+    return [
+        _bar(slices, {device.start: (device.size, named(device.profile)) for device in devices}, each)
+        for slices, devices in gpus
+    ]
 
 
 def _bar(slices: int, fields: t.Mapping[int, tuple[int, str]], each: int) -> str:

@@ -43,7 +43,7 @@ def fewest_nodes(places: t.Sequence[GpuSlot], numbers: t.Mapping[GpuKind, int], 
     lost = [sum(kind.now[at] * number for kind, number in numbers.items()) for at in range(len(allowed))]
     exact = _node_by_node(places, numbers, lambda place: place.kind, tuple(lost))
     other = _node_by_node(places, by_use, lambda place: (place.kind.group, place.kind.used), allowed)
-    return min((found for found in (exact, other) if len(found) == len(exact)), key=_preference)
+    return min((selection for selection in (exact, other) if len(selection) == len(exact)), key=_preference)
 
 
 def candidate_sets(places: t.Sequence[GpuSlot], cost: Cost) -> list[tuple[GpuSlot, ...]]:
@@ -63,7 +63,7 @@ def assign_patterns(places: t.Sequence[GpuSlot], new: NewPatterns) -> dict[Key, 
     waiting: dict[tuple[int, Vector], list[Key]] = defaultdict(list)
     for place in sorted(places, key=_key, reverse=True):
         waiting[place.kind.group, place.kind.now].append(place.key)
-    pairs = [(group, pattern, now) for group, pattern in new for of, now in waiting if of == group]
+    pairs = [(group, pattern, now) for group, pattern in new for own_group, now in waiting if own_group == group]
     assigned: dict[Key, Vector] = {}
     for group, pattern, now in sorted(pairs, key=lambda pair: (-sum(map(min, pair[1], pair[2])), pair)):
         while rest[group, pattern] and waiting[group, now]:
@@ -133,33 +133,33 @@ def _node_by_node(
 
     A node's count never grows, so it is only updated when the node seems to be the best.
     """
-    wanted, room = Counter(dict(numbers)), list(allowed)
+    demanded, room = Counter(dict(numbers)), list(allowed)
     nodes: dict[str, list[GpuSlot]] = defaultdict(list)
     for place in sorted(places, key=lambda place: (sum(place.kind.now), place.key)):
         nodes[place.key[0]].append(place)
 
     def usable(node: str) -> list[GpuSlot]:
-        found, left, free = [], Counter(wanted), room
+        usable_gpus, unmet, free = [], Counter(demanded), room
         for place in nodes[node]:
-            if left[category(place)] > 0 and all(map(operator.le, place.kind.now, free)):
-                left[category(place)] -= 1
+            if unmet[category(place)] > 0 and all(map(operator.le, place.kind.now, free)):
+                unmet[category(place)] -= 1
                 free = list(map(operator.sub, free, place.kind.now))
-                found.append(place)
-        return found
+                usable_gpus.append(place)
+        return usable_gpus
 
     chosen: list[GpuSlot] = []
     queue = [(-len(members), node) for node, members in nodes.items()]
     heapq.heapify(queue)
-    while queue and wanted.total():
+    while queue and demanded.total():
         seemed, node = heapq.heappop(queue)
-        found = usable(node)
-        if len(found) < -seemed:
-            if found:
-                heapq.heappush(queue, (-len(found), node))
+        candidate = usable(node)
+        if len(candidate) < -seemed:
+            if candidate:
+                heapq.heappush(queue, (-len(candidate), node))
             continue
-        chosen += found
-        for place in found:
-            wanted[category(place)] -= 1
+        chosen += candidate
+        for place in candidate:
+            demanded[category(place)] -= 1
             room = list(map(operator.sub, room, place.kind.now))
     return tuple(sorted(chosen, key=_key))
 

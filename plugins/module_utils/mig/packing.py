@@ -54,26 +54,26 @@ def pack(gpus: t.Sequence[PackedGpu], demand: Counts) -> PackingResult:
     again, and gets only demanded devices. The order of the GPUs does not matter, and packing the result again changes nothing.
     """
     order = sorted(gpus, key=lambda gpu: gpu.key)
-    wanted = {name: count for name, count in demand.items() if count > 0}
+    demanded = {name: count for name, count in demand.items() if count > 0}
     before = {gpu.key: gpu.now for gpu in order}
-    packed = _Packing(order, wanted).packed()
+    packed = _Packing(order, demanded).packed()
     # A search that ended early may find room for missing devices when it starts from its own result.
     while packed.missing and packed.touched:
         order = [replace(gpu, now=packed.layouts.get(gpu.key)) for gpu in order]
-        packed = _Packing(order, wanted).packed()
+        packed = _Packing(order, demanded).packed()
     return replace(packed, touched=tuple(key for key, now in before.items() if packed.layouts.get(key) != now))
 
 
 class _Packing:
     """The GPUs and the demand as vectors with an element for each demanded profile, the largest first."""
 
-    def __init__(self, gpus: t.Sequence[PackedGpu], wanted: Counts) -> None:
+    def __init__(self, gpus: t.Sequence[PackedGpu], demanded: Counts) -> None:
         self._gpus = gpus
         geometries = tuple(dict.fromkeys(gpu.geometry for gpu in gpus))
-        sizes = {name: _size(name, geometries) for name in wanted}
-        self._names = sorted(wanted, key=lambda name: (*(-slices for slices in sizes[name]), name))
+        sizes = {name: _size(name, geometries) for name in demanded}
+        self._names = sorted(demanded, key=lambda name: (*(-slices for slices in sizes[name]), name))
         self._sizes = [sizes[name] for name in self._names]
-        self._demand = tuple(wanted[name] for name in self._names)
+        self._demand = tuple(demanded[name] for name in self._names)
         self._patterns = tuple(self._of_geometry(geometry) for geometry in geometries)
         groups = {geometry: number for number, geometry in enumerate(geometries)}
         nothing = self._vector({})
@@ -86,8 +86,8 @@ class _Packing:
         """The best layouts found; never worse than the layouts of first fit decreasing."""
         able = [place for place in self._places if self._patterns[place.kind.group]]
         plain = first_fit(able, self._patterns, self._offered({}), self._demand)
-        found = self._without_surplus(assign_patterns(*self._choice()))
-        return min((self._made(found), self._made(plain)), key=self._cost)
+        assigned = self._without_surplus(assign_patterns(*self._choice()))
+        return min((self._made(assigned), self._made(plain)), key=self._cost)
 
     def _made(self, new: t.Mapping[Key, Vector]) -> PackingResult:
         layouts = {gpu.key: dict(gpu.now) for gpu in self._gpus if gpu.now is not None}
@@ -162,9 +162,9 @@ class _Packing:
                 less = max(0, min(surplus[at], lean[key][at] - spared[key][at]))
                 lean[key][at] -= less
                 surplus[at] -= less
-        left = {key: tuple(pattern) for key, pattern in lean.items() if any(pattern)}
+        needed = {key: tuple(pattern) for key, pattern in lean.items() if any(pattern)}
         # A GPU without a new pattern keeps its devices, which may create new surplus.
-        return left if len(left) == len(new) else self._without_surplus(left)
+        return needed if len(needed) == len(new) else self._without_surplus(needed)
 
     def _cost(self, packed: PackingResult) -> tuple[int, int, int, int]:
         """The missing memory slices, the changed GPUs in use, all changed GPUs, and their nodes."""
@@ -188,12 +188,12 @@ class _Packing:
 
     def _of_geometry(self, geometry: Geometry) -> tuple[Vector, ...]:
         """The maximal sets of demanded devices on one GPU."""
-        found = {self._vector(layout) for layout in maximal(geometry)}
+        patterns = {self._vector(layout) for layout in maximal(geometry)}
         return tuple(
             sorted(
                 one
-                for one in found
-                if any(one) and not any(one != other and all(map(operator.le, one, other)) for other in found)
+                for one in patterns
+                if any(one) and not any(one != other and all(map(operator.le, one, other)) for other in patterns)
             )
         )
 
@@ -203,8 +203,8 @@ class _Packing:
 
 def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
     """The memory and compute slices of a profile; the maximum if models differ. Both are 1 if no GPU has the profile."""
-    found = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
-    return max(found, default=(1, 1))
+    sizes = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
+    return max(sizes, default=(1, 1))
 
 
 def _new(problem: CoverProblem, changes: t.Iterable[CoverChange]) -> NewPatterns:

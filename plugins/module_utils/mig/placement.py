@@ -68,13 +68,13 @@ def place(geometry: Geometry, counts: Counts) -> tuple[Placement, ...] | None:
     If there are several possibilities, the first one is returned: the largest device is placed first, as far left as possible while leaving room
     for all other devices. Equally large devices are sorted by compute slices, then by name.
     """
-    wanted = _instances(geometry, counts)
-    if wanted is None or media_conflict(wanted):
+    instances = _instances(geometry, counts)
+    if instances is None or media_conflict(instances):
         return None
-    starts = _starts(tuple((profile.size, profile.starts) for profile in wanted), 0)
+    starts = _starts(tuple((profile.size, profile.starts) for profile in instances), 0)
     if starts is None:
         return None
-    return tuple(Placement(one.name, start, one.size) for one, start in zip(wanted, starts, strict=True))
+    return tuple(Placement(one.name, start, one.size) for one, start in zip(instances, starts, strict=True))
 
 
 def fits(geometry: Geometry, counts: Counts) -> bool:
@@ -82,9 +82,9 @@ def fits(geometry: Geometry, counts: Counts) -> bool:
     return place(geometry, counts) is not None
 
 
-def media_conflict(wanted: t.Iterable[Profile]) -> tuple[Profile, Profile] | None:
+def media_conflict(profiles: t.Iterable[Profile]) -> tuple[Profile, Profile] | None:
     """The first two profiles that cannot be combined because of their media engines (catalog/mig.py, MEDIA_BESIDE)."""
-    pairs = itertools.combinations(wanted, 2)
+    pairs = itertools.combinations(profiles, 2)
     return next(((one, other) for one, other in pairs if other.media not in MEDIA_BESIDE[one.media]), None)
 
 
@@ -106,11 +106,11 @@ def _instances(geometry: Geometry, counts: Counts) -> tuple[Profile, ...] | None
 
 
 @functools.lru_cache(maxsize=65536)
-def _starts(wanted: tuple[tuple[int, tuple[int, ...]], ...], taken: int) -> tuple[int, ...] | None:
+def _starts(instances: tuple[tuple[int, tuple[int, ...]], ...], taken: int) -> tuple[int, ...] | None:
     """The start of each (size, starts) outside the occupied memory slices; None if not all of them fit."""
-    if not wanted:
+    if not instances:
         return ()
-    (size, starts), *others = wanted
+    (size, starts), *others = instances
     for start in starts:
         if not mask(start, size) & taken:
             rest = _starts(tuple(others), taken | mask(start, size))
@@ -156,13 +156,13 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
     """
     order = in_order(geometry)
     requested = _with_known_names(geometry, counts)
-    wanted = tuple(requested.get(profile.name, 0) for profile in order)
-    unknown = sum(requested.values()) - sum(wanted)
-    size = sum(want * profile.size for want, profile in zip(wanted, order, strict=True))
+    desired = tuple(requested.get(profile.name, 0) for profile in order)
+    unknown = sum(requested.values()) - sum(desired)
+    size = sum(want * profile.size for want, profile in zip(desired, order, strict=True))
 
     def rank(vector: Vector) -> tuple[int, int, int]:
-        lost = unknown + sum(max(0, want - has) for want, has in zip(wanted, vector, strict=True))
-        added = sum(max(0, has - want) for want, has in zip(wanted, vector, strict=True))
+        lost = unknown + sum(max(0, want - has) for want, has in zip(desired, vector, strict=True))
+        added = sum(max(0, has - want) for want, has in zip(desired, vector, strict=True))
         used = sum(has * profile.size for has, profile in zip(vector, order, strict=True))
         return max(lost, added), lost, abs(size - used)
 

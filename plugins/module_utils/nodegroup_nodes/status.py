@@ -94,15 +94,15 @@ def group_statuses(
         if not node.ready:
             not_ready[node.name] = _not_ready_reason(item)
     membership = assign_pools(plan.pools, list(nodes.values()))
-    found = []
+    statuses = []
     for pool in plan.pools:
         group = pool.nodegroup
         if group is None or (pool_names and pool.name not in pool_names):
             continue
         members = tuple(nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], group))
         reasons = {node.name: not_ready[node.name] for node in members if node.name in not_ready}
-        found.append(GroupStatus(pool, group, _desired_count(group, nodegroups), members, reasons))
-    return found
+        statuses.append(GroupStatus(pool, group, _desired_count(group, nodegroups), members, reasons))
+    return statuses
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:

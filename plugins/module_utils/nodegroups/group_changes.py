@@ -75,13 +75,13 @@ class GroupChange:
 def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences:
     """The declared fields that differ from the group's state."""
     values = state.values
-    found: dict[str, tuple[t.Any, t.Any]] = {
+    differences: dict[str, tuple[t.Any, t.Any]] = {
         field: (values[field], number)
         for field, number in _declared_numbers(spec, state.count).items()
         if number != values[field]
     }
     if spec.no_range and (state.min_count, state.max_count) != (0, None):
-        found.update({MIN_NODE_COUNT: (state.min_count, 0), MAX_NODE_COUNT: (state.max_count, None)})
+        differences.update({MIN_NODE_COUNT: (state.min_count, 0), MAX_NODE_COUNT: (state.max_count, None)})
     for field, declared in spec.fields.items():
         actual = state.fields.get(field)
         if isinstance(declared, t.Mapping):
@@ -90,8 +90,8 @@ def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences
         else:
             desired, differs = declared, declared != actual
         if differs:
-            found[field] = (actual, desired)
-    return found
+            differences[field] = (actual, desired)
+    return differences
 
 
 def merge_field(actual: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -151,9 +151,9 @@ def _change(
     compared = [(group, _differences(spec, group)) for group in groups]
     replacing = {*immutable_fields, OUTDATED}
     usable = [
-        (group, found)
-        for group, found in compared
-        if not found.keys() & (replacing | {*machine_fields} if spec.recreate and group.count else replacing)
+        (group, differences)
+        for group, differences in compared
+        if not differences.keys() & (replacing | {*machine_fields} if spec.recreate and group.count else replacing)
     ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
@@ -162,14 +162,14 @@ def _change(
         names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
         name = next((name for name in names if all(group.name != name for group in groups)), names[0])
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
-    current, found = usable[0]
+    current, differences = usable[0]
     # An interrupted replacement leaves two groups; the surplus group is deleted only if the spec allows a replacement.
     others = tuple(group for group in groups if group is not current)
     if others and spec.recreate:
-        return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=found)
-    action = UPDATE if found or current.failed else NOTHING
-    outdated = current.machines if found.keys() & set(machine_fields) else current.outdated
-    return GroupChange(spec, action, current.name, current, orphans=others, differences=found, outdated=outdated)
+        return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=differences)
+    action = UPDATE if differences or current.failed else NOTHING
+    outdated = current.machines if differences.keys() & set(machine_fields) else current.outdated
+    return GroupChange(spec, action, current.name, current, orphans=others, differences=differences, outdated=outdated)
 
 
 def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:

@@ -146,36 +146,36 @@ class GroupReconciler:
 
     def _created(self) -> NodeGroupState:
         # The cloud may not show the group for a moment after it has accepted the creation.
-        found = self._find_or_request() or self._wait(
+        group = self._find_or_request() or self._wait(
             lambda: self._view.find(self._name),
             lambda now: now is not None,
             lambda dummy: f"Node group {self._name} was requested but does not appear.",
         )
-        return t.cast("NodeGroupState", found)
+        return t.cast("NodeGroupState", group)
 
     def _find_or_request(self) -> NodeGroupState | None:
         """Return the group if it already exists; otherwise, request it and return None."""
-        found = self._find()
+        group = self._find()
         count = self._spec.desired_count(self._change.superseded[0].count if self._change.superseded else None)
-        while found is None:
+        while group is None:
             self._say(f"{self._name}: creating")
             try:
                 self._send_when_idle(lambda: self._provider.create(self._spec, self._name, count))
                 break
             except ServiceError as error:
                 # The group was created by the request whose response was lost, or by another client.
-                if error.conflict and (found := self._find()) is not None:
+                if error.conflict and (group := self._find()) is not None:
                     break
                 if not error.outcome_unknown or self._seconds_left() <= 0:
                     raise
             if self._appears():
                 break
-        return found
+        return group
 
     def _find(self) -> NodeGroupState | None:
         """The group with the desired name. If that group is being deleted, wait until it is gone, because names are unique."""
-        found = self._read(lambda: self._view.find(self._name))
-        return self._await_deletion(found) if found is not None and found.deleting else found
+        group = self._read(lambda: self._view.find(self._name))
+        return self._await_deletion(group) if group is not None and group.deleting else group
 
     def _appears(self) -> bool:
         """Whether a creation request was carried out even though its response was lost. If so, a second request could create a second group."""

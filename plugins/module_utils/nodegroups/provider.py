@@ -51,8 +51,8 @@ class NodeGroupProvider(t.Protocol):
     def can_choose_nodes(self) -> bool:
         """Whether the request for a scale-down can specify the nodes to remove."""
 
-    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose names `wanted` accepts, with all fields."""
+    def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups whose names `selects` accepts, with all fields."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a new group."""

@@ -48,8 +48,8 @@ class ReconcileResult:
             for change in self.changes
             for orphan in change.orphans
         ]
-        found = [(change, self.states.get(change.spec.name)) for change in self.changes]
-        outdated = {change.name: state.outdated if state else change.outdated for change, state in found}
+        states = [(change, self.states.get(change.spec.name)) for change in self.changes]
+        outdated = {change.name: state.outdated if state else change.outdated for change, state in states}
         return orphans + [
             f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
             "which moves their pods to new machines, or delete them yourself."

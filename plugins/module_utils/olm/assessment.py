@@ -195,7 +195,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
     """The problem that the Subscription's status shows, for example in its conditions; None if there is none."""
-    found = conditions(subscription)
+    by_type = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (
         ("ResolutionFailed", failures.resolution_failed),
@@ -203,7 +203,7 @@ def subscription_problem(observed: Observed, desired: DesiredVersion, subscripti
         ("InstallPlanFailed", failures.subscription_plan_failed),
         ("CatalogSourcesUnhealthy", failures.catalog_unhealthy),
     ):
-        condition = found.get(kind)
+        condition = by_type.get(kind)
         if condition is not None and condition.is_true:
             return make(name, condition, desired.package)
     status = subscription.get("status") or {}

@@ -155,8 +155,8 @@ class OlmClient:
     @staticmethod
     def differs(body: Object, live: Object | None) -> bool:
         """Whether an object differs from the desired content, and must therefore be written."""
-        found = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
-        return difference(found, body, FIELD_MANAGER).changed
+        actual = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
+        return difference(actual, body, FIELD_MANAGER).changed
 
     def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
         """Apply the content to an object; returns None if nothing differs. `collection` is the object's collection in the cache.
@@ -166,8 +166,8 @@ class OlmClient:
         metadata = body["metadata"]
         path = self.path(body["kind"], metadata["name"], metadata["namespace"])
         label = f"{body['kind']} {metadata['namespace']}/{metadata['name']}"
-        found = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
-        plan = difference(found, body, FIELD_MANAGER)
+        actual = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
+        plan = difference(actual, body, FIELD_MANAGER)
         if not plan.changed:
             return None
         if self._check and live is None and not (self.has_namespace() and self.has_olm()):
@@ -184,7 +184,7 @@ class OlmClient:
         )
         if result is None:
             return AppliedObject(label, live is None, plan.before, plan.after, NOT_CHECKED)
-        if found is not None and same_object(found, result):
+        if actual is not None and same_object(actual, result):
             return None
         if not self._check:
             self._cache.put(collection, result)
@@ -289,11 +289,11 @@ def _status_of(csv: str) -> Object:
 
 def _kept_conditions(subscription: Object) -> list[Object]:
     """The conditions of a Subscription that a reset keeps, because they do not describe a resolution."""
-    found = (subscription.get("status") or {}).get("conditions") or []
-    return [condition for condition in found if condition.get("type") == "CatalogSourcesUnhealthy"]
+    conditions = (subscription.get("status") or {}).get("conditions") or []
+    return [condition for condition in conditions if condition.get("type") == "CatalogSourcesUnhealthy"]
 
 
 def _without_resolution_failed(subscription: Object) -> list[Object]:
     """The conditions of a Subscription without the one about a failed resolution."""
-    found = (subscription.get("status") or {}).get("conditions") or []
-    return [condition for condition in found if condition.get("type") != "ResolutionFailed"]
+    conditions = (subscription.get("status") or {}).get("conditions") or []
+    return [condition for condition in conditions if condition.get("type") != "ResolutionFailed"]

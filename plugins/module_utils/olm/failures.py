@@ -43,12 +43,12 @@ def subscription_warnings(subscription: Document | None) -> list[str]:
     if subscription is None:
         return []
     name = f"Subscription {subscription['metadata']['namespace']}/{name_of(subscription)}"
-    found = conditions(subscription)
+    by_type = conditions(subscription)
     return [
         # The message comes from the catalog, and may have several lines.
-        f"{name}: condition {kind} is True ({' '.join(found[kind].message.split()).rstrip('.')}). {remedy}"
+        f"{name}: condition {kind} is True ({' '.join(by_type[kind].message.split()).rstrip('.')}). {remedy}"
         for kind, remedy in _WARNINGS.items()
-        if kind in found and found[kind].is_true
+        if kind in by_type and by_type[kind].is_true
     ]
 
 

@@ -88,8 +88,8 @@ def desired_version(observed: Observed, options: OlmOptions, live: Document | No
     if options.version:
         return options.version
     if live is None:
-        left = _newest(observed.unreferenced_csvs(options.package))
-        return name_of(left) if left else ""
+        unreferenced = _newest(observed.unreferenced_csvs(options.package))
+        return name_of(unreferenced) if unreferenced else ""
     return installed_csv(live) or str(get_nested(live, "spec", "startingCSV") or "")
 
 
@@ -101,14 +101,14 @@ def plan_installation(
         raise OlmFailure(namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object)))
     spec = (live or {}).get("spec") or {}
     entry = available.entry if isinstance(available, CatalogVersion) else available
-    found = repairs(observed, options.package, live)
-    installed = _installed(observed, options, live, found)
+    needed = repairs(observed, options.package, live)
+    installed = _installed(observed, options, live, needed)
     steps = frozenset({entry.name}) if entry else frozenset()
     if isinstance(available, CatalogVersion):
         version = csv_version(installed)
         if installed is not None:
             _raise(downgrade(name_of(installed), version, available.entry))
-        upgrade_from = version if live is not None and not _is_repaired(installed, found) else None
+        upgrade_from = version if live is not None and not _is_repaired(installed, needed) else None
         _raise(skipped_version(available.channel, upgrade_from, available.entry))
         steps = allowed_steps(available.channel, upgrade_from, available.entry)
     group = _group(observed, options, _modes(installed, available, entry))
@@ -119,7 +119,7 @@ def plan_installation(
         else options.channel or str(spec.get("channel") or "")
     )
     source = available.package.source if isinstance(available, CatalogVersion) else _source(options, spec)
-    is_fresh = live is None or installed is None or _is_repaired(installed, found) or _has_lost_csv(found)
+    is_fresh = live is None or installed is None or _is_repaired(installed, needed) or _has_lost_csv(needed)
     starting = entry.name if entry and is_fresh else str(spec.get("startingCSV") or "")
     body = subscription_body(
         options,
@@ -127,14 +127,14 @@ def plan_installation(
         channel=channel,
         source=source,
         starting_csv=starting,
-        adopts=live is None and bool(found) and not _has_own_group(observed),
+        adopts=live is None and bool(needed) and not _has_own_group(observed),
     )
     return InstallationPlan(
         subscription=body,
         live=live,
         group=group_body(options, group.name, group.targets) if group.targets is not None else None,
-        repairs=tuple(found),
-        desired=_desired(options, entry, steps, spec, body, _failed_plans(observed, found)) if entry else None,
+        repairs=tuple(needed),
+        desired=_desired(options, entry, steps, spec, body, _failed_plans(observed, needed)) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -170,30 +170,30 @@ def _desired(
     )
 
 
-def _failed_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[str]:
+def _failed_plans(observed: Observed, needed: t.Iterable[Repair]) -> frozenset[str]:
     """The failed InstallPlans if a repair makes OLM resolve the Subscription again; empty otherwise."""
-    is_resolved_again = any(repair.kind == "Subscription" for repair in found)
+    is_resolved_again = any(repair.kind == "Subscription" for repair in needed)
     return frozenset(name_of(plan) for plan in observed.plans if is_resolved_again and plan_phase(plan) == FAILED)
 
 
 def _installed(
-    observed: Observed, options: OlmOptions, live: Document | None, found: t.Sequence[Repair]
+    observed: Observed, options: OlmOptions, live: Document | None, needed: t.Sequence[Repair]
 ) -> Object | None:
     """The ClusterServiceVersion that the Subscription has installed; otherwise, the newest one without a Subscription."""
     csv = observed.csv(installed_csv(live))
-    return csv or _newest([item.item for item in found if item.kind == "ClusterServiceVersion"])
+    return csv or _newest([item.item for item in needed if item.kind == "ClusterServiceVersion"])
 
 
 def _newest(csvs: t.Sequence[Object]) -> Object | None:
     return max(csvs, key=lambda csv: csv_version(csv) or Version((0, 0, 0)), default=None)
 
 
-def _is_repaired(installed: Document | None, found: t.Sequence[Repair]) -> bool:
-    return installed is not None and any(item.item is installed for item in found)
+def _is_repaired(installed: Document | None, needed: t.Sequence[Repair]) -> bool:
+    return installed is not None and any(item.item is installed for item in needed)
 
 
-def _has_lost_csv(found: t.Sequence[Repair]) -> bool:
-    return any(item.kind == "Subscription" for item in found)
+def _has_lost_csv(needed: t.Sequence[Repair]) -> bool:
+    return any(item.kind == "Subscription" for item in needed)
 
 
 def _modes(

@@ -33,7 +33,7 @@ class Condition:
 
 def conditions(item: Document | None) -> dict[str, Condition]:
     """The conditions of an object by type, because OLM changes their order. A condition's message may be empty."""
-    found = get_nested(item, "status", "conditions") or ()
+    listed = get_nested(item, "status", "conditions") or ()
     return {
         entry["type"]: Condition(
             entry["type"],
@@ -41,7 +41,7 @@ def conditions(item: Document | None) -> dict[str, Condition]:
             str(entry.get("reason") or ""),
             str(entry.get("message") or ""),
         )
-        for entry in found
+        for entry in listed
         if entry.get("type")
     }
 

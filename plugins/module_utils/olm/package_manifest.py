@@ -141,14 +141,14 @@ def choose_version(
     """The version from the first source that offers it, in the given order. If no source offers it, returns the problem with the first source that has the
     package.
     """
-    found = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
+    offers = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
     if sources:
-        by_source = {item.source: item for item in found}
+        by_source = {item.source: item for item in offers}
         candidates = [by_source[source] for source in sources if source in by_source]
     else:
-        candidates = found
+        candidates = offers
     if not candidates:
-        return _no_package(package, sources, source_namespace, found)
+        return _no_package(package, sources, source_namespace, offers)
     if not sources and len(candidates) > 1:
         return _several_sources(package, candidates)
     choices = [_choose(item, version, channel, current_channel) for item in candidates]

@@ -58,16 +58,18 @@ class OlmRemoval:
 
     def _await(self, deadline: float) -> None:
         while True:
-            left = [
+            remaining = [
                 item for kind, item in objects_to_remove(self.client.observed(), self.options) if kind != "Subscription"
             ]
-            if not left:
+            if not remaining:
                 return
             seconds = deadline - time.monotonic()
             if seconds <= 0:
-                raise OlmFailure(not_removed(self.options.namespace, left[0], self.timeout))
+                raise OlmFailure(not_removed(self.options.namespace, remaining[0], self.timeout))
             self.client.follow()
-            self.progress.report(f"OLM removes ClusterServiceVersion {name_of(left[0])} ({csv_phase(left[0])[0]})")
+            self.progress.report(
+                f"OLM removes ClusterServiceVersion {name_of(remaining[0])} ({csv_phase(remaining[0])[0]})"
+            )
             self.client.await_change(min(seconds, _TICK))
 
     def result(self) -> Object:

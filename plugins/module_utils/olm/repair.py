@@ -51,7 +51,7 @@ class Repair:
 
 def repairs(observed: Observed, package: str, subscription: Object | None) -> list[Repair]:
     """The required repairs, in the order in which they must be made."""
-    found = [
+    needed = [
         Repair(
             "ClusterServiceVersion",
             csv,
@@ -61,27 +61,27 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
         if not is_deleting(csv) and csv_phase(csv)[0] not in ("Replacing", "Deleting")
     ]
     if subscription is None:
-        return found
+        return needed
     plan = observed.plan_of(subscription)
     current = str(get_nested(subscription, "status", "currentCSV") or "")
     if plan is not None and plan_phase(plan) == FAILED and _has_unfinished(observed, plan):
         reason = f"its InstallPlan {name_of(plan)} has failed, and OLM does not retry it"
         csvs = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
-        found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
+        needed += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
         previous = previous_csv(observed, package, plan_csvs(plan))
-        found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
+        needed.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
     elif plan is None and looks_for_deleted_plan(subscription):
-        found.append(Repair("Subscription", subscription, "OLM needs an InstallPlan that was deleted"))
+        needed.append(Repair("Subscription", subscription, "OLM needs an InstallPlan that was deleted"))
     elif is_lost(current, observed.csv(current), plan, subscription):
         reason = f"ClusterServiceVersion {current} was deleted, and OLM does not install it again"
-        found.append(Repair("Subscription", subscription, reason, previous_csv(observed, package, (current,))))
-    return found
+        needed.append(Repair("Subscription", subscription, reason, previous_csv(observed, package, (current,))))
+    return needed
 
 
 def previous_csv(observed: Observed, package: str, lost: t.Collection[str]) -> str:
     """The package's ClusterServiceVersion that the upgrade to the `lost` ones has not replaced yet; empty unless there is exactly one."""
-    left = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
-    return name_of(left[0]) if len(left) == 1 else ""
+    remaining = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
+    return name_of(remaining[0]) if len(remaining) == 1 else ""
 
 
 def looks_for_deleted_plan(subscription: Document) -> bool:

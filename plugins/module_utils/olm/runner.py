@@ -165,14 +165,14 @@ class OlmRun:
         deleted = {(item.name, item.item["metadata"].get("uid")) for item in plan.repairs}
         while not self.check:
             observed = self.client.observed()
-            left = [csv for csv in observed.csvs if (name_of(csv), csv["metadata"].get("uid")) in deleted]
+            remaining = [csv for csv in observed.csvs if (name_of(csv), csv["metadata"].get("uid")) in deleted]
             orphans = observed.orphaned_plans() if plan.live is None else ()
             seconds = limit - time.monotonic()
-            if not left and (not orphans or seconds <= 0):
+            if not remaining and (not orphans or seconds <= 0):
                 return
             if seconds <= 0:
-                raise OlmFailure(failures.not_removed(self.options.namespace, left[0], _DELETION))
-            self.progress.report(f"waiting for the deletion of {', '.join(map(name_of, [*left, *orphans]))}")
+                raise OlmFailure(failures.not_removed(self.options.namespace, remaining[0], _DELETION))
+            self.progress.report(f"waiting for the deletion of {', '.join(map(name_of, [*remaining, *orphans]))}")
             self.client.follow()
             self.client.await_change(min(_TICK, seconds))
 
@@ -209,16 +209,16 @@ class OlmRun:
                 return
             self._continue_resolution(timer, observed, desired)
             left_of_problem = self._seconds_left(timer, observed, step)
-            left = self._deadline - time.monotonic()
+            seconds_left = self._deadline - time.monotonic()
             # The approval is part of the change, not of the wait, because nothing would be installed without it.
             if not self.wait and (desired.automatic or _is_approved(observed, desired.csv)):
                 return
-            if left <= 0:
+            if seconds_left <= 0:
                 raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
             # The watches start from the last lists, and only if these did not already show a stable version.
             self.client.follow()
-            self.client.await_change(min(left, left_of_problem, _TICK))
+            self.client.await_change(min(seconds_left, left_of_problem, _TICK))
 
     def _decide(self, observed: Observed, desired: DesiredVersion, step: Assessment) -> tuple[DesiredVersion, bool]:
         plan = next(item for item in observed.plans if name_of(item) in (step.approve, step.discard))
@@ -278,10 +278,10 @@ class OlmRun:
             timer.forget("problem")
             return _TICK
         lasting = timer.seconds("problem", (step.problem.code, step.problem.subject, _progress_key(observed)))
-        left = step.problem.minimum_seconds - lasting
-        if left <= 0:
+        seconds = step.problem.minimum_seconds - lasting
+        if seconds <= 0:
             raise OlmFailure(step.problem)
-        return left
+        return seconds
 
     def _timeout(self, observed: Observed, desired: DesiredVersion, step: Assessment) -> OlmFailure | WaitTimeout:
         if step.problem is not None:

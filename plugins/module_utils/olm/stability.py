@@ -107,10 +107,13 @@ def missing_config(pod: Document, declared: Document, config: Document, former: 
     # A nodeSelector of the Subscription replaces the one of the ClusterServiceVersion.
     selector = config.get("nodeSelector")
     desired = (declared.get("nodeSelector") or {}) if selector is None else selector
-    found = pod.get("nodeSelector") or {}
-    if any(found.get(key) != value for key, value in desired.items()):
+    node_selector = pod.get("nodeSelector") or {}
+    if any(node_selector.get(key) != value for key, value in desired.items()):
         return "nodeSelector"
-    if any(found.get(key) == value and key not in desired for key, value in (former.get("nodeSelector") or {}).items()):
+    if any(
+        node_selector.get(key) == value and key not in desired
+        for key, value in (former.get("nodeSelector") or {}).items()
+    ):
         return "nodeSelector without the removed labels"
     return _missing_environment(pod, config)
 

@@ -75,13 +75,13 @@ def merge_list(
     key: str, current: t.Sequence[t.Any], recorded: t.Sequence[t.Any], desired: t.Sequence[t.Any]
 ) -> tuple[list[t.Any], list[t.Any]]:
     """The list to write, and the collection's entries in it. Foreign entries keep their order; an entry equal to a foreign one remains foreign."""
-    wanted = {_identity(key, item): item for item in desired}
+    by_identity = {_identity(key, item): item for item in desired}
     own = {_identity(key, item) for item in recorded}
     merged: list[t.Any] = []
     owned: list[t.Any] = []
     for item in current:
         identity = _identity(key, item)
-        replacement = wanted.pop(identity, None)
+        replacement = by_identity.pop(identity, None)
         if replacement is None:
             if identity not in own:
                 merged.append(item)
@@ -89,7 +89,7 @@ def merge_list(
         merged.append(replacement)
         if identity in own or replacement != item:
             owned.append(replacement)
-    return [*merged, *wanted.values()], [*owned, *wanted.values()]
+    return [*merged, *by_identity.values()], [*owned, *by_identity.values()]
 
 
 def removed_config(before: Document | None, after: Document | None) -> Object:
@@ -127,8 +127,8 @@ def _config(desired: t.Mapping[str, t.Any] | None, live: Document | None) -> tup
 def recorded_entries(live: Document | None) -> Object:
     """The collection's entries in the lists of spec.config, by the name of the list."""
     text = get_nested(live, "metadata", "annotations", SUBSCRIPTION_CONFIG_ANNOTATION) if live else None
-    found = parse_json(text, dict) or {}
-    return {key: value for key, value in found.items() if isinstance(value, list)}
+    entries = parse_json(text, dict) or {}
+    return {key: value for key, value in entries.items() if isinstance(value, list)}
 
 
 def owned_part(value: t.Any, applied: Tree) -> t.Any:

@@ -130,7 +130,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 def _with_installers(settings: Document, declared: t.Any) -> Document:
     """The settings with the installer of each component; if it is OLM, also with the package's default namespace and a version in OLM's format."""
-    found = dict(settings)
+    completed = dict(settings)
     for component, package in olm_catalog.PACKAGES.items():
         part = {**settings[component], "installer": installer_of(declared, component)}
         if part["installer"] == olm_catalog.OLM:
@@ -140,8 +140,8 @@ def _with_installers(settings: Document, declared: t.Any) -> Document:
             elif get_nested(declared, component, "version") is None:
                 # NFD's versions follow those of OpenShift, so no default fits every cluster.
                 part["version"] = ""
-        found[component] = part
-    return found
+        completed[component] = part
+    return completed
 
 
 def _validation(declared: Document, operator: Document) -> ValidationPlan:

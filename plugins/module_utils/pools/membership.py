@@ -141,29 +141,29 @@ def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFact
     """Assign each node to the pool in its label accel.gpu/pool, otherwise to the pool of its node group, otherwise to the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
-    found = Membership(
+    membership = Membership(
         by_pool={name: [] for name in declared},
         may_be_empty=frozenset(pool.name for pool in pools if pool.nodegroup and pool.nodegroup.may_be_empty),
     )
     for node in sorted(nodes, key=lambda node: node.name):
         known = bool(node.product)
         if node.has_gpu and not known:
-            found.undiscovered.append(node.name)
+            membership.undiscovered.append(node.name)
         if node.pin and node.pin not in declared:
-            found.undeclared_pins.setdefault(node.pin, []).append(node.name)
+            membership.undeclared_pins.setdefault(node.pin, []).append(node.name)
         owner = declared.get(node.pin) or index.by_nodegroup(node)
         if owner is not None:
-            found.by_pool[owner.name].append(node.name)
+            membership.by_pool[owner.name].append(node.name)
             if node.pin in declared and known and not owner.match.pins_only and not matches(owner, node):
-                found.mismatched.setdefault(owner.name, []).append(node.name)
+                membership.mismatched.setdefault(owner.name, []).append(node.name)
             if _has_wrong_model(owner, node):
-                found.wrong_model.setdefault(owner.name, []).append(node.name)
+                membership.wrong_model.setdefault(owner.name, []).append(node.name)
             continue
         matching = index.matching(node) if node.has_gpu else []
         if len(matching) == 1:
-            found.by_pool[matching[0]].append(node.name)
+            membership.by_pool[matching[0]].append(node.name)
         elif matching:
-            found.overlaps[node.name] = matching
+            membership.overlaps[node.name] = matching
         elif known and not node.pin:
-            found.unclaimed.append(node.name)
-    return found
+            membership.unclaimed.append(node.name)
+    return membership

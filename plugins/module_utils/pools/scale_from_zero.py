@@ -66,19 +66,19 @@ def capacity_annotations(
     Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` contains the MachineSet's annotations:
     cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation for labels are kept.
     """
-    found: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     if existing.get(CPU):
-        found[CAPACITY_CPU] = existing[CPU]
+        annotations[CAPACITY_CPU] = existing[CPU]
     if existing.get(MEMORY_MB, "").isdecimal():
-        found[CAPACITY_MEMORY] = str(int(existing[MEMORY_MB]) * _MIB)
+        annotations[CAPACITY_MEMORY] = str(int(existing[MEMORY_MB]) * _MIB)
     if resources is not None:
         resource, amount = rules.countable(resources)
         # The Cluster Autoscaler Operator parses this as a quantity and panics on other text. It is always an amount of nvidia.com/gpu.
-        found[GPU] = str(resources.get(GPU_RESOURCE, 0))
-        found[GPU_COUNT], found[GPU_TYPE] = str(amount), resource if amount else ""
+        annotations[GPU] = str(resources.get(GPU_RESOURCE, 0))
+        annotations[GPU_COUNT], annotations[GPU_TYPE] = str(amount), resource if amount else ""
     if labels:
-        found[CAPACITY_LABELS] = format_labels({**parse_labels(existing.get(CAPACITY_LABELS, "")), **labels})
-    return found
+        annotations[CAPACITY_LABELS] = format_labels({**parse_labels(existing.get(CAPACITY_LABELS, "")), **labels})
+    return annotations
 
 
 def parse_labels(text: str) -> dict[str, str]:

@@ -111,8 +111,8 @@ class ClusterSource(t.Protocol):
     region: str
     status_in_deletion: str
 
-    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `wanted` accepts; the details of other clusters are not requested."""
+    def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters whose name and status `selects` accepts; the details of other clusters are not requested."""
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The text of a kubeconfig for one of the discovered clusters."""

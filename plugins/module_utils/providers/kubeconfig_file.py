@@ -67,10 +67,10 @@ def read(path: str) -> Object | None:
 def parse(text: str) -> Object:
     """The parsed kubeconfig; an empty map if the text is not a kubeconfig."""
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def existing(config: Object | None) -> ExistingKubeconfig | None:
@@ -120,8 +120,8 @@ def mode(path: str) -> str:
 
 def too_permissive(path: str) -> bool:
     """Whether users other than the file's owner may read it."""
-    found = mode(path)
-    return bool(found) and not found.endswith("00")
+    actual = mode(path)
+    return bool(actual) and not actual.endswith("00")
 
 
 def format_time(moment: datetime.datetime) -> str:

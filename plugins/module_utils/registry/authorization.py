@@ -82,11 +82,11 @@ class Authorization:
             if current is not None and current != rejected:
                 # Another thread has fetched a token in the meantime.
                 return current
-            found = self._answer(challenge, repository, actions, send)
-            if found is None or found == rejected:
+            answer = self._answer(challenge, repository, actions, send)
+            if answer is None or answer == rejected:
                 return None
-            self._headers[repository, actions] = found
-            return found
+            self._headers[repository, actions] = answer
+            return answer
 
     def _lock_of(self, repository: str) -> threading.Lock:
         """The lock of a repository. Each repository has its own lock, so that tokens of different repositories are fetched in parallel."""

@@ -32,9 +32,9 @@ class RegistryClient:
             if error.status != 405:
                 raise
         else:
-            found = answer.headers.get(_DIGEST_HEADER) or ""
-            if DIGEST.fullmatch(found) and image.digest in (None, found):
-                return found
+            digest = answer.headers.get(_DIGEST_HEADER) or ""
+            if DIGEST.fullmatch(digest) and image.digest in (None, digest):
+                return digest
         # The registry does not return the header, or does not support HEAD.
         manifest = self.manifest(image)
         return manifest.digest if manifest else None
@@ -50,12 +50,12 @@ class RegistryClient:
         media_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
         try:
             _verify(answer.data, image.digest)
-            found = Manifest(answer.data, media_type)
-            found = found if media_type in ACCEPTED else Manifest(answer.data, found.declared_type)
-            found.check()
+            manifest = Manifest(answer.data, media_type)
+            manifest = manifest if media_type in ACCEPTED else Manifest(answer.data, manifest.declared_type)
+            manifest.check()
         except InvalidManifest as error:
             raise _invalid(error, image, f"manifests/{image.selector}", answer.status) from None
-        return found
+        return manifest
 
     def put(self, image: ImageReference, manifest: Manifest) -> None:
         """Write a manifest whose blobs the repository already contains. The same bytes have the same digest under each tag."""
@@ -75,10 +75,10 @@ class RegistryClient:
         answer = self._transport_of(image.registry).request("GET", image.repository, path)
         try:
             _verify(answer.data, manifest.config_digest)
-            found = json_object(answer.data)
+            config = json_object(answer.data)
         except InvalidManifest as error:
             raise _invalid(error, image, path, answer.status) from None
-        return found
+        return config
 
     def _manifests(self, method: str, image: ImageReference, selector: str) -> t.Any:
         transport = self._transport_of(image.registry)

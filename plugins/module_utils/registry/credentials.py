@@ -132,13 +132,13 @@ def read_credentials(
         for option in options
         if option.get("username") and option.get("password")
     }
-    found, helpers = _parsed(auth_text, auth_path) if auth_text is not None else ({}, {})
+    entries, helpers = _parsed(auth_text, auth_path) if auth_text is not None else ({}, {})
     asked = {
         name: functools.partial(ask_helper, name, helper)
         for name, helper in helpers.items()
-        if _key(name) not in own and _key(name) not in found
+        if _key(name) not in own and _key(name) not in entries
     }
-    return Credentials({**logins, **found, **own}, asked)
+    return Credentials({**logins, **entries, **own}, asked)
 
 
 def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:

@@ -117,12 +117,12 @@ def error_text(data: bytes) -> tuple[str, str]:
         return "", "" if text.startswith("<") else " ".join(text.split())[:_MAX_LENGTH]
     errors = document.get("errors") if isinstance(document, dict) else None
     if not isinstance(errors, list) or not errors:
-        found = (
+        messages = (
             document.get("message") or document.get("details") or document.get("error")
             if isinstance(document, dict)
             else ""
         )
-        return "", str(found or "")[:_MAX_LENGTH]
+        return "", str(messages or "")[:_MAX_LENGTH]
     entries = [entry for entry in errors if isinstance(entry, dict)]
     code = next((str(entry["code"]) for entry in entries if entry.get("code")), "")
     texts = [_entry_text(entry) for entry in entries]

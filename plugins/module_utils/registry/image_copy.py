@@ -186,12 +186,12 @@ class ImageCopier:
     def _digest(self, location: Location, *, required: bool) -> str | None:
         """The digest; None if the image does not exist."""
         if isinstance(location, ImageReference):
-            found = location.digest if required and location.digest else self._client.digest(location)
+            digest = location.digest if required and location.digest else self._client.digest(location)
         else:
-            found = self._file_digest(location, required=required)
-        if found is None and required:
+            digest = self._file_digest(location, required=required)
+        if digest is None and required:
             raise _no_such_image(location)
-        return found
+        return digest
 
     def _file_digest(self, location: FileReference, *, required: bool) -> str | None:
         try:

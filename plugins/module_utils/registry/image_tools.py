@@ -69,12 +69,12 @@ class ToolFailed(ModuleFailure):
 
 def find_tool(name: str, search: t.Callable[[str], str | None]) -> str:
     """The path of a tool on PATH; raises ConnectionProblem if the tool is not installed."""
-    found = search(name)
-    if not found:
+    path = search(name)
+    if not path:
         raise ConnectionProblem(
             f"{name} is not installed on this machine. Install it with the package manager ({name} on Debian, Ubuntu, Fedora and RHEL)."
         )
-    return found
+    return path
 
 
 class ImageTools:

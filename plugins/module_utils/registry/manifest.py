@@ -50,8 +50,8 @@ class Manifest:
     @property
     def declared_type(self) -> str:
         """The media type in the bytes, for a registry that does not return it; raises InvalidManifest."""
-        found = self.document.get("mediaType")
-        return found if isinstance(found, str) else ""
+        media_type = self.document.get("mediaType")
+        return media_type if isinstance(media_type, str) else ""
 
     @property
     def is_index(self) -> bool:
@@ -64,12 +64,12 @@ class Manifest:
 
         If a platform has several manifests, the first one is returned, because container runtimes use the first one.
         """
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for entry in entries_of(self.document, "manifests"):
             platform = image_platform(entry.get("platform"))
             if platform and not platform.startswith("unknown/"):
-                found.setdefault(platform, _digest(entry.get("digest")))
-        return found
+                digests.setdefault(platform, _digest(entry.get("digest")))
+        return digests
 
     @property
     def digests(self) -> list[str]:
@@ -79,8 +79,8 @@ class Manifest:
     @property
     def config_digest(self) -> str:
         """The digest of the configuration of an image; empty for an index. Raises InvalidManifest."""
-        found = get_nested(self.document, "config", "digest")
-        return _digest(found) if found else ""
+        digest = get_nested(self.document, "config", "digest")
+        return _digest(digest) if digest else ""
 
     @property
     def size(self) -> int:
@@ -106,34 +106,34 @@ def digest_of(data: bytes) -> str:
 def json_object(data: bytes) -> Object:
     """The JSON object in the bytes that a registry returned; raises InvalidManifest."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise InvalidManifest("the response is not a JSON object")
-    return found
+    return document
 
 
 def entries_of(document: Object, field: str) -> list[Object]:
     """The objects in a list of a manifest; raises InvalidManifest."""
-    found = document.get(field) or []
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    entries = document.get(field) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidManifest(f"its field {field} is not a list of objects")
-    return found
+    return entries
 
 
-def _digest(found: t.Any) -> str:
+def _digest(value: t.Any) -> str:
     """Validate a digest that a registry returned, because it becomes part of an address; raises InvalidManifest."""
-    if not isinstance(found, str) or not DIGEST.fullmatch(found):
+    if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise InvalidManifest("it refers to an invalid digest")
-    return found
+    return value
 
 
-def image_platform(found: t.Any) -> str:
+def image_platform(value: t.Any) -> str:
     """A platform as a string, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return ""
-    parts = (found.get("os"), found.get("architecture"), found.get("variant"))
+    parts = (value.get("os"), value.get("architecture"), value.get("variant"))
     return "/".join(str(part) for part in parts if part)
 
 
@@ -157,5 +157,5 @@ def is_among(platform: str, platforms: t.Sequence[str]) -> bool:
 def labels_of(config: Object) -> Object:
     """The labels in the configuration of an image."""
     settings = config.get("config")
-    found = settings.get("Labels") if isinstance(settings, dict) else None
-    return found if isinstance(found, dict) else {}
+    labels = settings.get("Labels") if isinstance(settings, dict) else None
+    return labels if isinstance(labels, dict) else {}

@@ -62,15 +62,15 @@ class RegistryAccessMixin(BaseModule):
         given = self.params.get("registries")
         if not isinstance(given, str):
             return
-        found = [] if coercion.is_blank(given) else coercion.from_json(given)
-        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        registries = [] if coercion.is_blank(given) else coercion.from_json(given)
+        if not isinstance(registries, list) or not all(isinstance(entry, dict) for entry in registries):
             self.params["registries"] = NOT_SHOWN
             self.fail_json(
                 msg="registries: is a string, but not a list of maps as JSON; write it as "
                 '[{"registry": "registry.example.com", "username": "...", "password": "..."}]',
                 code="invalid",
             )
-        self.params["registries"] = found
+        self.params["registries"] = registries
 
     def secrets(self) -> set[str]:
         """The passwords in the options, in the auth file and in the environment, and any passwords in the names of images (such names are rejected)."""
@@ -86,11 +86,11 @@ class RegistryAccessMixin(BaseModule):
         self._check_registries()
         path, text = self._auth_file()
         try:
-            found = read_credentials(self.params["registries"], text, path, os.environ, self._ask_helper)
+            credentials = read_credentials(self.params["registries"], text, path, os.environ, self._ask_helper)
         except InvalidAuthFile as error:
             raise ConnectionProblem(f"{error}.") from None
-        self.no_log_values.update(found.secrets)
-        return found
+        self.no_log_values.update(credentials.secrets)
+        return credentials
 
     @functools.cached_property
     def registry_client(self) -> RegistryClient:
@@ -195,7 +195,7 @@ class RegistryAccessMixin(BaseModule):
         )
         try:
             status, output, dummy = call_within(call, limit)
-            found = json.loads(output) if status == 0 else {}
+            document = json.loads(output) if status == 0 else {}
         except TimeoutError:
             for process in started:
                 process.kill()
@@ -205,7 +205,7 @@ class RegistryAccessMixin(BaseModule):
             ) from None
         except (OSError, ValueError, RecursionError):
             return None
-        values = (found.get("Username"), found.get("Secret")) if isinstance(found, dict) else ()
+        values = (document.get("Username"), document.get("Secret")) if isinstance(document, dict) else ()
         if not values or not all(isinstance(value, str) for value in values):
             return None
         user, password = values

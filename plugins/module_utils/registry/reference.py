@@ -107,10 +107,10 @@ def parse_location(text: str) -> Location:
 
 def parse_image(text: str) -> ImageReference:
     """An image in a registry, with a tag, a digest, or both; raises InvalidReference."""
-    found = parse_repository(text, selected=True)
-    if not found.selector:
+    repository = parse_repository(text, selected=True)
+    if not repository.selector:
         raise InvalidReference("has neither a tag nor a digest; write registry/repository:tag")
-    return found
+    return repository
 
 
 def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
@@ -145,8 +145,8 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
 def password_in(text: str) -> str:
     """The password that was mistakenly put before the host in the name of an image or a registry; empty if there is none."""
     kind, dummy, rest = text.partition(":")
-    found = None if kind in FILE_TRANSPORTS and rest.startswith("/") else _USER_INFO.match(text)
-    return (found["password"] or "") if found else ""
+    match = None if kind in FILE_TRANSPORTS and rest.startswith("/") else _USER_INFO.match(text)
+    return (match["password"] or "") if match else ""
 
 
 def tag_problem(tag: str) -> str | None:

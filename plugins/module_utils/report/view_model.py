@@ -98,7 +98,7 @@ class PoolView:
         """The facts that are known from the nodes of the pool, such as their number."""
         return DOT.join(page_facts(self.info, observed=True))
 
-    def wanted(self, resource: str) -> int | None:
+    def expected_units(self, resource: str) -> int | None:
         """The number of units of a resource that the pool declares; None for a resource that it does not declare."""
         resources: Document = self.info.get("resources") or {self.info.get("resource"): self.info}
         return (resources.get(resource) or {}).get("expected")

@@ -63,10 +63,10 @@ def names(value: t.Any) -> list[str]:
     texts = [str(item) for item in given if item is not None]
     if any(_is_open(text) for text in texts):
         texts = [",".join(texts)]
-    found = [item for text in texts for item in elements(text)]
-    if any(not isinstance(item, (str, int)) or isinstance(item, bool) for item in found):
+    parts = [item for text in texts for item in elements(text)]
+    if any(not isinstance(item, (str, int)) or isinstance(item, bool) for item in parts):
         raise ValueError("is not a list of names; use comma-separated names")
-    return list(dict.fromkeys(map(str, found)))
+    return list(dict.fromkeys(map(str, parts)))
 
 
 def _is_open(text: str) -> bool:

@@ -212,17 +212,17 @@ def flavor_mismatch_problems(provider: ProviderDefinition, pool: PoolVariables) 
     if gpus is None:
         return
     gpu_count, model = get_nested(pool.merged, "gpus_per_node"), get_nested(pool.merged, "model")
-    found = models.find(model) if isinstance(model, str) else None
+    known = models.find(model) if isinstance(model, str) else None
     if isinstance(gpu_count, int) and gpu_count != gpus.count:
         yield f"{pool.path}.gpus_per_node: the flavor {flavor} has {gpus.count}, not {gpu_count}; set {gpus.count}, or choose a different flavor"
-    if found and gpus.keys and found.key not in gpus.keys:
+    if known and gpus.keys and known.key not in gpus.keys:
         yield (
             f"{pool.path}.model: the flavor {flavor} does not have {quote(model)}; set {join_words(gpus.keys, 'or')}, or choose "
             "a different flavor"
         )
     # The layout of a pool with a model is checked against that model.
     mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
-    if not found and gpus.has_mig is False and mode and mode.partitions_gpus:
+    if not known and gpus.has_mig is False and mode and mode.partitions_gpus:
         others = join_words(
             [each.name for each in MODES.values() if each.plugin_key and not each.partitions_gpus], "or"
         )

@@ -45,8 +45,8 @@ def config_problems(config: t.Mapping[str, t.Any], path: str) -> Problems:
             hint = f"; did you mean {near}?" if near else f"; known: {join_words(sorted(CONFIG_KEYS))}"
             yield f"{path}: unknown key {quote(key)}{hint}"
         elif not isinstance(value, (list if kind is list else dict)):
-            wanted = "a list" if kind is list else "a map"
-            yield f"{path}.{key}: {quote(value)} is {type_name(value)}; it must be {wanted}"
+            kind_name = "a list" if kind is list else "a map"
+            yield f"{path}.{key}: {quote(value)} is {type_name(value)}; it must be {kind_name}"
         elif isinstance(value, list) and key == "env":
             yield from _environment_problems(value, f"{path}.env")
         elif isinstance(value, list):

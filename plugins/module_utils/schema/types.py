@@ -247,8 +247,8 @@ class ListOf(Field):
         """Convert a list that is written as text, and each of its elements."""
         if isinstance(value, str) and not unrendered_template(value) and not coercion.is_blank(value):
             bracketed = value.strip().startswith("[")
-            found = coercion.elements(value) if bracketed or (self.splits and isinstance(self.item, Text)) else value
-            value = found if found or value.strip() == "[]" else value
+            elements = coercion.elements(value) if bracketed or (self.splits and isinstance(self.item, Text)) else value
+            value = elements if elements or value.strip() == "[]" else value
         return [self.item.coerce(item) for item in value] if isinstance(value, list) else value
 
     def mistyped(self, value: t.Any) -> str | None:
@@ -288,10 +288,10 @@ class Section(Anything):
         """Convert each value with its field; empty text that counts as omitted becomes None."""
         if not isinstance(value, dict):
             return value
-        found = {key: self._coerced(key, item) for key, item in value.items()}
+        coerced = {key: self._coerced(key, item) for key, item in value.items()}
         # An unknown key is still reported.
-        left_out = found and found.keys() <= self.fields.keys() and is_empty(found)
-        return None if self.keys_declare and left_out else found
+        left_out = coerced and coerced.keys() <= self.fields.keys() and is_empty(coerced)
+        return None if self.keys_declare and left_out else coerced
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for key, item in value.items():

@@ -129,7 +129,7 @@ def held_back_taints(
     plan: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
 ) -> dict[str, list[str]]:
     """The held-back taints that at least one node of a pool lacks, by pool."""
-    found: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}
     for pool in pools:
         held_back = [text for text in map(format_taint, pool.taints) if text in plan.held_back]
         if not held_back:
@@ -137,8 +137,8 @@ def held_back_taints(
         members = [nodes[name] for name, of_pool in plan.pool_of.items() if of_pool == pool.name and name in nodes]
         lacking = [text for text in held_back if any(text not in map(format_taint, node.taints) for node in members)]
         if lacking:
-            found[pool.name] = lacking
-    return found
+            missing[pool.name] = lacking
+    return missing
 
 
 def plan_sharing_changes(
@@ -180,9 +180,9 @@ def plan_sharing_changes(
     limited: list[str] = []
     for name, changes in by_queue.items():
         possible = [change for change in changes if change.node not in not_ready]
-        of_this_run, left = limit_changes(possible, len(membership.by_pool.get(name, changes)))
+        of_this_run, remaining = limit_changes(possible, len(membership.by_pool.get(name, changes)))
         chosen += of_this_run
-        limited += left
+        limited += remaining
     named = {label: _entries_named_by(label, nodes, chosen) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL)}
     return ChangePlan(
         node_changes=tuple(sorted(chosen, key=lambda change: change.node)),

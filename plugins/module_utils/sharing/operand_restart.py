@@ -126,12 +126,12 @@ def _await_mig_states(client: Client, names: t.Collection[str], progress: Progre
     with contextlib.suppress(WaitTimeout):
         wait_until(
             without_state,
-            lambda left: not left,
+            lambda waiting: not waiting,
             timeout=_TIMEOUT,
             interval=_INTERVAL,
-            describe=lambda left: "",
+            describe=lambda waiting: "",
             progress=progress,
-            progress_text=lambda left: f"{len(left)} MIG managers reading the current configuration",
+            progress_text=lambda waiting: f"{len(waiting)} MIG managers reading the current configuration",
         )
 
 

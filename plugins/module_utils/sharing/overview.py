@@ -70,13 +70,13 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
 
 
 def impact_preview(
-    client: Client, found: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
+    client: Client, overview: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
     """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
 
     `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
     """
-    plan, membership = found.plan, found.membership
+    plan, membership = overview.plan, overview.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)
     changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
@@ -86,7 +86,7 @@ def impact_preview(
 
 def add_pool_facts(
     client: Client,
-    found: Overview,
+    overview: Overview,
     nodes: t.Sequence[Node],
     readers: t.Mapping[str, PoolReader],
     pools: t.Mapping[str, dict[str, t.Any]],
@@ -95,7 +95,7 @@ def add_pool_facts(
     warnings = []
     for key, read in readers.items():
         try:
-            facts = read(client, found.plan, nodes, found.membership)
+            facts = read(client, overview.plan, nodes, overview.membership)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -108,19 +108,19 @@ def add_pool_facts(
     return warnings
 
 
-def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
+def add_nodes(client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
     """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
     Pods are listed only on nodes that are not discovered or that offer no GPU.
     """
-    membership, released = found.membership, found.changes.released
+    membership, released = overview.membership, overview.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
     result["released"] = released[:MAX_LISTED]
     result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
     suspects = {node.name for node in nodes if node.has_gpu and not any(node.allocatable.values())}
-    failing = failing_operands(client, found.plan.config.namespace, suspects | set(undiscovered), time.time())
-    unusual = unusual_nodes(found.plan.pools, nodes, membership, failing)
+    failing = failing_operands(client, overview.plan.config.namespace, suspects | set(undiscovered), time.time())
+    unusual = unusual_nodes(overview.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
     result["warnings"] += all_warnings(nodes, membership, released, unusual, run=False)

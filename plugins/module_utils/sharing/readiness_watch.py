@@ -63,21 +63,23 @@ class ReadinessWatch:
         discovered_at: float | None = None
         operands_checked: float | None = None
         while not all_final(findings) or undiscovered:
-            left = changed_at + limit - time.monotonic()
+            seconds_left = changed_at + limit - time.monotonic()
             if self._waiting_for_discovery(nodes, findings, undiscovered):
                 if operands_checked is None or time.monotonic() - operands_checked >= OPERANDS_INTERVAL:
                     self._find_failing(nodes, state, findings, undiscovered)
                     operands_checked = time.monotonic()
                     continue
-                left = min(left, operands_checked + OPERANDS_INTERVAL - time.monotonic())
+                seconds_left = min(seconds_left, operands_checked + OPERANDS_INTERVAL - time.monotonic())
             if discovered_at is not None:
-                left = min(left, discovered_at + _COLLECT - time.monotonic())
-            if left <= 0:
+                seconds_left = min(seconds_left, discovered_at + _COLLECT - time.monotonic())
+            if seconds_left <= 0:
                 break
-            left = min(left, self._until_labels_are_late(findings))
+            seconds_left = min(seconds_left, self._until_labels_are_late(findings))
             self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
             try:
-                for event in self._context.client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
+                for event in self._context.client.watch(
+                    NODES, resource_version=version, timeout=max(seconds_left, 1.0)
+                ):
                     version = event["object"]["metadata"]["resourceVersion"]
                     node = parse_node(event["object"])
                     was_failing = False
@@ -113,20 +115,20 @@ class ReadinessWatch:
 
     def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
         """The differences from the declaration, by node. Nodes that are not ready are omitted, because they are reported elsewhere."""
-        found: dict[str, NodeDrift] = {}
+        findings: dict[str, NodeDrift] = {}
         for node in state.nodes.values():
-            self._update(node, state, found)
-        return found
+            self._update(node, state, findings)
+        return findings
 
     def findings_of_reported(self, state: ClusterState) -> dict[str, NodeDrift]:
         """The differences of nodes that verification and waits exclude because these nodes have already been reported, by node."""
-        found: dict[str, NodeDrift] = {}
+        findings: dict[str, NodeDrift] = {}
         for name in self._context.scope.excluded:
             node, pool = state.nodes.get(name), state.pool_of(name)
             finding = check_node(node, pool) if node and node.ready and pool else None
             if finding:
-                found[name] = finding
-        return found
+                findings[name] = finding
+        return findings
 
     def _until_labels_are_late(self, findings: t.Mapping[str, NodeDrift]) -> float:
         """Restart gpu-feature-discovery on nodes where only labels have differed for too long; returns the seconds until the next node reaches this limit."""
@@ -157,7 +159,7 @@ class ReadinessWatch:
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]
     ) -> set[str]:
         """The undiscovered nodes that the run waits for, including nodes that belong to pools."""
-        members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
+        members = {name for name, finding in findings.items() if not finding.final and not nodes[name].discovered}
         return members | set(undiscovered)
 
     def _find_failing(
@@ -165,10 +167,10 @@ class ReadinessWatch:
     ) -> None:
         """Record the nodes that cannot be discovered because an NVIDIA pod fails on them."""
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
-        found = failing_operands(self._context.client, self._context.namespace, waiting, time.time())
-        self.failing.update(found)
-        undiscovered.difference_update(found)
-        for name in found:
+        failing = failing_operands(self._context.client, self._context.namespace, waiting, time.time())
+        self.failing.update(failing)
+        undiscovered.difference_update(failing)
+        for name in failing:
             self._update(nodes[name], state, findings)
 
     def _update(self, node: Node, state: ClusterState, findings: dict[str, NodeDrift]) -> None:

@@ -85,10 +85,10 @@ class WatchedNodes:
                 if self._error is not None:
                     raise self._error
                 verdict = judge(self._nodes.get(name))
-                left = deadline - self._clock()
-                if verdict is not None or left <= 0:
+                seconds_left = deadline - self._clock()
+                if verdict is not None or seconds_left <= 0:
                     return verdict
-                self._changed.wait(min(left, _CHECK))
+                self._changed.wait(min(seconds_left, _CHECK))
 
     def _watch(self) -> None:
         expired = False

@@ -196,12 +196,12 @@ def _demand_problems(declared: DeclaredSharing, demand: t.Mapping[t.Any, t.Any])
         )
 
 
-def _fit_problems(declared: DeclaredSharing, model: models.Model, path: str, wanted: t.Iterable[Counts]) -> Problems:
+def _fit_problems(declared: DeclaredSharing, model: models.Model, path: str, layouts: t.Iterable[Counts]) -> Problems:
     geometry = geometries.geometry(model.key)
     if geometry is None:
         yield f"{declared.path}.sharing.mode: a {model.key} does not support {MIG.name}; use {TIME_SLICING.name} or {MPS.name}"
         return
-    for profiles in wanted:
+    for profiles in layouts:
         # If NVIDIA's sources disagree about the names of profiles, only the nodes show which ones exist.
         if geometry.verified or all(geometry.profile(name) for name in profiles):
             reason = fit_error(geometry, profiles)

@@ -287,17 +287,17 @@ def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[No
     Pods on nodes without a GPU are ignored. The cluster's own privileged pods are also ignored, because they run on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
-    found = {
+    by_node = {
         name: pods
         for name, pods in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
         if name in with_gpus
     }
-    if not found:
+    if not by_node:
         return ""
-    pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in found.values() for user in on_node]
+    pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in by_node.values() for user in on_node]
     count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
     return (
-        f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. First delete these pods, or drain their "
+        f"{count} on {abbreviate_nodes(by_node)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. First delete these pods, or drain their "
         "nodes."
     )
 

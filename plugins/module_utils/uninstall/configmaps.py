@@ -40,9 +40,9 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
 def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
     """The removals of the collection's entries from foreign ConfigMaps, given by namespace and name."""
     for namespace, name in dict.fromkeys(configmaps):
-        found = client.get(object_path("v1", "ConfigMap", name, namespace))
-        if found and ownership_marks.is_marked(found):
-            yield configmap_removal(client, found, "this collection did not create it")
+        configmap = client.get(object_path("v1", "ConfigMap", name, namespace))
+        if configmap and ownership_marks.is_marked(configmap):
+            yield configmap_removal(client, configmap, "this collection did not create it")
 
 
 def validation_pod_removal(client: Client, pod: Document) -> Removal:

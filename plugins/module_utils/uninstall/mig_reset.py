@@ -134,9 +134,11 @@ class MigReset:
 
 def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
     """A description of the pods that prevent, or may prevent, the reset of a node's MIG layout."""
-    found = pods_by_node(client, pods_on(client, node), operator_namespace)
-    using = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in found.gpu_pods.get(node, ())]
-    possible = [f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in found.possible_holders.get(node, ())]
+    pods_on_node = pods_by_node(client, pods_on(client, node), operator_namespace)
+    using = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in pods_on_node.gpu_pods.get(node, ())]
+    possible = [
+        f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in pods_on_node.possible_holders.get(node, ())
+    ]
     titles = {
         "pods that use its GPUs": using,
         "pods that may hold one, since they are privileged": possible,

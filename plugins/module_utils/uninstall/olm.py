@@ -45,7 +45,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
 
     Raises the server's error if the user is not allowed to list them; otherwise, operators that keep running would count as removed.
     """
-    found = [
+    subscriptions = [
         {
             "name": str(item["metadata"]["name"]),
             "namespace": str(item["metadata"]["namespace"]),
@@ -55,13 +55,13 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
         if is_created_by_collection(item)
     ]
     order = [package.package for package in PACKAGES.values()]
-    return sorted(found, key=lambda item: order.index(item["package"]) if item["package"] in order else 0)
+    return sorted(subscriptions, key=lambda item: order.index(item["package"]) if item["package"] in order else 0)
 
 
 def discovery_removals(client: Client) -> list[Removal]:
     """The removals of NodeFeatureDiscovery objects: those that the collection created are deleted; others only lose the collection's tolerations."""
-    found = client.list_known(NODE_FEATURE_DISCOVERY.collection())
-    return [removal for item in found if (removal := _discovery_removal(client, item))]
+    objects = client.list_known(NODE_FEATURE_DISCOVERY.collection())
+    return [removal for item in objects if (removal := _discovery_removal(client, item))]
 
 
 def without_own_tolerations(item: Document) -> Object | None:

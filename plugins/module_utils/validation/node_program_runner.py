@@ -89,7 +89,7 @@ class NodeProgramRunner:
                 observation.ended or bool(observation.failures) or not rejected.keys().isdisjoint(self._pod_names(site))
             )
 
-        left: list[str] = []
+        remaining: list[str] = []
         try:
             rejected |= self._create([(site, 0) for site in sites], addresses, lease)
             others, started = [site for site in sites if len(site.nodes) > 1], list(sites)
@@ -103,9 +103,9 @@ class NodeProgramRunner:
             self._pods.await_pods(update, lambda: all(map(over, started)), timeout, text)
             results = {site.pool.name: self._evaluate(site, observed[site.pool.name], rejected) for site in sites}
         finally:
-            left = self._pods.delete()
+            remaining = self._pods.delete()
         for site in sites:
-            if own := [name for name in left if name in self._pod_names(site)]:
+            if own := [name for name in remaining if name in self._pod_names(site)]:
                 result = results[site.pool.name]
                 results[site.pool.name] = replace(result, problems=(*result.problems, undeleted(own)), summary=())
         return results

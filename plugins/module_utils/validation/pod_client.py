@@ -112,11 +112,11 @@ class PodClient:
 
     def _delete(self, selector: str) -> list[str]:
         self._client.delete(self._path, query={"labelSelector": selector})
-        left: list[str] = []
+        remaining: list[str] = []
 
         def read() -> list[str]:
-            left[:] = [pod["name"] for pod in self._metadata(selector)]
-            return left
+            remaining[:] = [pod["name"] for pod in self._metadata(selector)]
+            return remaining
 
         try:
             wait_until(
@@ -130,7 +130,7 @@ class PodClient:
             )
         except WaitTimeout:
             # The kubelet cannot kill a process that waits for its GPU, so its pod remains. All other pods are deleted.
-            return left
+            return remaining
         return []
 
     def _metadata(self, selector: str) -> t.Iterator[Pod]:

@@ -87,15 +87,15 @@ class Validator:
 
     def run(self, tests: t.Sequence[PoolTest], lease: Lease) -> dict[str, DeviceCheck]:
         """Run the pods of all tests; return the result of each pool with its problems."""
-        left: list[str] = []
+        remaining: list[str] = []
         try:
             self._create(tests, lease)
             self._await_pods(tests)
             results = {test.pool.name: self._evaluate(test) for test in tests}
         finally:
-            left = self.pods.delete()
+            remaining = self.pods.delete()
         for test in tests:
-            if own := [name for name in left if name in test.pod_names]:
+            if own := [name for name in remaining if name in test.pod_names]:
                 results[test.pool.name] = results[test.pool.name].with_problem(undeleted(own))
         return results
 

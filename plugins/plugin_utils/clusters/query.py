@@ -58,11 +58,11 @@ def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]
 
 def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, str]) -> list[ClusterSource]:
     """A source for each cloud and region of these entries; a provider's libraries are only imported if it is named."""
-    found: list[ClusterSource] = []
+    sources: list[ClusterSource] = []
     for key, settings in entries:
         inventory = importlib.import_module(f"...module_utils.providers.{key}.inventory", __package__)
-        found += inventory.sources(settings, environ, USER_AGENT)
-    return found
+        sources += inventory.sources(settings, environ, USER_AGENT)
+    return sources
 
 
 class KubeconfigFolder:
@@ -122,21 +122,21 @@ class CloudQuery:
         """The provider, the cloud and the region of each source. Clusters in a cache refer to sources by their position in this list."""
         return [(source.provider, source.cloud, source.region) for source in self._sources]
 
-    def discover(self, wanted: ClusterFilter) -> list[DiscoveredCluster]:
+    def discover(self, selection: ClusterFilter) -> list[DiscoveredCluster]:
         """All clusters that become hosts, in the order of the sources, each of them once; raises ConnectionProblem."""
         calls = []
         for source in self._sources:
-            includes = functools.partial(wanted.includes, status_in_deletion=source.status_in_deletion)
+            includes = functools.partial(selection.includes, status_in_deletion=source.status_in_deletion)
             calls.append((source.cloud, functools.partial(source.discover, includes)))
         # Two entries may name the same cloud.
-        found: dict[tuple[str, str, str], DiscoveredCluster] = {}
+        clusters: dict[tuple[str, str, str], DiscoveredCluster] = {}
         for index, outcome in enumerate(_run(calls)):
             if outcome.error is not None:
                 self._report(self._sources[index], outcome.error)
             for cluster in outcome.value or ():
                 key = (cluster.provider, cluster.region, cluster.id)
-                found.setdefault(key, dataclasses.replace(cluster, source=index))
-        return list(found.values())
+                clusters.setdefault(key, dataclasses.replace(cluster, source=index))
+        return list(clusters.values())
 
     def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
         """Write kubeconfigs that are missing or expire soon; warn about clusters that have none yet. Raises ConnectionProblem."""

@@ -24,10 +24,10 @@ def differences(
     ]
 
 
-def summary(found: list[str]) -> str:
+def summary(actual: list[str]) -> str:
     """Return the first few differences and the number of the others."""
-    more = f"\n... and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "\n".join(found[:SHOWN]) + more
+    more = f"\n... and {len(actual) - SHOWN} more" if len(actual) > SHOWN else ""
+    return "\n".join(actual[:SHOWN]) + more
 
 
 def _difference(simulator: Mapping[str, Any], nvidia: Mapping[str, Any]) -> str:

@@ -47,18 +47,18 @@ def test_a_sample_of_all_cases(
     sample: tuple[list[AgentCase], list[AgentOutput]], request: pytest.FixtureRequest
 ) -> None:
     chosen, nvidia = sample
-    found = differences(chosen, run_simulator(chosen), nvidia)
-    show(request, f"{len(chosen)} cases compared with NVIDIA's agents: {len(found)} differ")
-    assert not found, summary(found)
+    actual = differences(chosen, run_simulator(chosen), nvidia)
+    show(request, f"{len(chosen)} cases compared with NVIDIA's agents: {len(actual)} differ")
+    assert not actual, summary(actual)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("model", models.MODELS, ids=lambda model: model.key)
 def test_every_case(model: models.Model, request: pytest.FixtureRequest) -> None:
     every = agent_cases.all_cases(model, seeded(request, model.key))
-    found = differences(every, run_simulator(every), run_nvidia(every))
-    show(request, f"{len(every)} cases of {model.key} compared with NVIDIA's agents: {len(found)} differ")
-    assert not found, summary(found)
+    actual = differences(every, run_simulator(every), run_nvidia(every))
+    show(request, f"{len(every)} cases of {model.key} compared with NVIDIA's agents: {len(actual)} differ")
+    assert not actual, summary(actual)
 
 
 @pytest.mark.usual(20)

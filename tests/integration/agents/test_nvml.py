@@ -77,14 +77,14 @@ def device(nvml: ctypes.CDLL) -> ctypes.c_void_p:
 
 def test_profiles(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
     """Profiles are available with MIG disabled; those that the GPU lacks are not supported."""
-    found = {}
+    actual = {}
     for index in range(PROFILE_COUNT):
         info = ProfileInfo()
         output = nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, index, ctypes.byref(info))
         assert output in (SUCCESS, NOT_SUPPORTED)
         if output == SUCCESS:
-            found[index] = tuple(getattr(info, name) for name in NUMBERS)
-    assert found == PROFILES
+            actual[index] = tuple(getattr(info, name) for name in NUMBERS)
+    assert actual == PROFILES
 
 
 def test_errors(nvml: ctypes.CDLL) -> None:

@@ -47,9 +47,9 @@ def test_totals_are_physical_gpus_in_every_mode_of_every_model() -> None:
         nodes = [node(name, output, recorded) for name, output in zip(names, run_simulator(cases), strict=True)]
         results = [report_data.node_result(one, None) for one in nodes]
         wrong += [(one["name"], one["gpus"]) for one in results if one["gpus"] != GPUS]
-        found = report_data.cluster_result(nodes, results)
+        actual = report_data.cluster_result(nodes, results)
         if not wrong:
-            assert found["totals"]["gpus"] == GPUS * len(nodes)
-            assert sum(model["gpus"] for model in found["models"].values()) == GPUS * len(nodes)
+            assert actual["totals"]["gpus"] == GPUS * len(nodes)
+            assert sum(model["gpus"] for model in actual["models"].values()) == GPUS * len(nodes)
     assert not wrong, wrong[:10]
     assert len(cases) > 400

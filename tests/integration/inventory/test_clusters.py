@@ -61,8 +61,8 @@ class Fleet:
     def listed(self) -> dict[str, Any]:
         done = self.shown("--list")
         assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = plain(json.loads(done.stdout))
-        return found
+        actual: dict[str, Any] = plain(json.loads(done.stdout))
+        return actual
 
     def failed(self) -> str:
         """The message of a failed run of the inventory."""
@@ -83,9 +83,9 @@ def plain(value: Any) -> Any:
 @pytest.mark.usual(20)
 def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
     name = fleet.lab.name
-    found = fleet.written().listed()
+    actual = fleet.written().listed()
     of_magnum, of_vks = f"{name}-RegionOne", f"{name}-HCM-3"
-    groups = {group: item["hosts"] for group, item in found.items() if group != "_meta" and "hosts" in item}
+    groups = {group: item["hosts"] for group, item in actual.items() if group != "_meta" and "hosts" in item}
     assert groups == {
         "gpu_clusters": [of_vks, of_magnum],
         "magnum": [of_magnum],
@@ -96,7 +96,7 @@ def test_clusters_of_both_clouds_are_hosts_in_groups(fleet: Fleet) -> None:
         "region_HCM_3": [of_vks],
         "model_T4": [of_magnum],
     }
-    one, other = (found["_meta"]["hostvars"][host] for host in (of_magnum, of_vks))
+    one, other = (actual["_meta"]["hostvars"][host] for host in (of_magnum, of_vks))
     assert one["gpu_cluster"]["cloud"] == {"magnum": {"cloud": "lab", "region_name": "RegionOne", "cluster": name}}
     assert other["gpu_cluster"]["cloud"] == {"vks": {"cluster": name, "region": "HCM-3"}}
     assert (one["gpu_discovered"]["gpus"], one["gpu_discovered"]["models"]) == (2, ["T4"])
@@ -153,8 +153,8 @@ def test_a_user_with_read_access_gets_hosts_and_a_warning_about_kubeconfigs(flee
         in message
     )
     assert "Traceback" not in message
-    found = fleet.written(clouds, write_kubeconfigs=False).listed()
-    assert list(found["_meta"]["hostvars"]) == [fleet.lab.name]
+    actual = fleet.written(clouds, write_kubeconfigs=False).listed()
+    assert list(actual["_meta"]["hostvars"]) == [fleet.lab.name]
     assert not (fleet.folder / "kubeconfigs").exists()
 
 

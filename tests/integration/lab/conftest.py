@@ -63,8 +63,8 @@ class OwnLab:
 
     def status(self) -> dict[str, Any]:
         """Return the output of `status --json`."""
-        found: dict[str, Any] = json.loads(self.execute("status", "--json").stdout)
-        return found
+        actual: dict[str, Any] = json.loads(self.execute("status", "--json").stdout)
+        return actual
 
     def shell(self, script: str) -> str:
         """Run a script after `eval "$(lab/lab env)"`, and return its output."""

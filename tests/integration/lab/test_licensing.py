@@ -74,8 +74,8 @@ class Site:
 
     def license(self, node: str) -> dict[str, Any]:
         annotations = (self.api.get(f"/api/v1/nodes/{node}") or {})["metadata"]["annotations"]
-        found: dict[str, Any] = json.loads(annotations.get("lab.accel.gpu/license", "{}"))
-        return found
+        actual: dict[str, Any] = json.loads(annotations.get("lab.accel.gpu/license", "{}"))
+        return actual
 
     def exec_call(self, node: str, *command: str) -> list[str]:
         pod = self.pod(node)["metadata"]["name"]
@@ -137,12 +137,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         own.command(
             "up", "--part", "nls", "--fleet", str(folder / "fleet.yaml"), f"--sim-option=--time-scale={TIME_SCALE}"
         )
-        found = Site(own, Api(own.lab), make_token())
+        actual = Site(own, Api(own.lab), make_token())
         own.shell(f"kubectl create namespace {NAMESPACE}")
-        found.set_secret(gridd_conf="", token=found.token)
+        actual.set_secret(gridd_conf="", token=actual.token)
         own.shell(f"helm install gpu $LAB_CHARTS/gpu-operator -n {NAMESPACE} --wait --set {VALUES}")
-        found.await_start()
-        yield found
+        actual.await_start()
+        yield actual
 
 
 @pytest.fixture(autouse=True)

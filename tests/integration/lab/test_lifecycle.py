@@ -179,8 +179,8 @@ def test_down_leaves_no_processes_and_files(own: OwnLab) -> None:
     own.command("down")
     assert not own.processes()
     assert not [port for port in used_ports if ports.is_listening(port)]
-    left = [path for path in own.home.rglob("*") if not path.is_dir()]
-    assert left == [], "files outside the lab's folder and the cache"
+    remaining = [path for path in own.home.rglob("*") if not path.is_dir()]
+    assert remaining == [], "files outside the lab's folder and the cache"
     own.command("down", "--delete")
     assert not own.lab.dir.exists()
 

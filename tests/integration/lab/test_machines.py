@@ -30,8 +30,8 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 def machines(lab: Lab) -> Iterator[Machines]:
     # Another file of this process may have left machines of its own fleet.
     lab.command("nodes", "apply", str(DEFAULT_FLEET), "--wait")
-    found = Machines(LabLayout.named(lab.name), "vks")
-    found.create(
+    actual = Machines(LabLayout.named(lab.name), "vks")
+    actual.create(
         "ng-1",
         NAMES,
         FLAVOR,
@@ -39,14 +39,14 @@ def machines(lab: Lab) -> Iterator[Machines]:
         taints=[TAINT],
         provider_ids={name: f"vngcloud://{name}" for name in NAMES},
     )
-    yield found
-    found.delete(NAMES)
+    yield actual
+    actual.delete(NAMES)
 
 
 def node(lab: Lab, name: str) -> Object:
-    found = Api(LabLayout.named(lab.name)).get(f"/api/v1/nodes/{name}")
-    assert found
-    return found
+    actual = Api(LabLayout.named(lab.name)).get(f"/api/v1/nodes/{name}")
+    assert actual
+    return actual
 
 
 def test_machines_become_ready_nodes_with_the_flavors_hardware(lab: Lab, machines: Machines) -> None:

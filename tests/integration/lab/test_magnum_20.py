@@ -26,8 +26,8 @@ def test_magnum_20_creates_nodes_and_rejects_node_labels(other: OwnLab) -> None:
     assert answer.headers["OpenStack-API-Maximum-Version"] == "container-infra 1.11"
     cloud.create(other.name, "gpu-t4", "g2.5xlarge", 2)
     assert cloud.settled(other.name, "gpu-t4")["status"] == "CREATE_COMPLETE"
-    found = list(Api(other.lab).list(NODES, labelSelector=f"{GROUP_LABEL}=gpu-t4"))
-    assert [is_ready(node) for node in found] == [True, True]
+    actual = list(Api(other.lab).list(NODES, labelSelector=f"{GROUP_LABEL}=gpu-t4"))
+    assert [is_ready(node) for node in actual] == [True, True]
     cloud.resize(other.name, "gpu-t4", 1)
     assert cloud.settled(other.name, "gpu-t4")["status"] == "UPDATE_COMPLETE"
     body = {"name": "labelled", "flavor_id": "m2.medium", "node_labels": {"a": "b"}}

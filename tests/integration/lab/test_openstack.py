@@ -120,9 +120,9 @@ def test_requests_are_logged_without_secrets(own: OwnLab, cloud: Cloud) -> None:
 @pytest.mark.parametrize("user", ["lab", "lab-admin", "lab-other", "lab-reader", "lab-appcred"])
 def test_permissions_of_users(own: OwnLab, user: str) -> None:
     cloud = Cloud(own.lab, user)
-    found = cloud.get("/clusters")
-    assert found is not None
-    assert [cluster["name"] for cluster in found["clusters"]] == ([] if user == "lab-other" else [own.name])
+    actual = cloud.get("/clusters")
+    assert actual is not None
+    assert [cluster["name"] for cluster in actual["clusters"]] == ([] if user == "lab-other" else [own.name])
     answer = cloud.send(
         "POST", f"/clusters/{own.name}/nodegroups", {"name": user, "flavor_id": "nodisk", "node_count": 0}
     )
@@ -146,7 +146,7 @@ def test_failed_operation(faults: OwnLab, cloud: Cloud, operation: str) -> None:
         cloud.resize(faults.name, name, 2)
     else:
         assert cloud.send("DELETE", f"/clusters/{faults.name}/nodegroups/{name}").status_code == 204
-    group = until(lambda: (found := cloud.settled(faults.name, name))["status"].endswith("FAILED") and found)
+    group = until(lambda: (actual := cloud.settled(faults.name, name))["status"].endswith("FAILED") and actual)
     assert (group["status"], group["status_reason"]) == (f"{operation.upper()}_FAILED", "No hosts")
     assert len(nodes(faults, name)) == (0 if operation == "create" else 1)
     # A periodic job of Magnum updates the status of the cluster.

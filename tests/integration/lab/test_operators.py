@@ -98,8 +98,8 @@ def test_an_added_release_runs_and_an_unknown_one_waits_until_it_is_added(
 
 def waiting_state(pod: dict[str, Any]) -> dict[str, str]:
     statuses = pod["status"].get("containerStatuses") or [{"state": {}}]
-    found: dict[str, str] = statuses[0]["state"].get("waiting", {})
-    return found
+    actual: dict[str, str] = statuses[0]["state"].get("waiting", {})
+    return actual
 
 
 def reason(own: OwnLab, tag: str) -> str:

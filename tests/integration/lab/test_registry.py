@@ -39,8 +39,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLab]:
 @pytest.fixture
 def env(lab: OwnLab) -> dict[str, str]:
     output = lab.shell("python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'")
-    found: dict[str, str] = json.loads(output)
-    return found
+    actual: dict[str, str] = json.loads(output)
+    return actual
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def pull_secret(api: Api, name: str, host: str, user: str, password: str) -> Non
 
 def waiting(api: Api, name: str, statuses: str = "containerStatuses") -> dict[str, str]:
     """The reason and the message of a pod that waits, or nothing."""
-    found = (api.get(f"{PODS}/{name}") or {})["status"].get(statuses, [])
-    return found[0]["state"].get("waiting", {}) if found else {}
+    actual = (api.get(f"{PODS}/{name}") or {})["status"].get(statuses, [])
+    return actual[0]["state"].get("waiting", {}) if actual else {}
 
 
 def until_back_off(api: Api, name: str, statuses: str = "containerStatuses") -> str:
@@ -94,8 +94,8 @@ def until_running(api: Api, name: str) -> dict[str, Any]:
         pod = api.get(f"{PODS}/{name}") or {}
         return pod if pod["status"]["phase"] == "Running" else {}
 
-    found: dict[str, Any] = until(running)
-    return found
+    actual: dict[str, Any] = until(running)
+    return actual
 
 
 def test_registries_have_their_own_addresses_and_nodes_of_the_default_fleet(

@@ -42,9 +42,9 @@ class Tenant(Client):
         assert environment["VKS_IAM_URL"].endswith("/accounts-api/v2/auth/token")
         assert environment["VKS_VSERVER_URL"].startswith("http://127.0.0.1:")
         assert self.login().status == 200
-        found = self.vks("GET", f"/clusters?name={lab.name}").body["items"][0]
-        assert found["version"] == KUBELET
-        self.path = f"/clusters/{found['id']}/node-groups"
+        actual = self.vks("GET", f"/clusters?name={lab.name}").body["items"][0]
+        assert actual["version"] == KUBELET
+        self.path = f"/clusters/{actual['id']}/node-groups"
 
     def path_of(self, name: str) -> str:
         """Return the path of a group."""
@@ -73,10 +73,10 @@ def tenant(lab: OwnLab) -> Tenant:
 def nodes(lab: OwnLab, path: str) -> dict[str, Object]:
     """Return the nodes of a group in the lab's Kubernetes, by name."""
     desired = path.rpartition("/")[2]
-    found = Api(lab.lab).list("/api/v1/nodes", labelSelector="lab.accel.gpu/cloud=vks")
+    actual = Api(lab.lab).list("/api/v1/nodes", labelSelector="lab.accel.gpu/cloud=vks")
     return {
         node["metadata"]["name"]: node
-        for node in found
+        for node in actual
         if node["metadata"]["annotations"]["lab.accel.gpu/node-group"] == desired
     }
 
@@ -143,9 +143,9 @@ def test_faults_and_guesses_of_the_command_line(lab: OwnLab, tenant: Tenant) -> 
 def test_api_server_accepts_the_kubeconfig(lab: OwnLab, tenant: Tenant, tmp_path: Path) -> None:
     path = f"{tenant.path.removesuffix('/node-groups')}/kubeconfig"
     tenant.vks("POST", path, {"expirationDays": 1})
-    found = until(lambda: tenant.vks("GET", path).body, lambda body: bool(body["status"] == "ACTIVE"), 30)
+    actual = until(lambda: tenant.vks("GET", path).body, lambda body: bool(body["status"] == "ACTIVE"), 30)
     file = tmp_path / "kubeconfig"
-    file.write_text(found["kubeConfig"])
+    file.write_text(actual["kubeConfig"])
     assert "vks-admin" in lab.shell(f"KUBECONFIG={file} kubectl auth whoami")
     assert "yes" in lab.shell(f"KUBECONFIG={file} kubectl auth can-i delete nodes")
 

@@ -49,8 +49,8 @@ def built(folder: Path, replaced: dict[Path, Path], target: Path, what: str) -> 
 
 @pytest.fixture(scope="module")
 def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeVks]:
-    with running(tmp_path_factory.mktemp("vks") / "demo") as found:
-        yield found
+    with running(tmp_path_factory.mktemp("vks") / "demo") as actual:
+        yield actual
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,6 @@ def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @pytest.fixture
 def licensing(vgpu_lab: Lab, tmp_path: Path) -> Licensing:
     """A cluster with the GPU operator on which every node has a license by the playbook site."""
-    found = Licensing(vgpu_lab, tmp_path)
-    vgpu_lab.become("licensed", found.install, FLEET)
-    return found
+    actual = Licensing(vgpu_lab, tmp_path)
+    vgpu_lab.become("licensed", actual.install, FLEET)
+    return actual

@@ -38,14 +38,14 @@ class Scenario:
 
     def requests(self, folder: Path) -> list[Request]:
         """The changing requests of a run that is not killed."""
-        found = changing_requests(self.licensing.lab, ROTATE, folder, **self.next_token())
+        actual = changing_requests(self.licensing.lab, ROTATE, folder, **self.next_token())
         if self.restarts_drivers:
-            assert [request.method for request in found].count("DELETE") == len(self.nodes)
-            return found
-        commands = [request.command for request in found if request.command]
+            assert [request.method for request in actual].count("DELETE") == len(self.nodes)
+            return actual
+        commands = [request.command for request in actual if request.command]
         assert {"cp", "kill", "mv", "env"} == set(commands)
         assert commands.count("env") == len(self.nodes)
-        return found
+        return actual
 
     def kill_once(self, number: int, folder: Path) -> bool:
         """Kill a run after this number of changing requests, and continue; False: it ended before."""

@@ -124,8 +124,8 @@ def test_an_operator_that_is_too_old_for_a_secret(licensing: Licensing) -> None:
 
 def problem_of(licensing: Licensing, node: str) -> str:
     """The problem of a node in the result of license_info."""
-    found = licensing.info(require_licensed=False)["license_info"]["nodes"]
-    return str(next(entry["problem"] for entry in found if entry["name"] == node))
+    actual = licensing.info(require_licensed=False)["license_info"]["nodes"]
+    return str(next(entry["problem"] for entry in actual if entry["name"] == node))
 
 
 @pytest.mark.sampled(1)

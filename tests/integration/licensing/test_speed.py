@@ -48,9 +48,9 @@ def test_500_nodes(large_lab: Lab, tmp_path: Path) -> None:
     for compare_files, commands in ((True, 2), (False, 1)):
         since = audit.mark(layout)
         started = time.monotonic()
-        found = licensing.info(compare_files=compare_files, require_licensed=True)["license_info"]
+        actual = licensing.info(compare_files=compare_files, require_licensed=True)["license_info"]
         seconds = time.monotonic() - started
-        assert found["counts"]["licensed"] == COUNT, found["warnings"]
+        assert actual["counts"]["licensed"] == COUNT, actual["warnings"]
         sent = [request for request in audit.requests(layout, since) if "license_info" in request.agent]
         executed = [request for request in sent if "/exec?" in request.uri]
         # A list of more than 500 objects has further pages.

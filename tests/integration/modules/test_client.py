@@ -45,7 +45,7 @@ def test_a_list_is_fetched_page_by_page(kube: Kube, metadata_only: bool) -> None
         assert len(watched.proxy.requests) <= 2
         assert listing.resource_version
         rest = list(listing)
-        assert [found["metadata"]["name"] for found in (first, *rest)] == names
+        assert [actual["metadata"]["name"] for actual in (first, *rest)] == names
         assert ("spec" in first) is not metadata_only
         assert len(watched.proxy.requests) == 3
 
@@ -63,8 +63,8 @@ def test_a_list_with_a_compacted_version_continues_without_repetitions(kube: Kub
             return None
 
         watched.proxy.before = before
-        found = list(through(kube, watched).list("/api/v1/nodes", label_selector=f"test={kube.prefix}", limit=2))
-    assert [node["metadata"]["name"] for node in found] == names
+        actual = list(through(kube, watched).list("/api/v1/nodes", label_selector=f"test={kube.prefix}", limit=2))
+    assert [node["metadata"]["name"] for node in actual] == names
 
 
 def test_temporary_errors_are_retried_within_limits(kube: Kube) -> None:

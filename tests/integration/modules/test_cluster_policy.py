@@ -38,13 +38,13 @@ def converge(cluster: Cluster, pools: list[dict[str, Any]] | None = None, **opti
 
 
 def policy(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy")
-    return found
+    actual: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy")
+    return actual
 
 
 def tolerations(cluster: Cluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = policy(cluster)["spec"]["daemonsets"]["tolerations"]
-    return found
+    actual: list[dict[str, Any]] = policy(cluster)["spec"]["daemonsets"]["tolerations"]
+    return actual
 
 
 @pytest.mark.usual(40)
@@ -91,15 +91,15 @@ def test_the_installation_set_and_recorded_the_tolerations_of_the_pools(cluster:
 def test_a_new_taint_is_held_back_while_drivers_run(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "train-h200", "taints": [NEW]})
     before = policy(cluster)["spec"]
-    found = converge(cluster, pools)
-    assert found["changed"] is False
-    assert found["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
-    assert "was held back, because it would restart the driver on 20 nodes" in str(found["warnings"])
+    actual = converge(cluster, pools)
+    assert actual["changed"] is False
+    assert actual["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
+    assert "was held back, because it would restart the driver on 20 nodes" in str(actual["warnings"])
     assert policy(cluster)["spec"] == before
     allowed = converge(cluster, pools, allow_driver_rollout=True, check=True, diff=True)
     assert allowed["changed"]
     assert TOLERATION in allowed["cluster_policy"]["tolerations"]
-    assert TOLERATION not in found["cluster_policy"]["tolerations"]
+    assert TOLERATION not in actual["cluster_policy"]["tolerations"]
     assert allowed["cluster_policy"]["driver_nodes"] == 20
     assert TOLERATION in allowed["diff"]["after"]["spec"]["daemonsets"]["tolerations"]
     assert policy(cluster)["spec"] == before
@@ -110,9 +110,9 @@ def test_a_removed_taint_stays_tolerated_until_no_node_has_it(cluster: Cluster) 
     pools = cluster.pools({"name": "train-h100", "taints": []})
     before = policy(cluster)["spec"]
     cluster.kubectl("taint", "node", "h100-1", "restricted-access=yes:NoSchedule")
-    found = converge(cluster, pools, allow_driver_rollout=True)
-    assert found["changed"] is False, found.get("msg")
-    assert "keeps the toleration for the taint restricted-access=yes:NoSchedule" in str(found["warnings"])
+    actual = converge(cluster, pools, allow_driver_rollout=True)
+    assert actual["changed"] is False, actual.get("msg")
+    assert "keeps the toleration for the taint restricted-access=yes:NoSchedule" in str(actual["warnings"])
     assert policy(cluster)["spec"] == before
     cluster.kubectl("taint", "node", "h100-1", "restricted-access-")
     later = converge(cluster, pools, allow_driver_rollout=True, check=True)
@@ -123,19 +123,19 @@ def test_a_removed_taint_stays_tolerated_until_no_node_has_it(cluster: Cluster) 
 def test_a_crashing_plugin_is_named_with_its_node(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-1")
     cluster.until(lambda: cluster.restarts() > 0)
-    found = converge(cluster, wait_timeout=6)
-    assert found["failed"]
-    assert "nvidia-device-plugin-daemonset: 19 of 20 pods are ready" in found["msg"]
-    assert "on node t4-1" in found["msg"]
-    assert "CrashLoopBackOff" in found["msg"]
-    assert found["cluster_policy"]["operands"]["nvidia-device-plugin-daemonset"] == {"desired": 20, "ready": 19}
+    actual = converge(cluster, wait_timeout=6)
+    assert actual["failed"]
+    assert "nvidia-device-plugin-daemonset: 19 of 20 pods are ready" in actual["msg"]
+    assert "on node t4-1" in actual["msg"]
+    assert "CrashLoopBackOff" in actual["msg"]
+    assert actual["cluster_policy"]["operands"]["nvidia-device-plugin-daemonset"] == {"desired": 20, "ready": 19}
 
 
 @pytest.mark.parametrize("check", [True, False])
 def test_without_pools_only_managed_fields_are_removed(cluster: Cluster, check: bool) -> None:
     live = policy(cluster)
-    found = converge(cluster, [], check=check)
-    assert not found.get("failed")
+    actual = converge(cluster, [], check=check)
+    assert not actual.get("failed")
     assert policy(cluster)["spec"]["driver"] == live["spec"]["driver"]
     converge(cluster)
 
@@ -158,8 +158,8 @@ def drivers(installed: Cluster) -> Iterator[Cluster]:
 
 
 def driver(cluster: Cluster, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = cluster.get("nvidiadriver", name)
-    return found
+    actual: dict[str, Any] = cluster.get("nvidiadriver", name)
+    return actual
 
 
 def create_driver(cluster: Cluster, name: str, path: Path) -> None:
@@ -173,8 +173,8 @@ def create_driver(cluster: Cluster, name: str, path: Path) -> None:
 def planned_warnings(cluster: Cluster, pools: list[dict[str, Any]], version: str = "v25.10.1") -> list[str]:
     operator = {"version": version, "chart": f"{cluster.lab.env['LAB_CHARTS']}/gpu-operator"}
     declared = {"name": cluster.lab.name, "kubeconfig": str(cluster.lab.kubeconfig), "operator": operator}
-    found = cluster.run(gpu_info.main, gpu_cluster=declared, gpu_pools=pools, include_impact=True)
-    warnings: list[str] = found["gpu_info"]["warnings"]
+    result = cluster.run(gpu_info.main, gpu_cluster=declared, gpu_pools=pools, include_impact=True)
+    warnings: list[str] = result["gpu_info"]["warnings"]
     return warnings
 
 
@@ -212,10 +212,10 @@ def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Clus
     name = f"accel-gpu-{pools[0]['name']}"
     patch = json.dumps({"spec": {"nodeSelector": {"rack": "x"}}})
     drivers.kubectl("patch", "nvidiadriver", name, "--type=merge", "--patch", patch)
-    found = drivers.run(cluster_policy.main, gpu_pools=pools, check=True, diff=True, **options)
-    assert found["diff"]["before"]["drivers"][name]["nodeSelector"]["rack"] == "x"
-    assert "rack" not in found["diff"]["after"]["drivers"][name]["nodeSelector"]
-    assert any(f"NVIDIADriver {name} does not select" in line for line in found["cluster_policy"]["waiting"])
+    result = drivers.run(cluster_policy.main, gpu_pools=pools, check=True, diff=True, **options)
+    assert result["diff"]["before"]["drivers"][name]["nodeSelector"]["rack"] == "x"
+    assert "rack" not in result["diff"]["after"]["drivers"][name]["nodeSelector"]
+    assert any(f"NVIDIADriver {name} does not select" in line for line in result["cluster_policy"]["waiting"])
     assert converge(drivers, pools, **options)["changed"]
     assert driver(drivers, name)["spec"]["nodeSelector"] == {"accel.gpu/pool": pools[0]["name"]}
 
@@ -239,8 +239,8 @@ def test_a_crd_that_is_older_than_the_operator_is_refused_before_the_first_objec
     before = policy(drivers)
     problem = "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: it has no spec.default"
     for check in (True, False):
-        found = converge(drivers, pools, check=check, allow_driver_rollout=True, wait=False)
-        assert problem in found["msg"]
+        actual = converge(drivers, pools, check=check, allow_driver_rollout=True, wait=False)
+        assert problem in actual["msg"]
     assert any(problem in line for line in planned_warnings(drivers, pools, "v26.7.0"))
     assert not drivers.get("nvidiadrivers")["items"]
     assert policy(drivers)["spec"] == before["spec"]
@@ -273,8 +273,8 @@ def test_from_v26_7_on_a_new_taint_restarts_driver_pods_in_place(lab: Lab, insta
     def impact(version: str) -> tuple[int, bool, bool]:
         operator = {"version": version, "chart": f"{lab.env['LAB_CHARTS']}/gpu-operator"}
         cluster = {"name": lab.name, "kubeconfig": str(lab.kubeconfig), "operator": operator}
-        found = installed.run(gpu_info.main, gpu_cluster=cluster, gpu_pools=pools, include_impact=True)
-        total = found["gpu_info"]["impact"]
+        result = installed.run(gpu_info.main, gpu_cluster=cluster, gpu_pools=pools, include_impact=True)
+        total = result["gpu_info"]["impact"]
         return total["driver_restarts"], total["in_place"], total["held_back"]
 
     # The running pods are of the template before.
@@ -282,15 +282,15 @@ def test_from_v26_7_on_a_new_taint_restarts_driver_pods_in_place(lab: Lab, insta
     installed.kubectl("delete", "pods", "-l", "app=nvidia-driver-daemonset", *namespace, "--wait=false")
 
     def updated() -> int:
-        found = installed.get("daemonset", "nvidia-driver-daemonset", *namespace)
-        return int(found["status"].get("updatedNumberScheduled") or 0)
+        result = installed.get("daemonset", "nvidia-driver-daemonset", *namespace)
+        return int(result["status"].get("updatedNumberScheduled") or 0)
 
     installed.until(lambda: updated() == 20, 90)
-    found = change()
-    assert found["changed"]
-    assert (found["cluster_policy"]["held_back"], found["cluster_policy"]["driver_nodes"]) == ([], 20)
-    assert "The driver pods of 20 nodes restart in place, at most 1 at a time" in str(found["warnings"])
-    assert "no GPU pod is evicted" in str(found["warnings"])
+    result = change()
+    assert result["changed"]
+    assert (result["cluster_policy"]["held_back"], result["cluster_policy"]["driver_nodes"]) == ([], 20)
+    assert "The driver pods of 20 nodes restart in place, at most 1 at a time" in str(result["warnings"])
+    assert "no GPU pod is evicted" in str(result["warnings"])
     assert impact("v26.7.0") == (20, True, False)
 
     installed.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v26.3.3")
@@ -302,11 +302,11 @@ def test_on_an_empty_cluster(lab: Lab, installed: Cluster) -> None:
     """Runs last, because it uninstalls the operator."""
     lab.reset()
     for check in (True, False):
-        found = converge(installed, check=check)
-        assert "install the GPU operator first" in found["msg"]
+        actual = converge(installed, check=check)
+        assert "install the GPU operator first" in actual["msg"]
     expected = {"kinds": [{"api_version": "nvidia.com/v1", "kind": "ClusterPolicy"}]}
-    found = converge(installed, check=True, diff=True, expected=expected)
-    assert found["changed"]
-    assert found["diff"]["before"] == {}
-    assert found["diff"]["after"]["cluster_name"]
-    assert set(found["diff"]["after"]["spec"]) == {"devicePlugin", "daemonsets"}
+    actual = converge(installed, check=True, diff=True, expected=expected)
+    assert actual["changed"]
+    assert actual["diff"]["before"] == {}
+    assert actual["diff"]["after"]["cluster_name"]
+    assert set(actual["diff"]["after"]["spec"]) == {"devicePlugin", "daemonsets"}

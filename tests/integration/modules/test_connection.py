@@ -56,14 +56,14 @@ def closed_port() -> int:
 def user(kube: Kube) -> dict[str, Any]:
     """The administrator's certificate and key, as files."""
     document = yaml.safe_load(kube.kubeconfig.read_text())
-    found: dict[str, Any] = document["users"][0]["user"]
+    actual: dict[str, Any] = document["users"][0]["user"]
     files = {}
     for key in ("client-certificate", "client-key"):
-        if f"{key}-data" in found:
+        if f"{key}-data" in actual:
             path = kube.folder / key
-            path.write_bytes(base64.b64decode(found[f"{key}-data"]))
+            path.write_bytes(base64.b64decode(actual[f"{key}-data"]))
         else:
-            path = kube.kubeconfig.parent / found[key]
+            path = kube.kubeconfig.parent / actual[key]
         files[key] = str(path)
     return files
 

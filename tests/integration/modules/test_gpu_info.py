@@ -59,8 +59,8 @@ def test_drift_is_what_gpu_sharing_would_change(cluster: Cluster) -> None:
 
 def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> None:
     mark = cluster.mark()
-    found = cluster.run(operator_info.main, gpu_pools=cluster.pools())
-    assert found["changed"] is False
+    result = cluster.run(operator_info.main, gpu_pools=cluster.pools())
+    assert result["changed"] is False
     assert sorted(request.partition("?")[0] for request in cluster.requests(mark, "operator_info")) == [
         "get /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/accel-gpu-helm-gpu-operator",
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
@@ -71,7 +71,7 @@ def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> N
         "list /apis/apps/v1/deployments",
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
-    reported = found["operator_info"]
+    reported = result["operator_info"]
     assert {name: (part["managed"], part["adopted"], part["manager"]) for name, part in reported.items()} == {
         "nfd": (True, False, "helm"),
         "operator": (True, False, "helm"),

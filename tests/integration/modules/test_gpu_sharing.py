@@ -165,12 +165,12 @@ def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster
     )
     assert after_the_rollout["gpu_sharing"]["held_back"] == {}
     assert "new=yes:NoSchedule" in after_the_rollout["diff"]["after"]["nodes"]["t4-1"]["taints"]
-    found = {
+    actual = {
         check: cluster.run(gpu_sharing.main, gpu_pools=pools, expected_policy={}, check=check, diff=True)
         for check in (True, False)
     }
-    assert found[True]["diff"] == found[False]["diff"]
-    for result in found.values():
+    assert actual[True]["diff"] == actual[False]["diff"]
+    for result in actual.values():
         assert result["gpu_sharing"]["held_back"] == {"notebooks": ["new=yes:NoSchedule"]}
         assert "new=yes:NoSchedule of pool notebooks was held back" in str(result["warnings"])
     node = cluster.nodes()["t4-1"]

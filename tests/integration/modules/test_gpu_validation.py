@@ -34,8 +34,8 @@ def validated(cluster: Cluster, **options: Any) -> dict[str, Any]:
 def shared(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
     """Apply the pools' sharing, as the roles gpu_operator and sharing do."""
     for main, limit in ((cluster_policy.main, 90), (gpu_sharing.main, 300)):
-        found = cluster.run(main, gpu_pools=pools, wait_timeout=limit)
-        assert not found.get("failed"), found["msg"]
+        result = cluster.run(main, gpu_pools=pools, wait_timeout=limit)
+        assert not result.get("failed"), result["msg"]
 
 
 def pods(cluster: Cluster) -> list[str]:
@@ -102,7 +102,7 @@ def test_every_pool_is_verified_once(cluster: Cluster) -> None:
 
 @pytest.mark.sampled(1, group="states of validation")
 def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: Cluster) -> None:
-    left = {
+    remaining = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -112,7 +112,7 @@ def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: C
         },
         "spec": {"containers": [{"name": "main", "image": "registry.example/left"}]},
     }
-    cluster.kubectl("create", "-f", _written(cluster, left))
+    cluster.kubectl("create", "-f", _written(cluster, remaining))
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["changed"] is True

@@ -71,10 +71,10 @@ def prepare(cluster: Cluster, **options: Any) -> dict[str, Any]:
 
 
 def statuses(cluster: Cluster) -> list[str]:
-    found = cluster.get("secrets", "-n", SPACE, "-l", f"owner=helm,name={NAME}")["items"]
+    actual = cluster.get("secrets", "-n", SPACE, "-l", f"owner=helm,name={NAME}")["items"]
     return [
         item["metadata"]["labels"]["status"]
-        for item in sorted(found, key=lambda s: int(s["metadata"]["labels"]["version"]))
+        for item in sorted(actual, key=lambda s: int(s["metadata"]["labels"]["version"]))
     ]
 
 
@@ -174,10 +174,10 @@ def test_a_running_helm_is_awaited_and_not_disturbed(cluster: Cluster) -> None:
     )
     try:
         cluster.until(lambda: statuses(cluster) == ["pending-install"])
-        found = prepare(cluster, wait_timeout=2, pending_timeout=0)
-        assert found["failed"]
-        assert found["code"] == "timeout"
-        assert "a helm process on this machine is working on it" in found["msg"]
+        actual = prepare(cluster, wait_timeout=2, pending_timeout=0)
+        assert actual["failed"]
+        assert actual["code"] == "timeout"
+        assert "a helm process on this machine is working on it" in actual["msg"]
         assert statuses(cluster) == ["pending-install"]
     finally:
         process.kill()
@@ -186,9 +186,9 @@ def test_a_running_helm_is_awaited_and_not_disturbed(cluster: Cluster) -> None:
 
 def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> None:
     killed_while_pending(cluster)
-    found = prepare(cluster, wait=False)
-    assert found["failed"]
-    assert "a helm process on another machine may be working on it" in found["msg"]
+    actual = prepare(cluster, wait=False)
+    assert actual["failed"]
+    assert "a helm process on another machine may be working on it" in actual["msg"]
     start = time.monotonic()
     done = prepare(cluster, pending_timeout=8)
     assert time.monotonic() - start < 30
@@ -204,10 +204,10 @@ def test_pods_that_are_not_running_are_named(cluster: Cluster) -> None:
         check=True,
         capture_output=True,
     )
-    found = prepare(cluster, release_values=stuck, wait_timeout=3)
-    assert found["failed"]
-    assert f"Deployment {NAME}-node-feature-discovery-master: 0 of 1 pods are ready" in found["msg"]
-    assert "didn't match" in found["msg"], "the scheduler's own reason"
+    actual = prepare(cluster, release_values=stuck, wait_timeout=3)
+    assert actual["failed"]
+    assert f"Deployment {NAME}-node-feature-discovery-master: 0 of 1 pods are ready" in actual["msg"]
+    assert "didn't match" in actual["msg"], "the scheduler's own reason"
 
 
 def test_initial_values_are_set_once(cluster: Cluster) -> None:
@@ -223,9 +223,9 @@ def test_initial_values_are_set_once(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("check", [True, False])
 def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bool) -> None:
-    found = prepare(cluster, check=check, release_namespace="misspelt")
-    assert found["failed"]
-    assert "Namespace 'misspelt' does not exist" in found["msg"]
+    actual = prepare(cluster, check=check, release_namespace="misspelt")
+    assert actual["failed"]
+    assert "Namespace 'misspelt' does not exist" in actual["msg"]
     expected = {"namespaces": ["misspelt"]}
     predicted = prepare(cluster, check=True, release_namespace="misspelt", expected=expected)
     assert predicted["helm_release"]["action"] == "install"
@@ -245,10 +245,10 @@ def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bo
 )
 def test_error_messages(cluster: Cluster, options: dict[str, Any], message: str) -> None:
     mark = cluster.mark()
-    found = prepare(cluster, **options)
-    assert found["failed"]
-    assert message in found["msg"]
-    assert "\n" not in found["msg"]
+    actual = prepare(cluster, **options)
+    assert actual["failed"]
+    assert message in actual["msg"]
+    assert "\n" not in actual["msg"]
     # At most the cluster's identity is read.
     record = "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
     assert cluster.requests(mark, "helm_release") in ([], [record])
@@ -256,10 +256,10 @@ def test_error_messages(cluster: Cluster, options: dict[str, Any], message: str)
 
 def test_missing_helm(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cluster.lab.env, "PATH", str(tmp_path))
-    found = prepare(cluster)
-    assert found["failed"]
-    assert "helm is not installed on this machine" in found["msg"]
-    assert "binary_path" in found["msg"]
+    actual = prepare(cluster)
+    assert actual["failed"]
+    assert "helm is not installed on this machine" in actual["msg"]
+    assert "binary_path" in actual["msg"]
 
 
 def test_a_packed_chart_from_a_repository(cluster: Cluster, tmp_path: Path) -> None:
@@ -276,9 +276,9 @@ def test_a_packed_chart_from_a_repository(cluster: Cluster, tmp_path: Path) -> N
         assert server.stdout is not None
         port = server.stdout.readline().split(" port ")[1].split()[0]
         repository = f"http://127.0.0.1:{port}"
-        found = prepare(cluster, check=True, chart_ref="node-feature-discovery", chart_repo_url=repository)
+        actual = prepare(cluster, check=True, chart_ref="node-feature-discovery", chart_repo_url=repository)
         local = prepare(cluster, check=True)
-        assert found["helm_release"] == local["helm_release"]
+        assert actual["helm_release"] == local["helm_release"]
         gone = prepare(cluster, chart_ref="node-feature-discovery", chart_repo_url=repository, chart_version="9.9.9")
         assert 'version "9.9.9" not found' in gone["msg"]
     finally:

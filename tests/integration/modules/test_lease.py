@@ -37,8 +37,8 @@ def path(name: str) -> str:
 
 
 def spec(kube: Kube) -> dict[str, Any]:
-    found: dict[str, Any] = kube.require(path(kube.prefix))["spec"]
-    return found
+    actual: dict[str, Any] = kube.require(path(kube.prefix))["spec"]
+    return actual
 
 
 @contextlib.contextmanager

@@ -49,9 +49,9 @@ def pool(model: Model, sharing: dict[str, Any]) -> dict[str, Any]:
 
 
 def geometry(model: Model) -> mig.Geometry:
-    found = mig.geometry(model.key)
-    assert found is not None
-    return found
+    actual = mig.geometry(model.key)
+    assert actual is not None
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def cluster(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 def share(cluster: Cluster, pools: list[dict[str, Any]]) -> None:
     for main in (cluster_policy.main, gpu_sharing.main):
-        found = cluster.run(main, gpu_pools=pools, wait_timeout=300)
-        assert not found.get("failed"), found["msg"]
+        result = cluster.run(main, gpu_pools=pools, wait_timeout=300)
+        assert not result.get("failed"), result["msg"]
 
 
 def observed(cluster: Cluster, model: Model, keys: list[str]) -> tuple[dict[str, int], tuple[str, ...]]:

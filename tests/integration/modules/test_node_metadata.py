@@ -22,8 +22,8 @@ DECLARED_TAINT = {"key": "example.com/team", "value": "vision", "effect": "NoSch
 
 def taints(kube: Kube, name: str) -> list[Object]:
     """A node's taints, except those of Kubernetes' own controllers."""
-    found = kube.node(name)["spec"].get("taints") or []
-    return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
+    actual = kube.node(name)["spec"].get("taints") or []
+    return [taint for taint in actual if not taint["key"].startswith("node.kubernetes.io/")]
 
 
 def spec_options(kube: Kube, **more: Any) -> Object:
@@ -225,7 +225,7 @@ def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
 
 
 def test_unknown_models_are_in_after_discovery(kube: Kube) -> None:
-    found, waiting = kube.nodes(1, labels={"nvidia.com/gpu.product": "NVIDIA-L40S-SHARED"})[0], f"{kube.prefix}-new"
+    actual, waiting = kube.nodes(1, labels={"nvidia.com/gpu.product": "NVIDIA-L40S-SHARED"})[0], f"{kube.prefix}-new"
     body = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -235,7 +235,7 @@ def test_unknown_models_are_in_after_discovery(kube: Kube) -> None:
     kube.delete_afterwards(f"/api/v1/nodes/{waiting}")
     chosen = {"match": {"model": "L40S", "labels": {"test": kube.prefix}}, "labels": {"example.com/l40s": "yes"}}
     preview = kube.run(node_metadata.main, check=True, sets=[chosen])
-    assert preview["node_metadata"]["names_changed"] == [found]
+    assert preview["node_metadata"]["names_changed"] == [actual]
     assert waiting in preview["node_metadata"]["after_discovery"]["undiscovered"]
     assert preview["changed"]
     kube.run(node_metadata.main, sets=[chosen])

@@ -82,7 +82,7 @@ def test_on_openshift_olm_installs_and_nothing_else(openshift: Cluster) -> None:
     assert by_helm["operator_info"]["operator"]["installer"] == "helm"
     assert "support operators on OpenShift only if OLM installs them" in json.dumps(by_helm["warnings"])
     planned = cluster.run(gpu_info.main, gpu_pools=pools, include_impact=True)["gpu_info"]["installed"]
-    assert all("has no OLM" in found["problem"] for found in planned.values())
+    assert all("has no OLM" in actual["problem"] for actual in planned.values())
     played = run_playbook("accel.gpu.site", environ=cluster.lab.env)
     assert played.rc != 0
     assert "gpu_cluster.operator.chart: has no effect with installer: olm, the default on OpenShift" in played.failure()

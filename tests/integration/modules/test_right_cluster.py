@@ -86,8 +86,8 @@ def run(
 @pytest.fixture
 def other() -> Iterator[OtherCluster]:
     """A cluster that must receive no request."""
-    with other_cluster() as found:
-        yield found
+    with other_cluster() as actual:
+        yield actual
 
 
 @pytest.fixture

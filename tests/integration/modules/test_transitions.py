@@ -175,9 +175,9 @@ def server_time(users: Users) -> str:
 
 
 def labels(node: dict[str, Any]) -> tuple[str, ...]:
-    found = node["metadata"]["labels"]
+    actual = node["metadata"]["labels"]
     keys = ("gpu.product", "gpu.replicas", "gpu.sharing-strategy", "mig.strategy", "mps.capable")
-    return tuple(found.get(f"nvidia.com/{key}", "") for key in keys)
+    return tuple(actual.get(f"nvidia.com/{key}", "") for key in keys)
 
 
 @pytest.mark.usual(60)

@@ -78,26 +78,26 @@ def cluster(lab: Lab) -> Cluster:
 
 
 def policy(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy", "--show-managed-fields")
-    return found
+    actual: dict[str, Any] = cluster.get("clusterpolicy", "cluster-policy", "--show-managed-fields")
+    return actual
 
 
 def configure(cluster: Cluster, *changes: dict[str, Any]) -> None:
     """Apply the sharing to the cluster."""
     pools = cluster.pools(*changes)
     for main, more in ((cluster_policy.main, {"allow_driver_rollout": True, "wait_sleep": 1}), (gpu_sharing.main, {})):
-        found = cluster.run(main, gpu_pools=pools, wait_timeout=300, **more)
-        assert not found.get("failed"), found["msg"]
+        result = cluster.run(main, gpu_pools=pools, wait_timeout=300, **more)
+        assert not result.get("failed"), result["msg"]
 
 
 def uninstall_stage(cluster: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
-    found = cluster.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
-    assert not found.get("failed"), found["msg"]
-    return found
+    result = cluster.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
+    assert not result.get("failed"), result["msg"]
+    return result
 
 
-def managers(found: dict[str, Any]) -> set[str]:
-    return {entry["manager"] for entry in found["metadata"]["managedFields"]}
+def managers(actual: dict[str, Any]) -> set[str]:
+    return {entry["manager"] for entry in actual["metadata"]["managedFields"]}
 
 
 @contextmanager
@@ -128,14 +128,14 @@ def test_a_foreign_operator_works_without_the_managed_configuration(cluster: Clu
     restarts = cluster.restarts()
 
     preview = uninstall_stage(cluster, check=True, diff=True)
-    found = uninstall_stage(cluster, diff=True)
+    actual = uninstall_stage(cluster, diff=True)
     assert preview["changed"]
-    assert found["changed"]
-    assert preview["diff"] == found["diff"]
-    assert preview["uninstall"] == found["uninstall"]
-    assert found["uninstall"]["held_back"] == []
-    assert not any(release["uninstall"] for release in found["uninstall"]["releases"])
-    assert "ClusterPolicy cluster-policy: this collection did not install it" in found["uninstall"]["kept"]
+    assert actual["changed"]
+    assert preview["diff"] == actual["diff"]
+    assert preview["uninstall"] == actual["uninstall"]
+    assert actual["uninstall"]["held_back"] == []
+    assert not any(release["uninstall"] for release in actual["uninstall"]["releases"])
+    assert "ClusterPolicy cluster-policy: this collection did not install it" in actual["uninstall"]["kept"]
 
     after = policy(cluster)
     assert after["spec"] == before["spec"]
@@ -164,9 +164,9 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path:
         "restricted-access",
     ]
     for check in (True, False):
-        found = uninstall_stage(cluster, check=check)
-        assert found["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
-        assert "the driver would restart on 20 nodes" in str(found["uninstall"]["kept"])
+        actual = uninstall_stage(cluster, check=check)
+        assert actual["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
+        assert "the driver would restart on 20 nodes" in str(actual["uninstall"]["kept"])
     held = policy(cluster)
     assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
     assert "config" not in held["spec"]["devicePlugin"]
@@ -188,15 +188,15 @@ def test_mig_is_disabled_on_partitioned_gpus(cluster: Cluster) -> None:
         {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
     )
     assert all(
-        "nvidia.com/gpu" not in found or found != whole
-        for found, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
+        "nvidia.com/gpu" not in actual or actual != whole
+        for actual, whole in zip(cluster.offered("a100-").values(), offered.values(), strict=True)
     )
     preview = uninstall_stage(cluster, check=True, diff=True)
     assert not [line for line in preview["uninstall"]["kept"] if "MIG" in line]
-    found = uninstall_stage(cluster, diff=True)
-    assert preview["diff"] == found["diff"]
-    assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
-    assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in found["uninstall"]["removed"]
+    actual = uninstall_stage(cluster, diff=True)
+    assert preview["diff"] == actual["diff"]
+    assert actual["uninstall"]["removed"] == preview["uninstall"]["removed"]
+    assert "ConfigMap gpu-operator/accel-gpu-mig-parted: deleted" in actual["uninstall"]["removed"]
     cluster.until(lambda: cluster.offered("a100-") == offered, 60)
     for name, node in cluster.nodes().items():
         if name.startswith("a100-"):
@@ -237,8 +237,8 @@ def test_a_failed_mig_reset_keeps_the_node_and_the_next_run_completes_it(cluster
     assert {key: after["metadata"]["annotations"].get(key) for key in notes} == notes
 
     cluster.lab.command("fault", "clear")
-    found = uninstall_stage(cluster, diff=True)
-    assert found["uninstall"]["removed"] == preview["uninstall"]["removed"]
+    actual = uninstall_stage(cluster, diff=True)
+    assert actual["uninstall"]["removed"] == preview["uninstall"]["removed"]
     cluster.kubectl("delete", "pod", "debugger", "--now")
     given_back = cluster.nodes()[STUCK]["metadata"]
     assert not [key for part in ("labels", "annotations") for key in given_back[part] if key.startswith("accel.gpu/")]
@@ -261,10 +261,10 @@ GFD_STARTED = "nvidia.com/gfd.timestamp"
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 
 
-def lasting(found: Objects) -> Objects:
+def lasting(actual: Objects) -> Objects:
     """Remove the fields that change without the collection."""
     after: Objects = {}
-    for label, item in found.items():
+    for label, item in actual.items():
         metadata = dict(item["metadata"])
         owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
         # Pods of a DaemonSet are replaced when its template changes.
@@ -323,11 +323,11 @@ def test_foreign_settings_survive_sharing_its_change_and_its_end(cluster: Cluste
 def tolerated(cluster: Cluster, key: str) -> bool:
     """Whether each of the operator's DaemonSets has such a toleration, and all of its pods are ready."""
     return all(
-        any(entry.get("key") == key for entry in found["spec"]["template"]["spec"].get("tolerations", []))
-        and found["status"].get("observedGeneration") == found["metadata"]["generation"]
-        and found["status"].get("updatedNumberScheduled", 0) == found["status"]["desiredNumberScheduled"]
-        and found["status"].get("numberReady", 0) == found["status"]["desiredNumberScheduled"]
-        for found in cluster.get("daemonsets", "-n", NAMESPACE)["items"]
+        any(entry.get("key") == key for entry in actual["spec"]["template"]["spec"].get("tolerations", []))
+        and actual["status"].get("observedGeneration") == actual["metadata"]["generation"]
+        and actual["status"].get("updatedNumberScheduled", 0) == actual["status"]["desiredNumberScheduled"]
+        and actual["status"].get("numberReady", 0) == actual["status"]["desiredNumberScheduled"]
+        for actual in cluster.get("daemonsets", "-n", NAMESPACE)["items"]
     )
 
 
@@ -335,7 +335,7 @@ def whole(cluster: Cluster) -> bool:
     """Whether no driver is being restarted, and every T4 node offers its one GPU, not shared."""
     states = {node["metadata"]["labels"].get(UPGRADE_STATE, "upgrade-done") for node in cluster.nodes().values()}
     offered = cluster.offered("t4-").values()
-    return states == {"upgrade-done"} and all(found == {"nvidia.com/gpu": 1} for found in offered)
+    return states == {"upgrade-done"} and all(actual == {"nvidia.com/gpu": 1} for actual in offered)
 
 
 def tainted(cluster: Cluster, name: str) -> bool:

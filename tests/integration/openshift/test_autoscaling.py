@@ -134,9 +134,9 @@ def autoscaler_lab(openshift_lab: Lab) -> Lab:
 
 @pytest.fixture
 def scaled(autoscaler_lab: Lab) -> t.Iterator[Autoscaler]:
-    found = Autoscaler(autoscaler_lab)
-    yield found
-    found.forget()
+    actual = Autoscaler(autoscaler_lab)
+    yield actual
+    actual.forget()
 
 
 def pool(name: str = "notebooks", high: int = 3, **more: t.Any) -> Object:
@@ -288,7 +288,7 @@ def test_what_no_pool_declares_any_more_is_reported_and_stays(scaled: Autoscaler
     without["nodes"] = {**without["nodes"], "count": 0}
     since = audit.mark(scaled.layout)
     result = scaled.run(without)
-    assert result["autoscaling"]["left"] == [f"{NAMESPACE}/former", f"{NAMESPACE}/notebooks"]
+    assert result["autoscaling"]["undeclared"] == [f"{NAMESPACE}/former", f"{NAMESPACE}/notebooks"]
     assert "pool notebooks has no autoscale" in str(result["warnings"])
     assert "no pool has node group former" in str(result["warnings"])
     assert (result["changed"], scaled.mutations(since)) == (False, [])

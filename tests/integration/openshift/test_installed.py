@@ -38,10 +38,10 @@ def test_the_gpu_operator_runs_in_openshift_mode(cluster: OpenShift) -> None:
 
 def test_nodes_get_labels_and_gpus(cluster: OpenShift) -> None:
     def nodes() -> dict[str, str]:
-        found = cluster.client.list("/api/v1/nodes", label_selector="nvidia.com/gpu.present=true")
-        return {one["metadata"]["name"]: one["status"]["allocatable"].get("nvidia.com/gpu", "0") for one in found}
+        actual = cluster.client.list("/api/v1/nodes", label_selector="nvidia.com/gpu.present=true")
+        return {one["metadata"]["name"]: one["status"]["allocatable"].get("nvidia.com/gpu", "0") for one in actual}
 
-    assert until(lambda: (found := nodes()) == {"t4-1": "1", "t4-2": "1", "a100-1": "8"} and found, limit=60)
+    assert until(lambda: (actual := nodes()) == {"t4-1": "1", "t4-2": "1", "a100-1": "8"} and actual, limit=60)
 
 
 def test_the_nfd_operator_applies_worker_tolerations(cluster: OpenShift) -> None:

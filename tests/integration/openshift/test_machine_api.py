@@ -62,9 +62,9 @@ class MachineCluster:
         return [(one.get("status") or {}).get("phase", "") for one in self.machines(name)]
 
     def node(self, machine: Object) -> Object:
-        found = self.api.get(f"/api/v1/nodes/{machine['status']['nodeRef']['name']}")
-        assert found
-        return found
+        actual = self.api.get(f"/api/v1/nodes/{machine['status']['nodeRef']['name']}")
+        assert actual
+        return actual
 
     def close(self) -> None:
         self.lab.command("cloud", "fault", "clear")
@@ -79,19 +79,19 @@ class MachineCluster:
 @pytest.fixture
 def cloud(openshift: OpenShift) -> Iterator[MachineCluster]:
     openshift.lab.command("cloud", "set", "machines.boot-seconds=20")
-    found = MachineCluster(openshift)
-    yield found
-    found.close()
+    actual = MachineCluster(openshift)
+    yield actual
+    actual.close()
 
 
 def test_the_installers_machine_sets_have_ready_nodes(cloud: MachineCluster) -> None:
     for name, zone in {"prod-worker-us-east-2a": "us-east-2a", "prod-worker-us-east-2b": "us-east-2b"}.items():
         until(functools.partial(cloud.has_available, name, 1))
-        found = cloud.set(name)
-        status = found["status"]
+        actual = cloud.set(name)
+        status = actual["status"]
         assert (status["replicas"], status["readyReplicas"], status["fullyLabeledReplicas"]) == (1, 1, 1)
-        assert status["observedGeneration"] == found["metadata"]["generation"]
-        assert found["metadata"]["annotations"]["machine.openshift.io/vCPU"] == "4"
+        assert status["observedGeneration"] == actual["metadata"]["generation"]
+        assert actual["metadata"]["annotations"]["machine.openshift.io/vCPU"] == "4"
         (machine,) = cloud.machines(name)
         node = cloud.node(machine)
         assert node["spec"]["providerID"] == machine["spec"]["providerID"]

@@ -62,20 +62,20 @@ class FaultyCloud:
         return run_module(machineset.main, {**usual, **declared}, env=self.lab.env)
 
     def machines(self, name: str) -> list[str]:
-        found = self.api.list(MACHINES, labelSelector=f"{SET_LABEL}={name}")
-        return [machine["metadata"]["name"] for machine in found]
+        actual = self.api.list(MACHINES, labelSelector=f"{SET_LABEL}={name}")
+        return [machine["metadata"]["name"] for machine in actual]
 
 
 @pytest.fixture
 def cloud(openshift: OpenShift) -> Iterator[FaultyCloud]:
     openshift.lab.command("cloud", "set", "machines.boot-seconds=20")
-    found = FaultyCloud(openshift.lab)
-    yield found
-    found.repair()
+    actual = FaultyCloud(openshift.lab)
+    yield actual
+    actual.repair()
     for fault in MESSAGES:
-        if found.api.get(f"{MACHINE_SETS}/{fault}") is not None:
-            found.api.request("DELETE", f"{MACHINE_SETS}/{fault}")
-    until(lambda: not any(found.machines(fault) for fault in MESSAGES))
+        if actual.api.get(f"{MACHINE_SETS}/{fault}") is not None:
+            actual.api.request("DELETE", f"{MACHINE_SETS}/{fault}")
+    until(lambda: not any(actual.machines(fault) for fault in MESSAGES))
 
 
 @pytest.mark.parametrize("fault", MESSAGES)

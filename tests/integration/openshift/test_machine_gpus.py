@@ -28,12 +28,12 @@ POD = f"/api/v1/namespaces/default/pods/{NAME}"
 def api(openshift_lab: Lab) -> Iterator[Api]:
     OpenShift(openshift_lab).installed()
     openshift_lab.command("cloud", "set", "machines.boot-seconds=20")
-    found = Api(LabLayout.named(openshift_lab.name))
-    yield found
+    actual = Api(LabLayout.named(openshift_lab.name))
+    yield actual
     for path in (POD, SCALER, CLUSTER, f"{MACHINE_SETS}/{NAME}"):
-        if found.get(path) is not None:
-            found.request("DELETE", path)
-    until(lambda: all(found.get(path) is None for path in (SCALER, f"{MACHINE_SETS}/{NAME}")), limit=60)
+        if actual.get(path) is not None:
+            actual.request("DELETE", path)
+    until(lambda: all(actual.get(path) is None for path in (SCALER, f"{MACHINE_SETS}/{NAME}")), limit=60)
 
 
 def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> None:
@@ -65,13 +65,13 @@ def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> N
         names = {node["metadata"]["name"] for node in nodes}
         pods = [pod for pod in api.list("/api/v1/pods") if pod["spec"].get("nodeName") in names]
         events = api.list("/api/v1/namespaces/default/events")
-        found = [api.get(POD), api.get(f"{MACHINE_SETS}/{NAME}"), *api.list(machines), *nodes, *pods, *events]
-        return json.dumps(found, indent=1)
+        actual = [api.get(POD), api.get(f"{MACHINE_SETS}/{NAME}"), *api.list(machines), *nodes, *pods, *events]
+        return json.dumps(actual, indent=1)
 
     until(lambda: (api.get(POD) or {})["status"].get("phase") == "Running", limit=120, describe=state)
-    found = api.get(f"{MACHINE_SETS}/{NAME}")
-    assert found is not None
-    assert found["spec"]["replicas"] == 1
+    actual = api.get(f"{MACHINE_SETS}/{NAME}")
+    assert actual is not None
+    assert actual["spec"]["replicas"] == 1
     node = api.get(f"/api/v1/nodes/{(api.get(POD) or {})['spec']['nodeName']}")
     assert node is not None
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "1"

@@ -50,9 +50,9 @@ class MachineSets:
         return name
 
     def get(self, name: str) -> Object:
-        found = self.client.get(f"{SETS}/{name}")
-        assert found is not None, name
-        return found
+        actual = self.client.get(f"{SETS}/{name}")
+        assert actual is not None, name
+        return actual
 
     def run(self, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         options = {"wait_timeout": 60, "wait_sleep": 1, "wait": False, **options}
@@ -153,10 +153,10 @@ def test_hand_tuned_fields_and_entries_of_others_survive(sets: MachineSets) -> N
     assert "accel.gpu/pool=tuned" in labels[1]
     assert any(label.startswith("cluster-api/accelerator=") for label in labels[0])
     assert not any(label.startswith("cluster-api/accelerator=") for label in labels[1])
-    for found in (expected, after):
-        del found["metadata"]["annotations"]["accel.gpu/registration"]
+    for actual in (expected, after):
+        del actual["metadata"]["annotations"]["accel.gpu/registration"]
         for key in ("resourceVersion", "generation", "managedFields"):
-            found["metadata"].pop(key)
+            actual["metadata"].pop(key)
     assert after == expected
 
 

@@ -135,8 +135,8 @@ def test_an_unreachable_catalog(olm: OlmNamespace) -> None:
 def new_olm(openshift: OpenShift, request: pytest.FixtureRequest) -> OlmNamespace:
     """A namespace of an OLM that has not read any catalog: for some minutes, it does not notice that a catalog it has read is unreachable."""
     openshift.empty()
-    found: OlmNamespace = request.getfixturevalue("olm")
-    return found
+    actual: OlmNamespace = request.getfixturevalue("olm")
+    return actual
 
 
 @pytest.mark.soak

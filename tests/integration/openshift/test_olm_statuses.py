@@ -50,20 +50,20 @@ MANUAL = {"installPlanApproval": "Manual"}
 
 @pytest.fixture(scope="module")
 def cluster(openshift_lab: Lab) -> OpenShift:
-    found = OpenShift(openshift_lab).empty()
+    actual = OpenShift(openshift_lab).empty()
     for name, (fields, _reason, _message) in UNRESOLVED.items():
-        namespace(found, name)
+        namespace(actual, name)
         if name == "unreachable":
-            found.catalog_source(name, name, address="127.0.0.1:1")
-        found.subscribe(name, GPU_PACKAGE, **fields)
-    found.namespace("no-group")
-    found.subscribe("no-group", GPU_PACKAGE, **MANUAL)
-    namespace(found, "two-groups", "one", "two")
-    found.subscribe("two-groups", GPU_PACKAGE, **MANUAL)
-    found.namespace("all-namespaces")
-    found.operator_group("all-namespaces")
-    found.subscribe("all-namespaces", GPU_PACKAGE)
-    return found
+            actual.catalog_source(name, name, address="127.0.0.1:1")
+        actual.subscribe(name, GPU_PACKAGE, **fields)
+    actual.namespace("no-group")
+    actual.subscribe("no-group", GPU_PACKAGE, **MANUAL)
+    namespace(actual, "two-groups", "one", "two")
+    actual.subscribe("two-groups", GPU_PACKAGE, **MANUAL)
+    actual.namespace("all-namespaces")
+    actual.operator_group("all-namespaces")
+    actual.subscribe("all-namespaces", GPU_PACKAGE)
+    return actual
 
 
 @pytest.fixture

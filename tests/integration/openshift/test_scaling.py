@@ -73,18 +73,18 @@ class Scaling:
         }
         result = run_module(gpu_info.main, options)
         assert not result.get("failed"), result
-        found: dict[str, Any] = result["gpu_info"]
-        return found
+        actual: dict[str, Any] = result["gpu_info"]
+        return actual
 
     def explained(self) -> Object:
-        (found,) = self.info()["autoscaling"]["machine_sets"]
-        return dict(found)
+        (actual,) = self.info()["autoscaling"]["machine_sets"]
+        return dict(actual)
 
     def requests(self, since: int) -> list[str]:
         """The requests for objects of the autoscaler, and for those that it reads; the ClusterVersion is also read to detect the platform."""
         parts = ("machine.openshift.io", "autoscaling.openshift.io", "priority-expander")
-        found = audit.requests(self.layout, since, "accel.gpu/")
-        return [request.uri for request in found if any(part in request.uri for part in parts)]
+        actual = audit.requests(self.layout, since, "accel.gpu/")
+        return [request.uri for request in actual if any(part in request.uri for part in parts)]
 
     def create_autoscaler(self) -> None:
         """The objects that the Cluster Autoscaler Operator reads, as someone writes them without the collection."""
@@ -104,10 +104,10 @@ class Scaling:
         self.api.apply(f"{MACHINE_SETS}/{NAME}", body)
 
     def annotations(self) -> Object:
-        found: Object = (self.api.get(f"{MACHINE_SETS}/{NAME}") or {"metadata": {}})["metadata"].get(
+        actual: Object = (self.api.get(f"{MACHINE_SETS}/{NAME}") or {"metadata": {}})["metadata"].get(
             "annotations"
         ) or {}
-        return found
+        return actual
 
     def create_pod(self) -> None:
         container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -126,17 +126,17 @@ class Scaling:
 def scaling(openshift_lab: Lab) -> Iterator[Scaling]:
     OpenShift(openshift_lab).installed()
     openshift_lab.command("cloud", "set", "machines.boot-seconds=20")
-    found = Scaling(openshift_lab)
-    yield found
-    found.close()
+    actual = Scaling(openshift_lab)
+    yield actual
+    actual.close()
 
 
 def test_the_first_plan_does_not_report_what_the_run_creates(scaling: Scaling) -> None:
     planned = scaling.play("plan").require_success()
     assert planned.shown(f"scaling of {NAME}: MachineSet {NAME} will scale from zero after this run; 0 to 3 nodes")
     assert "cause:" not in planned.stderr
-    found = scaling.explained()
-    assert (found["exists"], found["scales"], found["scales_after_run"]) == (False, False, True)
+    actual = scaling.explained()
+    assert (actual["exists"], actual["scales"], actual["scales_after_run"]) == (False, False, True)
     # Only OpenShift 5.0 counts other resources.
     renamed = scaling.pool(sharing={"mode": "time-slicing", "replicas": 4, "rename": True})
     planned = scaling.play("plan", gpu_pools=[renamed]).require_success()
@@ -154,11 +154,11 @@ def test_a_broken_machine_set_is_explained_repaired_and_scales(scaling: Scaling,
     )
 
     since = audit.mark(scaling.layout)
-    found = scaling.explained()
+    actual = scaling.explained()
     assert len(scaling.requests(since)) == 3, scaling.requests(since)
-    codes = [finding["code"] for finding in found["findings"] if finding["effect"] == "no_pod"]
+    codes = [finding["code"] for finding in actual["findings"] if finding["effect"] == "no_pod"]
     assert codes == [f"illegal {ACCELERATOR}"]
-    assert (found["scales"], found["scales_after_run"], found["min"], found["max"]) == (False, True, 0, 3)
+    assert (actual["scales"], actual["scales_after_run"], actual["min"], actual["max"]) == (False, True, 0, 3)
     page = tmp_path / "page.html"
     report = scaling.play("site", "--tags", "report", gpu_report_html_path=str(page)).require_success()
     assert report.shown(f"scaling of {NAME}: MachineSet {NAME} does not scale from zero")
@@ -171,9 +171,9 @@ def test_a_broken_machine_set_is_explained_repaired_and_scales(scaling: Scaling,
     assert planned.shown(f"MachineSet {NAME} will scale from zero after this run")
 
     scaling.play("nodegroups").require_success()
-    found = scaling.explained()
-    assert found["scales"], found["findings"]
-    assert [finding for finding in found["findings"] if finding["effect"] != "note"] == []
+    actual = scaling.explained()
+    assert actual["scales"], actual["findings"]
+    assert [finding for finding in actual["findings"] if finding["effect"] != "note"] == []
     report = scaling.play("site", "--tags", "report").require_success()
     assert report.shown(
         f"scaling of {NAME}: MachineSet {NAME} scales from zero; 0 to 3 nodes; the autoscaler expects 1 nvidia.com/gpu on a new node"
@@ -193,8 +193,8 @@ def test_the_shipped_rules_of_plan_are_sufficient_and_missing_ones_are_named(sca
     existing = {"name": "others", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "none"}}
     planned = scaling.play("plan", environ=environ, gpu_pools=[scaling.pool(), existing]).require_success()
     assert planned.shown(f"MachineSet {NAME} will scale from zero after this run")
-    found = audit.requests(scaling.layout, since, "accel.gpu/")
-    refused = [request.uri for request in found if request.status == 403]
+    actual = audit.requests(scaling.layout, since, "accel.gpu/")
+    refused = [request.uri for request in actual if request.status == 403]
     # Read-only rules do not include that the API server checks a new MachineSet.
     assert [uri for uri in refused if "dryRun=All" not in uri] == []
     assert len(scaling.requests(since)) >= 3
@@ -220,6 +220,6 @@ def test_the_shipped_rules_of_plan_are_sufficient_and_missing_ones_are_named(sca
 def test_nothing_is_read_for_clouds_that_scale_node_groups_themselves(scaling: Scaling) -> None:
     since = audit.mark(scaling.layout)
     pool = {"name": NAME, "match": {"model": "Tesla-T4"}, "sharing": {"mode": "none"}}
-    found = scaling.info(pools=[pool], cloud={"magnum": {"cloud": "c", "cluster": "x"}})
-    assert "autoscaling" not in found
+    actual = scaling.info(pools=[pool], cloud={"magnum": {"cloud": "c", "cluster": "x"}})
+    assert "autoscaling" not in actual
     assert scaling.requests(since) == []

@@ -63,9 +63,9 @@ def changed_tasks(played: PlaybookRun) -> list[str]:
 
 
 def writes(lab: Lab, mark: int) -> list[str]:
-    found = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
+    actual = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
     return [
-        f"{request.verb} {request.uri}" for request in found if request.mutating and "dryRun=All" not in request.uri
+        f"{request.verb} {request.uri}" for request in actual if request.mutating and "dryRun=All" not in request.uri
     ]
 
 
@@ -86,9 +86,9 @@ def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     mark = audit.mark(LabLayout.named(lab.name))
     predicted = play(lab, "site", "--check", "--diff").require_success()
     assert writes(lab, mark) == []
-    found = cluster(lab, operator={"version": "v25.10.1"})
-    del found["distribution"]
-    undeclared = play(lab, "site", "--check", gpu_cluster=found)
+    actual = cluster(lab, operator={"version": "v25.10.1"})
+    del actual["distribution"]
+    undeclared = play(lab, "site", "--check", gpu_cluster=actual)
     assert changed_tasks(undeclared.require_success()) == changed_tasks(predicted), "it is detected"
     planned = play(lab, "plan").require_success()
     assert planned.shown(
@@ -96,7 +96,7 @@ def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     )
 
     # The distribution is not declared, as in the second preview.
-    made = play(lab, "site", "--diff", gpu_cluster=found).require_success()
+    made = play(lab, "site", "--diff", gpu_cluster=actual).require_success()
     steps = [name for name in changed_tasks(predicted) if "Validate" not in name]
     assert steps == [name for name in changed_tasks(made) if name in steps]
     assert openshift.csv(GPU_NAMESPACE, GPU_CSV)["phase"] == "Succeeded"
@@ -164,8 +164,8 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     assert key not in taint_keys(openshift.get(machine)["spec"])
     mark = audit.mark(LabLayout.named(lab.name))
     play(lab, "new_nodes", environ=environ).require_success()
-    found = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
-    assert [request.uri for request in found if "/machines" in request.uri] == []
+    actual = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
+    assert [request.uri for request in actual if "/machines" in request.uri] == []
 
 
 @pytest.mark.sampled(1, group="runs on OpenShift")
@@ -366,8 +366,8 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
     until(lambda: not list(openshift.client.list(SCALERS)), limit=30)
     assert openshift.get(f"{SETS}/burst"), "MachineSets stay"
     for namespace in (GPU_NAMESPACE, NFD_NAMESPACE):
-        found = openshift.get(f"/api/v1/namespaces/{namespace}")
-        assert not found or found["metadata"].get("deletionTimestamp"), namespace
+        actual = openshift.get(f"/api/v1/namespaces/{namespace}")
+        assert not actual or actual["metadata"].get("deletionTimestamp"), namespace
     node = openshift.get("/api/v1/nodes/t4-1")
     assert not [key for key in node["metadata"]["labels"] if key.startswith(("accel.gpu/", "nvidia.com/"))]
     assert not node["spec"].get("taints")

@@ -91,9 +91,9 @@ class Builds:
 
 @pytest.fixture
 def builds(registries: Registries, tmp_path: Path) -> Iterator[Builds]:
-    found = Builds(registries, tmp_path)
-    yield found
-    found.close()
+    actual = Builds(registries, tmp_path)
+    yield actual
+    actual.close()
 
 
 def test_an_image_is_built_once_and_has_every_tag(builds: Builds) -> None:
@@ -110,11 +110,11 @@ def test_an_image_is_built_once_and_has_every_tag(builds: Builds) -> None:
     assert digests == {image["digests"][TAGS[0]]}
     # One build for all three, because they are built from the same folder.
     assert len([path for path in first.writes if "/manifests/" in path]) == len(TAGS)
-    found = builds.registries.inspect(f"{builds.registries.plain}/{builds.repository}:{TAGS[0]}")
-    assert found["Labels"]["version"] == f"{VERSION}-grid"
-    assert found["Labels"]["accel.gpu/driver-installer"] == f"NVIDIA-Linux-x86_64-{VERSION}-grid.run"
-    assert f"DRIVER_BRANCH={VERSION.partition('.')[0]}" in found["Env"]
-    assert "DRIVER_TYPE=vgpu" in found["Env"]
+    actual = builds.registries.inspect(f"{builds.registries.plain}/{builds.repository}:{TAGS[0]}")
+    assert actual["Labels"]["version"] == f"{VERSION}-grid"
+    assert actual["Labels"]["accel.gpu/driver-installer"] == f"NVIDIA-Linux-x86_64-{VERSION}-grid.run"
+    assert f"DRIVER_BRANCH={VERSION.partition('.')[0]}" in actual["Env"]
+    assert "DRIVER_TYPE=vgpu" in actual["Env"]
     assert not list(builds.context.glob("*/drivers/*.run")), "the checkout is not changed"
 
     with builds.registries.requests() as second:

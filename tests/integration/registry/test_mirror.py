@@ -77,8 +77,8 @@ class Site:
         common = {"operating_systems": ["ubuntu24.04"], "upstreams": self.upstreams, "binary_path": helm}
         result = run_module(image_set.main, {**given, **common, "registries": self.registries.options(), **options})
         assert not result.get("failed"), result["msg"]
-        found: Object = result["image_set"]
-        return found
+        actual: Object = result["image_set"]
+        return actual
 
     def publish(self) -> list[str]:
         """Push a small image under the name of each public one; returns their destinations in the mirror."""
@@ -101,8 +101,8 @@ class Site:
 @pytest.fixture
 def site(registries: Registries, tmp_path: Path) -> Iterator[Site]:
     registries.lab.reset()
-    found = Site(registries, tmp_path)
-    yield found
+    actual = Site(registries, tmp_path)
+    yield actual
     registries.network().heal()
 
 
@@ -149,35 +149,35 @@ def test_a_site_runs_from_the_mirror_alone(site: Site) -> None:
 @pytest.mark.usual(15)
 def test_the_list_in_other_forms(site: Site) -> None:
     dest = site.folder / "forms"
-    found = site.needed(dest=str(dest))
-    assert [Path(path).name for path in found["files"]] == ["images.txt", "imageset-config.yaml", "mirror-sets.yaml"]
+    actual = site.needed(dest=str(dest))
+    assert [Path(path).name for path in actual["files"]] == ["images.txt", "imageset-config.yaml", "mirror-sets.yaml"]
     listed = [line.split() for line in (dest / "images.txt").read_text().splitlines()]
     assert sorted(listed) == sorted(
-        [f"docker://{entry['source']}", f"docker://{entry['destination']}"] for entry in found["copies"]
+        [f"docker://{entry['source']}", f"docker://{entry['destination']}"] for entry in actual["copies"]
     )
     assert all(source.startswith(f"docker://{site.source}/") for source, _destination in listed)
     configuration = yaml.safe_load((dest / "imageset-config.yaml").read_text())
-    assert len(configuration["mirror"]["additionalImages"]) == len({entry["source"] for entry in found["copies"]})
+    assert len(configuration["mirror"]["additionalImages"]) == len({entry["source"] for entry in actual["copies"]})
     (tags,) = yaml.safe_load_all((dest / "mirror-sets.yaml").read_text())
     assert (tags["kind"], "restarts all nodes" in tags["metadata"]["annotations"]["accel.gpu/impact"]) == (
         "ImageTagMirrorSet",
         True,
     )
-    components = {entry["component"] for entry in found["images"]}
+    components = {entry["component"] for entry in actual["images"]}
     assert {"driver/ubuntu24.04", "devicePlugin", "toolkit", "validation/kernel/12.5"} <= components
     both = site.needed(operating_systems=["ubuntu24.04", "rhel9.6"], operator_versions=["v26.7.0"])
     tagged = {entry["component"] for entry in both["images"] if entry["component"].startswith("driver/")}
     assert tagged == {"driver/ubuntu24.04", "driver/rhel9.6", "driver/rhel9"}
     # A second call writes nothing.
     assert (site.needed(dest=str(dest))["files"], sorted(path.name for path in dest.iterdir())) == (
-        found["files"],
-        sorted(Path(path).name for path in found["files"]),
+        actual["files"],
+        sorted(Path(path).name for path in actual["files"]),
     )
 
 
 def test_a_mirror_that_the_variables_do_not_name_yet(site: Site, registry_lab: Lab) -> None:
     cluster = {**site.variables["gpu_cluster"], "kubeconfig": str(registry_lab.kubeconfig)}
     cluster["operator"] = {key: text for key, text in cluster["operator"].items() if key != "registry"}
-    found = site.needed(gpu_cluster=cluster, mirror="registry.example.com/mirror")
-    assert found["copies"]
-    assert all(entry["destination"].startswith("registry.example.com/mirror/") for entry in found["images"])
+    actual = site.needed(gpu_cluster=cluster, mirror="registry.example.com/mirror")
+    assert actual["copies"]
+    assert all(entry["destination"].startswith("registry.example.com/mirror/") for entry in actual["images"])

@@ -118,9 +118,9 @@ def drivers(registries: Registries, tmp_path: Path) -> Iterator[Drivers]:
         "operator": {"version": "v25.10.1", "chart": f"{charts}/gpu-operator-v25.10.1"},
         "nfd": {"chart": f"{charts}/node-feature-discovery"},
     }
-    found = Drivers(registries, tmp_path, REPO / "inventories" / "lab", cluster)
-    yield found
-    found.close()
+    actual = Drivers(registries, tmp_path, REPO / "inventories" / "lab", cluster)
+    yield actual
+    actual.close()
 
 
 def test_a_vgpu_pool_beside_a_bare_metal_pool(drivers: Drivers) -> None:

@@ -58,9 +58,9 @@ class Secrets:
 
     def auths(self, name: str) -> Object:
         """The logins of a Secret by registry."""
-        found = self.kube.require(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
-        assert found["type"] == "kubernetes.io/dockerconfigjson"
-        document: Object = json.loads(base64.b64decode(found["data"][".dockerconfigjson"]))
+        actual = self.kube.require(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
+        assert actual["type"] == "kubernetes.io/dockerconfigjson"
+        document: Object = json.loads(base64.b64decode(actual["data"][".dockerconfigjson"]))
         return dict(document["auths"])
 
     def create(self, name: str, kind: str, **data: str) -> None:

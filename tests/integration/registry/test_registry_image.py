@@ -33,8 +33,8 @@ def info(registries: Registries, *images: str, **options: Any) -> list[dict[str,
         env={"HOME": str(registries.folder)},
     )
     assert not result.get("failed"), result
-    found: list[dict[str, Any]] = result["images"]
-    return found
+    actual: list[dict[str, Any]] = result["images"]
+    return actual
 
 
 @pytest.mark.parametrize("kind", MEDIA_TYPES)
@@ -48,13 +48,13 @@ def test_an_index_is_copied_with_its_digests_and_tags(registries: Registries, ki
         assert client.digest(f"{registries.unique}/target", tag) == image.digest
     for platform, digest in image.manifests.items():
         assert client.manifest(f"{registries.unique}/target", digest)["layers"][0]["digest"] == image.layers[platform]
-    (found,) = info(registries, f"{target}:latest")
-    assert (found["exists"], found["digest"], found["platforms"]) == (
+    (actual,) = info(registries, f"{target}:latest")
+    assert (actual["exists"], actual["digest"], actual["platforms"]) == (
         True,
         image.digest,
         ["linux/amd64", "linux/arm64"],
     )
-    assert (found["labels"], found["media_type"]) == ({"a": "b"}, MEDIA_TYPES[kind][0])
+    assert (actual["labels"], actual["media_type"]) == ({"a": "b"}, MEDIA_TYPES[kind][0])
 
 
 def test_a_run_without_changes_sends_one_request_to_each_side(registries: Registries) -> None:
@@ -147,7 +147,7 @@ def test_images_by_digest_need_no_request_to_the_source(registries: Registries) 
     registries.copied(entry)
     with registries.requests() as read:
         assert not registries.copy(entry)["changed"]
-    assert read.found == []
+    assert read.listed == []
 
 
 def test_nothing_is_copied_if_one_image_does_not_exist(registries: Registries) -> None:

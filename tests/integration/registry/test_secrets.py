@@ -94,9 +94,9 @@ class Logins:
 @pytest.fixture
 def logins(registries: Registries, tmp_path: Path) -> Iterator[Logins]:
     registries.lab.reset()
-    found = Logins(registries, tmp_path)
-    yield found
-    found.close()
+    actual = Logins(registries, tmp_path)
+    yield actual
+    actual.close()
 
 
 def require_nowhere(logins: Logins, seen: list[str]) -> None:
@@ -126,5 +126,5 @@ def test_passwords_of_registries_are_found_nowhere(logins: Logins, tmp_path: Pat
     require_nowhere(logins, seen)
     assert logins.registries.client("LAB_REGISTRY_TLS").digest(f"{logins.registries.unique}/copy", "1") == source.digest
     # The login was used: the Secret for pulling images has it.
-    found = json.loads(run("kubectl", "get", "secrets", "-A", "-o", "json", env=logins.lab.env))["items"]
-    assert [item["metadata"]["name"] for item in found if item["type"] == "kubernetes.io/dockerconfigjson"] == [SECRET]
+    actual = json.loads(run("kubectl", "get", "secrets", "-A", "-o", "json", env=logins.lab.env))["items"]
+    assert [item["metadata"]["name"] for item in actual if item["type"] == "kubernetes.io/dockerconfigjson"] == [SECRET]

@@ -84,9 +84,9 @@ class SimCluster:
         return cls(lab, Api(LabLayout.named(lab.name)))
 
     def node(self, name: str) -> Object:
-        found = self.api.get(f"/api/v1/nodes/{name}")
-        assert found is not None
-        return found
+        actual = self.api.get(f"/api/v1/nodes/{name}")
+        assert actual is not None
+        return actual
 
     def labels(self, name: str) -> dict[str, str]:
         labels: dict[str, str] = self.node(name)["metadata"]["labels"]
@@ -224,9 +224,9 @@ class SimCluster:
         self.api.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
 
     def pod(self, name: str) -> Object:
-        found = self.api.get(f"/api/v1/namespaces/default/pods/{name}")
-        assert found is not None
-        return found
+        actual = self.api.get(f"/api/v1/namespaces/default/pods/{name}")
+        assert actual is not None
+        return actual
 
     def phase(self, name: str) -> str:
         phase: str = self.pod(name)["status"]["phase"]

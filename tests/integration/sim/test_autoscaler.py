@@ -73,22 +73,24 @@ class Case:
 
     def new_node(self) -> Object:
         """The node that the MachineSet creates, with the devices of the pool; an illegal label makes the API server reject all labels and taints."""
-        found = node("new")
+        actual = node("new")
         zone = self.scene.template["providerSpec"]["value"]["placement"]["availabilityZone"]
-        found["metadata"]["labels"] = {ZONE: zone, VOLUME_ZONE: zone}
+        actual["metadata"]["labels"] = {ZONE: zone, VOLUME_ZONE: zone}
         labels, taints = self.scene.template["metadata"]["labels"], self.scene.template["taints"]
         if all(LEGAL.fullmatch(value) for value in labels.values()):
             # The scheduler does not wait for what the autoscaler waits for: the accelerator label's GPUs, and the end of startup taints.
-            found["metadata"]["labels"].update({key: value for key, value in labels.items() if key != ACCELERATOR})
-            found["spec"]["taints"] = [dict(taint) for taint in taints if not taint["key"].startswith("startup-taint.")]
+            actual["metadata"]["labels"].update({key: value for key, value in labels.items() if key != ACCELERATOR})
+            actual["spec"]["taints"] = [
+                dict(taint) for taint in taints if not taint["key"].startswith("startup-taint.")
+            ]
         offered = dict.fromkeys(self.scene.pool.resources, "7") | {"cpu": "4", "memory": "16Gi", "pods": "110"}
-        found["status"]["allocatable"] = offered
-        return found
+        actual["status"]["allocatable"] = offered
+        return actual
 
 
 def explanation(case: Case) -> ScalingExplanation:
-    (found,) = explain_scaling(case.scene.pool, case.scene.state())
-    return found
+    (actual,) = explain_scaling(case.scene.pool, case.scene.state())
+    return actual
 
 
 def expected(case: Case) -> bool:
@@ -190,47 +192,49 @@ KEYS = (
 )
 
 
-def _annotation(found: Scene, rng: random.Random) -> None:
+def _annotation(actual: Scene, rng: random.Random) -> None:
     key, value = rng.choice(KEYS), rng.choice(VALUES)
     if value:
-        found.annotations[key] = value
+        actual.annotations[key] = value
     else:
-        found.annotations.pop(key, None)
+        actual.annotations.pop(key, None)
 
 
-def _label(found: Scene, rng: random.Random) -> None:
-    key = rng.choice([*found.template["metadata"]["labels"], ACCELERATOR])
+def _label(actual: Scene, rng: random.Random) -> None:
+    key = rng.choice([*actual.template["metadata"]["labels"], ACCELERATOR])
     value = rng.choice(["other", "nvidia.com/gpu", "", "-x", None, "x" * 64])
     if rng.random() < 0.5:
-        found.set_label(key, value)
+        actual.set_label(key, value)
     elif value is not None:
-        found.template["metadata"]["labels"][key] = value
+        actual.template["metadata"]["labels"][key] = value
 
 
-def _taint(found: Scene, rng: random.Random) -> None:
-    found.template["taints"].append(dict(rng.choice(TAINTS)))
+def _taint(actual: Scene, rng: random.Random) -> None:
+    actual.template["taints"].append(dict(rng.choice(TAINTS)))
 
 
-def _taint_annotation(found: Scene, rng: random.Random) -> None:
+def _taint_annotation(actual: Scene, rng: random.Random) -> None:
     taint = rng.choice(TAINTS)
-    found.annotations[f"{NEW}taints"] = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+    actual.annotations[f"{NEW}taints"] = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
 
 
-def _limit(found: Scene, rng: random.Random) -> None:
-    if found.autoscaler is not None and found.limits["gpus"]:
-        rng.choice(found.limits["gpus"])["max"] = rng.choice([0, 1, 3, 4, 8])
-        found.nodes.append(node("used", gpus=rng.choice([0, 1, 4]), accelerator=found.limits["gpus"][0]["type"] or ""))
+def _limit(actual: Scene, rng: random.Random) -> None:
+    if actual.autoscaler is not None and actual.limits["gpus"]:
+        rng.choice(actual.limits["gpus"])["max"] = rng.choice([0, 1, 3, 4, 8])
+        actual.nodes.append(
+            node("used", gpus=rng.choice([0, 1, 4]), accelerator=actual.limits["gpus"][0]["type"] or "")
+        )
 
 
-def _size(found: Scene, rng: random.Random) -> None:
+def _size(actual: Scene, rng: random.Random) -> None:
     low, high = rng.choice([0, 0, 1, 4]), rng.choice([0, 1, 4])
-    found.annotations.update({MIN_SIZE: str(low), MAX_SIZE: str(high)})
+    actual.annotations.update({MIN_SIZE: str(low), MAX_SIZE: str(high)})
 
 
-def _total(found: Scene, rng: random.Random) -> None:
-    if found.autoscaler is not None:
-        found.limits["maxNodesTotal"] = rng.choice([0, 1, 2, 3])
-        found.nodes += [node(f"n{number}") for number in range(rng.choice([0, 1, 2]))]
+def _total(actual: Scene, rng: random.Random) -> None:
+    if actual.autoscaler is not None:
+        actual.limits["maxNodesTotal"] = rng.choice([0, 1, 2, 3])
+        actual.nodes += [node(f"n{number}") for number in range(rng.choice([0, 1, 2]))]
 
 
 CHANGES = (_annotation, _label, _taint, _taint_annotation, _limit, _size, _total)
@@ -241,13 +245,13 @@ def test_random_machine_sets(decide: Decide, request: pytest.FixtureRequest, rng
     cases = []
     for number in range(2000):
         pool, version = rng.choice(list(POOLS)), rng.choice(VERSIONS)
-        found = copy.deepcopy(scene(pool, version))
+        actual = copy.deepcopy(scene(pool, version))
         changes = rng.choices(CHANGES, k=rng.choice([0, 1, 1, 2, 3]))
         for change in changes:
-            change(found, rng)
+            change(actual, rng)
         labels = rng.choice(list(selections(pool)))
-        title = f"{number}: {pool} {version} {[change.__name__ for change in changes]} {labels} {found.annotations} {found.template}"
-        cases.append(Case(title, found, labels))
+        title = f"{number}: {pool} {version} {[change.__name__ for change in changes]} {labels} {actual.annotations} {actual.template}"
+        cases.append(Case(title, actual, labels))
     counts = compare(decide, cases)
     assert min(counts[True], counts[False]) > 200
     show(request, counts, "random MachineSets")

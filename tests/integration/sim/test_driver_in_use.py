@@ -46,8 +46,8 @@ def users(cluster: SimCluster) -> list[Object]:
 
 def uid(cluster: SimCluster) -> str:
     [pod] = cluster.pods(NODE, DRIVER)
-    found: str = pod["metadata"]["uid"]
-    return found
+    actual: str = pod["metadata"]["uid"]
+    return actual
 
 
 def replaced(cluster: SimCluster) -> None:

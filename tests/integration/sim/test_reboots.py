@@ -20,8 +20,8 @@ def ready(cluster: SimCluster) -> bool:
 
 
 def boot_id(cluster: SimCluster) -> str:
-    found: str = cluster.node(NODE)["status"]["nodeInfo"]["bootID"]
-    return found
+    actual: str = cluster.node(NODE)["status"]["nodeInfo"]["bootID"]
+    return actual
 
 
 @pytest.fixture

@@ -52,8 +52,8 @@ def shown(played: PlaybookRun) -> str:
 
 
 def policy(lab: Lab) -> dict[str, Any]:
-    (found,) = get(lab, "clusterpolicies")["items"]
-    return dict(found)
+    (actual,) = get(lab, "clusterpolicies")["items"]
+    return dict(actual)
 
 
 def gone_or_other(before: Objects, after: Objects) -> list[str]:
@@ -128,8 +128,8 @@ def configure_manually(lab: Lab) -> None:
 
 
 def plugins(lab: Lab) -> dict[str, Any]:
-    found = get(lab, "daemonset", "nvidia-device-plugin-daemonset", "-n", HELM_NAMESPACE)
-    return dict(found["spec"])
+    actual = get(lab, "daemonset", "nvidia-device-plugin-daemonset", "-n", HELM_NAMESPACE)
+    return dict(actual["spec"])
 
 
 @pytest.mark.usual(70)
@@ -163,8 +163,10 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     assert policy(lab)["spec"] == spec
     assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG].startswith("time-slicing-4-")
 
-    left = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
-    reported = [line for result in left.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
+    remaining = run_playbook(UNINSTALL, environ=lab.env, variables={"gpu_confirm": lab.name}).require_success()
+    reported = [
+        line for result in remaining.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]
+    ]
     assert "ClusterPolicy cluster-policy: this collection did not install it" in reported
     assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec

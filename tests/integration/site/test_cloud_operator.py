@@ -51,8 +51,8 @@ def play(lab: Lab, name: str, *arguments: str) -> PlaybookRun:
 
 
 def get(lab: Lab, *words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run("kubectl", "get", *words, "-o", "json", env=lab.env))["items"]
-    return found
+    actual: list[dict[str, Any]] = json.loads(run("kubectl", "get", *words, "-o", "json", env=lab.env))["items"]
+    return actual
 
 
 @pytest.mark.usual(100)

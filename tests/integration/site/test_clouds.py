@@ -71,17 +71,17 @@ class Clouds:
     def nodes(self, cloud: str, pool: str) -> list[dict[str, Any]]:
         """The nodes of a pool."""
         listed = run("kubectl", "get", "nodes", "-l", f"{POOL}={pool}", "-o", "json", env=self.labs[cloud].env)
-        found: list[dict[str, Any]] = json.loads(listed)["items"]
-        return found
+        actual: list[dict[str, Any]] = json.loads(listed)["items"]
+        return actual
 
     def offered(self, cloud: str, pool: str) -> dict[str, int]:
         """The resources of all nodes of a pool."""
-        found: dict[str, int] = {}
+        actual: dict[str, int] = {}
         for node in self.nodes(cloud, pool):
             for resource, count in node["status"]["allocatable"].items():
                 if resource.startswith("nvidia.com/") and int(count):
-                    found[resource] = found.get(resource, 0) + int(count)
-        return found
+                    actual[resource] = actual.get(resource, 0) + int(count)
+        return actual
 
 
 @pytest.fixture(scope="module")

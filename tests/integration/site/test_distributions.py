@@ -130,9 +130,9 @@ def test_a_declared_distribution_that_no_node_has_changes_no_toolkit_that_works(
     before = cluster.get("clusterpolicy", "cluster-policy")["spec"]
     planned = play(lab, "plan", variables).require_success()
     run = play(lab, "site", variables, *tags).require_success()
-    found = planned.module_results("accel.gpu.gpu_info")[-1]["gpu_info"]["installed"]["operator"]["notes"]
+    actual = planned.module_results("accel.gpu.gpu_info")[-1]["gpu_info"]["installed"]["operator"]["notes"]
     warned = run.module_results("accel.gpu.operator_info")[-1]["warnings"]
-    for notes in (found, warned):
+    for notes in (actual, warned):
         contradicted, kept = notes
         assert "gpu_cluster.distribution is rke2, but 2 node(s) are not recognized as RKE2" in contradicted
         assert "inference-1 (kubeadm, kubelet v1." in contradicted

@@ -47,8 +47,8 @@ TUNED: list[dict[str, Any]] = [
 
 def reported(played: PlaybookRun) -> dict[str, Any]:
     (fleet,) = played.require_success().module_results("accel.gpu.gpu_info")
-    found: dict[str, Any] = fleet["gpu_info"]
-    return found
+    actual: dict[str, Any] = fleet["gpu_info"]
+    return actual
 
 
 @pytest.mark.usual(80)
@@ -80,12 +80,12 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert path.read_text() == "readable by all"
     played = run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success()
     assert played.changed() == 1
-    (found,) = played.module_results("accel.gpu.gpu_pools_export")
+    (actual,) = played.module_results("accel.gpu.gpu_pools_export")
     assert not [
         request for request in cluster.requests(mark, "gpu_pools_export") if not request.startswith(("get", "list"))
     ]
-    assert found["changing_nodes"] == 0
-    assert "dcgm" not in str(found)
+    assert actual["changing_nodes"] == 0
+    assert "dcgm" not in str(actual)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success().changed() == 0
     written = yaml.safe_load(path.read_text())

@@ -134,12 +134,12 @@ def offered(lab: Lab, pool: str) -> dict[str, int]:
     nodes = json.loads(run("kubectl", "get", "nodes", "-l", f"accel.gpu/pool={pool}", "-o", "json", env=lab.env))[
         "items"
     ]
-    found: dict[str, int] = {}
+    actual: dict[str, int] = {}
     for node in nodes:
         for resource, count in node["status"]["allocatable"].items():
             if resource.startswith("nvidia.com/") and int(count):
-                found[resource] = found.get(resource, 0) + int(count)
-    return found
+                actual[resource] = actual.get(resource, 0) + int(count)
+    return actual
 
 
 @pytest.mark.usual(80)

@@ -33,9 +33,9 @@ pytestmark = pytest.mark.timeout(1800)
 def requests_of(lab: Lab, name: str, since: int) -> list[audit.AuditedRequest]:
     """Return the requests of a user since a mark."""
     user = f"{rbac.USER_PREFIX}{name}"
-    found = [request for request in audit.requests(LabLayout.named(lab.name), since) if request.user == user]
-    assert found
-    return found
+    actual = [request for request in audit.requests(LabLayout.named(lab.name), since) if request.user == user]
+    assert actual
+    return actual
 
 
 def refused(lab: Lab, name: str, since: int) -> list[tuple[str, str]]:
@@ -44,8 +44,8 @@ def refused(lab: Lab, name: str, since: int) -> list[tuple[str, str]]:
 
 
 def test_every_playbook_has_rights_of_its_own() -> None:
-    there = {path.stem for path in (REPO / "playbooks").glob("*.yml") if not path.stem.startswith("require_")}
-    assert there == set(rbac.playbooks())
+    existing = {path.stem for path in (REPO / "playbooks").glob("*.yml") if not path.stem.startswith("require_")}
+    assert existing == set(rbac.playbooks())
 
 
 @pytest.mark.parametrize("playbook", READING)
@@ -103,8 +103,10 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
         request.agent.partition("/")[0] for request in requests_of(lab, "uninstall", since)
     }
     # The namespaces contain the Roles that this test has applied.
-    left = [line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
-    assert [line.partition(":")[0] for line in left] == [f"Namespace {name}" for name in NAMESPACES]
+    remaining = [
+        line for result in removed.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]
+    ]
+    assert [line.partition(":")[0] for line in remaining] == [f"Namespace {name}" for name in NAMESPACES]
     again = run_playbook("accel.gpu.uninstall", environ=as_uninstall, arguments=confirmed).require_success()
     assert again.changed() == 0
 

@@ -37,11 +37,11 @@ def cluster(lab: Lab) -> Cluster:
 def managed_objects(cluster: Cluster) -> set[str]:
     """The kinds of objects with the CronJob's name, and its namespace."""
     kinds = "cronjobs,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings"
-    found = cluster.get(kinds, "-A", "--field-selector", f"metadata.name={NAME}")["items"]
+    actual = cluster.get(kinds, "-A", "--field-selector", f"metadata.name={NAME}")["items"]
     namespaces = cluster.get("namespaces", "--field-selector", f"metadata.name={NAMESPACE}")["items"]
     return {
         f"{item['kind']} {item['metadata'].get('namespace', '')}".strip()
-        for item in found + namespaces
+        for item in actual + namespaces
         if "deletionTimestamp" not in item["metadata"]
     }
 

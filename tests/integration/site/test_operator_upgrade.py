@@ -103,8 +103,8 @@ class Scenario:
 
     def operator(self) -> Mapping[str, Any]:
         """The operator's Deployment."""
-        found: Mapping[str, Any] = self.cluster.get("deployment", "gpu-operator", "-n", NAMESPACE)
-        return found
+        actual: Mapping[str, Any] = self.cluster.get("deployment", "gpu-operator", "-n", NAMESPACE)
+        return actual
 
     def image(self) -> str:
         """The tag of its image."""
@@ -145,8 +145,8 @@ def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Scenario:
 
 def prepared(played: PlaybookRun) -> Mapping[str, Any]:
     """The module's result about the operator's release before Helm ran."""
-    found: Mapping[str, Any] = played.module_results("accel.gpu.helm_release")[-1]["helm_release"]
-    return found
+    actual: Mapping[str, Any] = played.module_results("accel.gpu.helm_release")[-1]["helm_release"]
+    return actual
 
 
 def running(scenario: Scenario) -> int:

@@ -93,8 +93,8 @@ def expected(a100: str, t4: str) -> dict[str, str]:
 
 def policy_of(played: PlaybookRun) -> Mapping[str, Any]:
     """The module's last result."""
-    found: Mapping[str, Any] = played.module_results("accel.gpu.cluster_policy")[-1]["cluster_policy"]
-    return found
+    actual: Mapping[str, Any] = played.module_results("accel.gpu.cluster_policy")[-1]["cluster_policy"]
+    return actual
 
 
 def with_driver(version: str) -> dict[str, Any]:

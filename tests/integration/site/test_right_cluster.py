@@ -109,10 +109,10 @@ def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sce
     """NFD is installed with the environment's credential, although the default kubeconfig leads to another cluster."""
     lab.reset()
     folder = tmp_path_factory.mktemp("right-cluster")
-    found = credential(lab, folder)
+    actual = credential(lab, folder)
     with other_cluster("prod") as other:
         since = audit.mark(LabLayout.named(lab.name))
-        environ = {**lab.env, "KUBECONFIG": str(other.kubeconfig(folder / "other")), **found}
+        environ = {**lab.env, "KUBECONFIG": str(other.kubeconfig(folder / "other")), **actual}
         hosts = {"prod": {"impersonate_user": USER, "impersonate_groups": ["deployers"]}}
         played = run_playbook(
             SITE, environ=environ, inventory=inventory(folder / "first", hosts), arguments=[*ONLY_NFD, "--diff"]
@@ -120,7 +120,7 @@ def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sce
         for agent in ("accel.gpu/", "Helm/"):
             assert others(lab, since, agent) == []
         assert other.requests == []
-        yield Scenario(lab, other, folder, found, played)
+        yield Scenario(lab, other, folder, actual, played)
         assert other.requests == []
 
 
@@ -133,8 +133,8 @@ def test_the_first_change_announces_the_name(scenario: Scenario) -> None:
 
 
 def _diffs(result: Any) -> list[dict[str, Any]]:
-    found = result.get("diff") or []
-    return [diff for diff in (found if isinstance(found, list) else [found]) if isinstance(diff.get("after"), dict)]
+    actual = result.get("diff") or []
+    return [diff for diff in (actual if isinstance(actual, list) else [actual]) if isinstance(diff.get("after"), dict)]
 
 
 def test_a_credential_beside_a_kubeconfig_is_refused(scenario: Scenario) -> None:

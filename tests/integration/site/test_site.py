@@ -58,9 +58,9 @@ def nodes(lab: Lab) -> dict[str, Mapping[str, Any]]:
 
 def members(lab: Lab, pool: str) -> list[Mapping[str, Any]]:
     """Return the nodes with the label of a pool."""
-    found = [n for n in nodes(lab).values() if n["metadata"]["labels"].get("accel.gpu/pool") == pool]
-    assert found
-    return found
+    actual = [n for n in nodes(lab).values() if n["metadata"]["labels"].get("accel.gpu/pool") == pool]
+    assert actual
+    return actual
 
 
 def touched_fields(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def played(lab: Lab, name: str, **options: Any) -> PlaybookRun:
     return run_playbook(name, **options).require_success()
 
 
-def left(found: PlaybookRun) -> list[str]:
-    return [line for result in found.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
+def left(actual: PlaybookRun) -> list[str]:
+    return [line for result in actual.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]]
 
 
 @pytest.fixture
@@ -108,8 +108,8 @@ def test_foreign_objects_stay_and_are_reported(lab: Lab, empty: tuple[Foreign, O
     run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(feature)}\nE", env=lab.env)
     kubectl(lab, "label", "node", "t4-1", "nvidia.com/gpu.deploy.dcgm-exporter=false", "--overwrite")
 
-    found = played(lab, UNINSTALL)
-    reported = "\n".join(left(found))
+    actual = played(lab, UNINSTALL)
+    reported = "\n".join(left(actual))
     assert "Namespace gpu-operator: it contains ConfigMap accel-gpu-device-plugin, ConfigMap dashboards" in reported
     assert "ConfigMap gpu-operator/accel-gpu-device-plugin: it has foreign entries: their-own" in reported
     assert "nodefeaturerules.nfd.k8s-sigs.io: foreign objects need it: NodeFeatureRule their-rule" in reported

@@ -48,9 +48,9 @@ def reasons(listed: list[dict[str, str]]) -> dict[str, str]:
 
 def require_reasons(listed: list[dict[str, str]]) -> None:
     """Exactly the four nodes, each with its known facts."""
-    found = reasons(listed)
-    assert sorted(found) == sorted(REASONS)
-    assert [name for name, reason in REASONS.items() if reason not in found[name]] == [], found
+    actual = reasons(listed)
+    assert sorted(actual) == sorted(REASONS)
+    assert [name for name, reason in REASONS.items() if reason not in actual[name]] == [], actual
 
 
 @pytest.mark.timeout(600)

@@ -22,9 +22,9 @@ def test_clusters_by_name_id_or_all(account: Account) -> None:
 
 
 def test_groups_and_their_nodes(account: Account) -> None:
-    found = account.run(vks_nodegroup_info.main, cluster=CLUSTER, include_nodes=True)["nodegroups"]
-    assert list(found) == ["default-worker"]
-    assert [node["ready"] for node in found["default-worker"]["nodes"]] == [True, True]
+    actual = account.run(vks_nodegroup_info.main, cluster=CLUSTER, include_nodes=True)["nodegroups"]
+    assert list(actual) == ["default-worker"]
+    assert [node["ready"] for node in actual["default-worker"]["nodes"]] == [True, True]
     assert account.run(vks_nodegroup_info.main, cluster=CLUSTER, names=["other"])["nodegroups"] == {}
 
 

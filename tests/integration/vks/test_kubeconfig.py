@@ -27,8 +27,8 @@ def fetch(account: Account, dest: Path, *, check: bool = False, **more: Any) -> 
 
 
 def state(account: Account) -> Object:
-    found: Object = account.run(vks_kubeconfig_info.main, cluster=CLUSTER)["kubeconfig"]
-    return found
+    actual: Object = account.run(vks_kubeconfig_info.main, cluster=CLUSTER)["kubeconfig"]
+    return actual
 
 
 def test_the_first_run_creates_a_kubeconfig_and_the_second_changes_nothing(account: Account, dest: Path) -> None:

@@ -43,8 +43,8 @@ def reconcile(lab: Lab, **more: Any) -> Object:
 
 def nodes(users: Users) -> dict[str, Object]:
     """The pool's nodes by name."""
-    found = users.api.list("/api/v1/nodes", labelSelector="accel.gpu/pool=train")
-    return {node["metadata"]["name"]: node for node in found}
+    actual = users.api.list("/api/v1/nodes", labelSelector="accel.gpu/pool=train")
+    return {node["metadata"]["name"]: node for node in actual}
 
 
 def deploy(users: Users) -> None:

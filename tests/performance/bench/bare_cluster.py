@@ -54,8 +54,8 @@ class BareCluster:
 
     def node_bytes(self) -> int:
         """Return the size of one node in a list response, in bytes."""
-        found = self._api.request("GET", f"{NODES}/{self._name(0)}")
-        return len(json.dumps(found, separators=(",", ":")))
+        actual = self._api.request("GET", f"{NODES}/{self._name(0)}")
+        return len(json.dumps(actual, separators=(",", ":")))
 
     def _new(self, number: int) -> Object:
         return gpu_node(self._name(number), self._replicas, LABEL)

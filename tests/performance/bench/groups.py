@@ -57,8 +57,8 @@ class MagnumClusters:
         return {cluster["name"] for cluster in self._listed() if cluster["status"] == "CREATE_COMPLETE"}
 
     def _listed(self) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = self._rest.get("magnum", "/clusters")["clusters"]
-        return found
+        actual: list[dict[str, str]] = self._rest.get("magnum", "/clusters")["clusters"]
+        return actual
 
 
 class NodeGroupBenchmark:
@@ -84,14 +84,14 @@ class NodeGroupBenchmark:
                 self._say(f"{count} node groups, round {number + 1}: magnum_nodegroup, then openstack")
                 own_runs[-1].append(self._reconcile(timer, groups, changed=0))
                 other_runs[-1].append(_client(timer, groups[0]["name"]))
-        runs, found = all_runs(own_runs), ratios(own_runs, other_runs)
+        runs, actual = all_runs(own_runs), ratios(own_runs, other_runs)
         limits = (
-            *([Limit("ratio", max(found), NOTHING_RATIO)] if count == GROUPS_OF_ONE_CLUSTER else []),
+            *([Limit("ratio", max(actual), NOTHING_RATIO)] if count == GROUPS_OF_ONE_CLUSTER else []),
             Limit("requests", max(run.requests for run in runs), count + CONSTANT_REQUESTS),
             Limit("writes", max(run.writes for run in runs), 0),
         )
         other = "openstack coe nodegroup list and show"
-        return Row("nothing to change", count, own_runs, other, other_runs, limits, _NOTHING, found, _ITEMS)
+        return Row("nothing to change", count, own_runs, other, other_runs, limits, _NOTHING, actual, _ITEMS)
 
     def created_in_parallel(self, count: int, delay: float) -> Row:
         """Measure the creation of `count` node groups by one task, against a single group; Magnum needs `delay` seconds for each."""
@@ -107,12 +107,12 @@ class NodeGroupBenchmark:
                 runs.append([self._reconcile(timer, desired, changed=1)])
                 self._reconcile(timer, desired, changed=1, state="absent")
         self._lab.command("cloud", "set", "magnum.delay=0.05")
-        found = ratios(own_runs, other_runs)
+        actual = ratios(own_runs, other_runs)
         limits = (
-            Limit("ratio", max(found), PARALLEL_RATIO),
+            Limit("ratio", max(actual), PARALLEL_RATIO),
             Limit("writes", max(run.writes for run in all_runs(own_runs)), count),
         )
-        return Row("parallel creation", count, own_runs, "a single group", other_runs, limits, _CREATED, found, _ITEMS)
+        return Row("parallel creation", count, own_runs, "a single group", other_runs, limits, _CREATED, actual, _ITEMS)
 
     def fleet(self, clusters: int, groups: int, forks: Sequence[int]) -> list[Row]:
         """Measure a run without changes on clusters that are hosts of the inventory, for each number of forks."""
@@ -187,9 +187,9 @@ def fleet_row(
     other_runs: Sequence[Sequence[Measurement]],
 ) -> Row:
     """Return the row for several clusters; its ratio compares with one run per cluster."""
-    found = tuple(ratio / clusters for ratio in ratios(own_runs, other_runs))
+    actual = tuple(ratio / clusters for ratio in ratios(own_runs, other_runs))
     limits = (
-        Limit("ratio", max(found), 1.0),
+        Limit("ratio", max(actual), 1.0),
         Limit(
             "requests per cluster",
             max(run.requests for run in all_runs(own_runs)) / clusters,
@@ -198,7 +198,7 @@ def fleet_row(
         Limit("writes", max(run.writes for run in all_runs(own_runs)), 0),
     )
     title = f"nothing to change, {groups} in each of {clusters} clusters, forks {forks}"
-    return Row(title, clusters * groups, own_runs, "a single cluster", other_runs, limits, _FLEET, found, _ITEMS)
+    return Row(title, clusters * groups, own_runs, "a single cluster", other_runs, limits, _FLEET, actual, _ITEMS)
 
 
 _NOTHING = f"""The rows about *node groups* measure `magnum_nodegroup` on clusters in the lab's own Magnum, which have no Kubernetes API server. A module call

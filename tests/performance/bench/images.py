@@ -43,12 +43,12 @@ class RegistryLogs:
 
     def since(self, mark: int, agent: str) -> RequestCounts:
         """Count the requests after a mark from clients whose user agent contains `agent`."""
-        found = [
+        actual = [
             request
             for registry, start in zip((layout.PLAIN, layout.TLS), self._marks[mark], strict=True)
             for request in requests.requests(self._lab, registry, start, agent)
         ]
-        return RequestCounts(len(found), writes=sum(1 for request in found if request.writing))
+        return RequestCounts(len(actual), writes=sum(1 for request in actual if request.writing))
 
 
 class ImagesBenchmark:

@@ -99,7 +99,7 @@ def rerun(lab: Lab, path: Path, rounds: int, times: int, say: Callable[[str], No
     for name, spent in sorted(own_runs[-1][-1].modules.items(), key=lambda item: -item[1]):
         say(f"{spent:6.2f} s in {name}")
     runs, per_round = all_runs(own_runs), ratios(own_runs, other_runs)
-    found = list(audit.requests(layout, since, "accel.gpu/"))
+    actual = list(audit.requests(layout, since, "accel.gpu/"))
     api = Api(layout)
     sets = sum(1 for one in api.list(MACHINE_SETS) if "accel.gpu/nodegroup" in one["metadata"]["labels"])
     nodes = sum(1 for node in api.list(_LISTS["nodes"]) if "accel.gpu/pool" in node["metadata"]["labels"])
@@ -110,16 +110,16 @@ def rerun(lab: Lab, path: Path, rounds: int, times: int, say: Callable[[str], No
             max(one.requests - one.further_pages for one in runs),
             CONSTANT_REQUESTS,
         ),
-        Limit("additional pages", max(one.further_pages for one in runs), _further_pages(api, found, len(runs))),
+        Limit("additional pages", max(one.further_pages for one in runs), _further_pages(api, actual, len(runs))),
         Limit("writes", max(one.writes for one in runs), 0),
     )
     title = f"site, nothing to change, OpenShift with {sets} MachineSets"
     return Row(title, nodes, own_runs, "ansible.builtin.ping", other_runs, limits, _NOTE, per_round)
 
 
-def _further_pages(api: Api, found: Sequence[audit.AuditedRequest], runs: int) -> int:
+def _further_pages(api: Api, actual: Sequence[audit.AuditedRequest], runs: int) -> int:
     """Return how many further pages the lists of one of the runs have if every page is full."""
-    lists = Counter(request.resource for request in found if request.verb == "list" and "continue=" not in request.uri)
+    lists = Counter(request.resource for request in actual if request.verb == "list" and "continue=" not in request.uri)
     return sum(
         math.ceil(lists[resource] / runs) * (math.ceil(sum(1 for dummy in api.list(path)) / PAGE) - 1)
         for resource, path in _LISTS.items()

@@ -90,9 +90,9 @@ def _requests(runs: Sequence[Measurement]) -> str:
 
 def _spread(rounds: Sequence[Sequence[Measurement]]) -> str:
     """Return the median, with the range where there are several runs."""
-    found = sorted(run.seconds for run in all_runs(rounds))
+    actual = sorted(run.seconds for run in all_runs(rounds))
     middle = format_number(seconds(rounds))
-    return middle if len(found) == 1 else f"{middle} ({format_number(found[0])} to {format_number(found[-1])})"
+    return middle if len(actual) == 1 else f"{middle} ({format_number(actual[0])} to {format_number(actual[-1])})"
 
 
 def _summary(limits: int, missed: Sequence[str]) -> str:

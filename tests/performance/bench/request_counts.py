@@ -43,10 +43,10 @@ class ApiServerLog:
 
     def since(self, mark: int, agent: str) -> RequestCounts:
         """Count the requests after a mark from clients whose user agent contains `agent`."""
-        found = list(audit.requests(self._lab, mark, agent))
-        pages = sum(1 for request in found if request.verb == "list" and request.resource == "nodes")
-        further = sum(1 for request in found if request.verb == "list" and "continue=" in request.uri)
-        return RequestCounts(len(found), pages, sum(1 for request in found if request.mutating), further)
+        actual = list(audit.requests(self._lab, mark, agent))
+        pages = sum(1 for request in actual if request.verb == "list" and request.resource == "nodes")
+        further = sum(1 for request in actual if request.verb == "list" and "continue=" in request.uri)
+        return RequestCounts(len(actual), pages, sum(1 for request in actual if request.mutating), further)
 
 
 class CloudLog:
@@ -61,5 +61,5 @@ class CloudLog:
 
     def since(self, mark: int, agent: str) -> RequestCounts:
         """Count the requests after a mark from clients whose user agent contains `agent`."""
-        found = list(cloud_requests.requests(self._lab, mark, agent))
-        return RequestCounts(len(found), writes=sum(1 for request in found if request.writing))
+        actual = list(cloud_requests.requests(self._lab, mark, agent))
+        return RequestCounts(len(actual), writes=sum(1 for request in actual if request.writing))

@@ -78,10 +78,10 @@ def spans_of(requests: Iterable[AuditedRequest]) -> list[Span]:
     for request in requests:
         if request.mutating and request.resource == "nodes" and request.status < 300:
             writes[request.name].append(request)
-    start = min((request.begun for found in writes.values() for request in found), default=0.0)
+    start = min((request.begun for actual in writes.values() for request in actual), default=0.0)
     return [
-        Span(name, min(one.begun for one in found) - start, max(one.answered for one in found) - start)
-        for name, found in sorted(writes.items())
+        Span(name, min(one.begun for one in actual) - start, max(one.answered for one in actual) - start)
+        for name, actual in sorted(writes.items())
     ]
 
 

@@ -79,14 +79,14 @@ def max_overlap(spans: Iterable[Span]) -> int:
 
 def lanes(spans: Iterable[Span]) -> list[list[Span]]:
     """Assign the spans, sorted by their start, to the smallest number of lanes without overlaps."""
-    found: list[list[Span]] = []
+    actual: list[list[Span]] = []
     free: list[tuple[float, int]] = []
     for span in sorted(spans, key=lambda span: (span.begin, span.end, span.node)):
         if free and free[0][0] <= span.begin:
             _end, lane = heapq.heappop(free)
         else:
-            lane = len(found)
-            found.append([])
-        found[lane].append(span)
+            lane = len(actual)
+            actual.append([])
+        actual[lane].append(span)
         heapq.heappush(free, (span.end, lane))
-    return found
+    return actual

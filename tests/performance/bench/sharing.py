@@ -57,15 +57,15 @@ class SharingBenchmark:
                 self._shares = _SHARES[1] if self._shares == _SHARES[0] else _SHARES[0]
                 own_runs[-1].append(self._share(self._shares, changed=1))
                 other_runs[-1].append(self._timer.kubectl())
-        found = ratios(own_runs, other_runs)
+        actual = ratios(own_runs, other_runs)
         limits = [
-            *([Limit("ratio", max(found), RATIOS[nodes])] if nodes in RATIOS else []),
+            *([Limit("ratio", max(actual), RATIOS[nodes])] if nodes in RATIOS else []),
             _request_limit(own_runs, nodes, nodes),
             Limit(
                 "writes to nodes and related objects", max(run.writes for run in all_runs(own_runs)), nodes + CONSTANT
             ),
         ]
-        return Row("change of shares", nodes, own_runs, "kubectl label", other_runs, tuple(limits), _NOTE, found)
+        return Row("change of shares", nodes, own_runs, "kubectl label", other_runs, tuple(limits), _NOTE, actual)
 
     def baseline(self, times: int) -> Row:
         """Measure a playbook with one task that does nothing."""
@@ -79,8 +79,10 @@ class SharingBenchmark:
         """Compare the change with a loop of kubernetes.core.k8s over the nodes."""
         self._say(f"{change.count:,} nodes: kubernetes.core.k8s in a loop")
         looped = self._timer.playbook("objects.yml", changed=1, step="looped", nodes=change.count)
-        found = (seconds(change.own_runs) / looped.seconds,)
-        return Row("the same", change.count, change.own_runs, "kubernetes.core.k8s in a loop", [[looped]], ratios=found)
+        actual = (seconds(change.own_runs) / looped.seconds,)
+        return Row(
+            "the same", change.count, change.own_runs, "kubernetes.core.k8s in a loop", [[looped]], ratios=actual
+        )
 
     def nothing(self, times: int) -> Row:
         """Measure a run that changes nothing but verifies that all nodes have the resources of their pool."""
@@ -94,16 +96,16 @@ class SharingBenchmark:
                 self._say(f"{nodes:,} nodes, round {number + 1}: nothing to change, then kubectl get")
                 own_runs[-1].append(self._share(self._shares, changed=0, wait=True))
                 other_runs[-1].append(self._timer.command(*_READ, agent="kubectl/"))
-        runs, found = all_runs(own_runs), ratios(own_runs, other_runs)
+        runs, actual = all_runs(own_runs), ratios(own_runs, other_runs)
         largest = nodes == max(RATIOS)
         limits = [
-            *([Limit("ratio", max(found), NOTHING_RATIO)] if largest else []),
+            *([Limit("ratio", max(actual), NOTHING_RATIO)] if largest else []),
             *([Limit("MiB", max(run.mib or math.inf for run in runs), NOTHING_MIB)] if largest else []),
             _request_limit(own_runs, nodes, 0),
             Limit("pages of nodes", max(run.pages for run in runs), math.ceil(nodes / PAGE)),
             Limit("writes", max(run.writes for run in runs), 0),
         ]
-        return Row("nothing to change", nodes, own_runs, "kubectl get", other_runs, tuple(limits), _NOTHING, found)
+        return Row("nothing to change", nodes, own_runs, "kubectl get", other_runs, tuple(limits), _NOTHING, actual)
 
     def _share(self, shares: int, *, changed: int, wait: bool = False) -> Measurement:
         return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)

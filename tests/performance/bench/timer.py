@@ -114,10 +114,10 @@ def resources(command: Sequence[str], environ: Mapping[str, str]) -> tuple[Measu
             text=True,
             check=True,
         )
-        found = json.load(file)
-    if found.pop("status"):
+        actual = json.load(file)
+    if actual.pop("status"):
         raise BenchmarkError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
-    return Measurement(**found), done.stdout
+    return Measurement(**actual), done.stdout
 
 
 def changes(output: str) -> set[int]:

@@ -23,7 +23,7 @@ def test_ratio_of_a_fleet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "missed"),
+    ("actual", "missed"),
     [
         (run(21.0, 70), "ratio ≤ 1: 1.05"),
         (run(12.0, 71), "requests per cluster ≤ 7: 7.10"),
@@ -31,8 +31,8 @@ def test_ratio_of_a_fleet() -> None:
     ],
     ids=["slower", "more-requests", "a-write"],
 )
-def test_limits_of_a_fleet(found: Measurement, missed: str) -> None:
-    row = fleet_row(10, 4, 5, [[found]], [[run(2.0, 7)]])
+def test_limits_of_a_fleet(actual: Measurement, missed: str) -> None:
+    row = fleet_row(10, 4, 5, [[actual]], [[run(2.0, 7)]])
     assert [str(limit) for limit in row.missed] == [f"**MISSED** {missed}"]
 
 

@@ -29,9 +29,9 @@ def test_incomplete_pairs_are_rejected() -> None:
         ratios(OWN_RUNS, [[Measurement(4.0)], [Measurement(1.5)]])
 
 
-@pytest.mark.parametrize(("found", "kept"), [(2.0, True), (2.001, False), (float("nan"), False), (0, True)])
-def test_limit_includes_its_maximum(found: float, kept: bool) -> None:
-    assert Limit("seconds", found, 2.0).kept is kept
+@pytest.mark.parametrize(("actual", "kept"), [(2.0, True), (2.001, False), (float("nan"), False), (0, True)])
+def test_limit_includes_its_maximum(actual: float, kept: bool) -> None:
+    assert Limit("seconds", actual, 2.0).kept is kept
 
 
 @pytest.mark.parametrize(

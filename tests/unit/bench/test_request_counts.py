@@ -37,7 +37,7 @@ def test_cloud_log_counts_requests_of_the_client_after_the_mark(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("recap", "found"),
+    ("recap", "actual"),
     [
         ("lab : ok=1    changed=1    unreachable=0", {1}),
         ("a : ok=1    changed=0    unreachable=0\nb : ok=1    changed=0    unreachable=0", {0}),
@@ -46,5 +46,5 @@ def test_cloud_log_counts_requests_of_the_client_after_the_mark(tmp_path: Path) 
     ],
     ids=["one", "all-alike", "one-of-them", "none"],
 )
-def test_changes_of_all_hosts(recap: str, found: set[int]) -> None:
-    assert changes(recap) == found
+def test_changes_of_all_hosts(recap: str, actual: set[int]) -> None:
+    assert changes(recap) == actual

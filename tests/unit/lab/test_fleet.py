@@ -21,12 +21,12 @@ def time_factors(group: fleet.Group) -> list[float]:
 
 def test_range_gives_each_machine_a_stable_value() -> None:
     group = fleet.Group("a100", 100, model="A100-SXM4-80GB", gpus=8, time_factor=[0.5, 3])
-    found = time_factors(group)
-    assert found == time_factors(group)
-    assert all(0.5 <= time_factor <= 3 for time_factor in found)
-    assert len(set(found)) > 60
-    assert min(found) < 0.75
-    assert max(found) > 2.75
+    actual = time_factors(group)
+    assert actual == time_factors(group)
+    assert all(0.5 <= time_factor <= 3 for time_factor in actual)
+    assert len(set(actual)) > 60
+    assert min(actual) < 0.75
+    assert max(actual) > 2.75
 
 
 @pytest.mark.parametrize("time_factor", [1, 0.5, 2.5])

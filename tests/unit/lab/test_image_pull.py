@@ -46,7 +46,7 @@ def test_tag(image: str, tag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "waiting"),
+    ("actual", "waiting"),
     [
         (pod(), True),
         (pod(metadata={"labels": {"app.kubernetes.io/component": "gpu-operator"}}), True),
@@ -56,8 +56,8 @@ def test_tag(image: str, tag: str) -> None:
         (pod(spec={"nodeName": ""}), False),
     ],
 )
-def test_pods_that_wait_for_their_image(found: dict[str, Any], waiting: bool) -> None:
-    assert image_pull.is_waiting(found) is waiting
+def test_pods_that_wait_for_their_image(actual: dict[str, Any], waiting: bool) -> None:
+    assert image_pull.is_waiting(actual) is waiting
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    monkeypatch.setattr(operators, "find", found.get)
-    return found
+    actual: dict[str, Any] = {}
+    monkeypatch.setattr(operators, "find", actual.get)
+    return actual
 
 
 def advance(pull: image_pull.ImagePull, api: Mock, clock: list[float]) -> list[Any]:

@@ -45,11 +45,11 @@ def documents(package: catalogs.Package, *, images: bool = False) -> list[dict[s
 
 
 def test_a_package_has_a_channel_with_all_releases_and_one_for_each_minor_release(package: catalogs.Package) -> None:
-    found = documents(package)
-    assert found[0]["defaultChannel"] == "v25.10"
+    actual = documents(package)
+    assert actual[0]["defaultChannel"] == "v25.10"
     old = {"name": f"{PACKAGE}.v25.3.2", "skipRange": "<25.3.2"}
     new = {"name": f"{PACKAGE}.v25.10.1", "skipRange": "<25.10.1"}
-    assert {one["name"]: one["entries"] for one in found if one["schema"] == "olm.channel"} == {
+    assert {one["name"]: one["entries"] for one in actual if one["schema"] == "olm.channel"} == {
         "stable": [old, {**new, "replaces": f"{PACKAGE}.v25.3.2"}],
         "v25.3": [old],
         "v25.10": [new],
@@ -57,12 +57,12 @@ def test_a_package_has_a_channel_with_all_releases_and_one_for_each_minor_releas
 
 
 def test_bundles_contain_their_manifests_and_what_they_own(package: catalogs.Package) -> None:
-    found = documents(package)[-1]
-    values = {one["type"]: one["value"] for one in found["properties"]}
+    actual = documents(package)[-1]
+    values = {one["type"]: one["value"] for one in actual["properties"]}
     assert values["olm.package"] == {"packageName": PACKAGE, "version": "25.10.1"}
     assert values["olm.gvk"] == {"group": "nvidia.com", "kind": "ClusterPolicy", "version": "v1"}
     assert json.loads(base64.b64decode(values["olm.bundle.object"]["data"]))["kind"] == "ClusterServiceVersion"
-    assert "image" not in found
+    assert "image" not in actual
 
 
 def test_bundles_with_images(package: catalogs.Package) -> None:

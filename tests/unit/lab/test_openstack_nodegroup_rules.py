@@ -30,7 +30,7 @@ def groups(master: str, worker: str, **others: str) -> list[NodegroupStatus]:
 
 
 @pytest.mark.parametrize(
-    ("before", "found", "status", "reason"),
+    ("before", "actual", "status", "reason"),
     [
         ("CREATE_IN_PROGRESS", groups("CREATE_COMPLETE", "CREATE_IN_PROGRESS"), "CREATE_IN_PROGRESS", None),
         ("CREATE_IN_PROGRESS", groups("CREATE_COMPLETE", "CREATE_COMPLETE"), "CREATE_COMPLETE", None),
@@ -43,8 +43,8 @@ def groups(master: str, worker: str, **others: str) -> list[NodegroupStatus]:
         ("DELETE_IN_PROGRESS", groups("DELETE_COMPLETE", "DELETE_COMPLETE", a="DELETE_FAILED"), "DELETE_FAILED", "a failed"),
     ],
 )  # fmt: skip
-def test_a_clusters_status(before: str, found: list[NodegroupStatus], status: str, reason: str | None) -> None:
-    assert aggregate(before, found) == (status, reason)
+def test_a_clusters_status(before: str, actual: list[NodegroupStatus], status: str, reason: str | None) -> None:
+    assert aggregate(before, actual) == (status, reason)
 
 
 def test_quota_is_a_resource_and_a_limit() -> None:

@@ -40,8 +40,8 @@ ENTRY_POINTS = sorted(
 
 def specs(role: str) -> dict[str, Any]:
     path = REPO / "roles" / role / "meta" / "argument_specs.yml"
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["argument_specs"]
-    return found
+    actual: dict[str, Any] = yaml.safe_load(path.read_text())["argument_specs"]
+    return actual
 
 
 def used_variables(role: str, tasks: Path) -> set[str]:

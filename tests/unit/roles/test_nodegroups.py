@@ -48,7 +48,7 @@ EXTRA = {"name": "extra", "node_count": 2, "state": "absent"}
 
 @pytest.mark.usual(4)
 @pytest.mark.parametrize(
-    ("found", "groups", "message"),
+    ("actual", "groups", "message"),
     [
         (
             {"nodegroups": LIVE},
@@ -60,7 +60,7 @@ EXTRA = {"name": "extra", "node_count": 2, "state": "absent"}
     ids=["machinesets", "another cloud"],
 )
 def test_a_deletion_includes_machinesets_that_the_pool_no_longer_declares(
-    tmp_path: Path, found: dict[str, Any], groups: list[dict[str, Any]], message: str
+    tmp_path: Path, actual: dict[str, Any], groups: list[dict[str, Any]], message: str
 ) -> None:
     files = [str(ROLE / "vars/main.yml")]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
@@ -69,7 +69,7 @@ def test_a_deletion_includes_machinesets_that_the_pool_no_longer_declares(
         "gpu_plan": PLAN,
         "gpu_nodegroups_state": "absent",
         "__nodegroups_options": {"gpu_nodegroups_node_counts": {}, "gpu_nodegroups_pool_names": ["extra"]},
-        "__nodegroups_existing": found,
+        "__nodegroups_existing": actual,
     }
     arguments = ["-e", json.dumps(given)]
     run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()

@@ -17,11 +17,11 @@ MODULE = "accel.gpu.olm_subscription"
 
 
 def tasks_with(module: str) -> dict[Path, list[dict[str, Any]]]:
-    found = {
+    actual = {
         path: [task for task in yaml.safe_load(path.read_text(encoding="utf-8")) if module in task]
         for path in (REPO / "roles").glob("*/tasks/*.yml")
     }
-    return {path: tasks for path, tasks in found.items() if tasks}
+    return {path: tasks for path, tasks in actual.items() if tasks}
 
 
 def test_the_shared_tasks_pass_every_option_of_the_subscription() -> None:

@@ -61,10 +61,10 @@ def test_the_mode_of_a_file_is_kept_only_for_its_owner(tmp_path: Path) -> None:
         os.chown(files["gpu_report_html_path"], 65534, 65534)
     run = play(tmp_path, **{name: str(path) for name, path in files.items()}).require_success()
     assert run.changed() == 0
-    found = {name: (stat.S_IMODE(path.stat().st_mode), path.stat().st_uid) for name, path in files.items()}
-    assert found["gpu_report_path"] == (0o644, os.geteuid())
+    actual = {name: (stat.S_IMODE(path.stat().st_mode), path.stat().st_uid) for name, path in files.items()}
+    assert actual["gpu_report_path"] == (0o644, os.geteuid())
     # Only root can create a file that belongs to another user.
-    assert found["gpu_report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
+    assert actual["gpu_report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
 
 
 @pytest.mark.usual(4)

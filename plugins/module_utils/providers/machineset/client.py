@@ -72,11 +72,11 @@ class MachineApi:
 
     def autoscalers(self) -> dict[str, list[Object]]:
         """The MachineAutoscalers, by the MachineSet that they scale."""
-        found: dict[str, list[Object]] = {}
+        by_machine_set: dict[str, list[Object]] = {}
         for autoscaler in self.client.list_known(self._autoscalers):
             if name := scaled_machine_set(autoscaler):
-                found.setdefault(name, []).append(autoscaler)
-        return found
+                by_machine_set.setdefault(name, []).append(autoscaler)
+        return by_machine_set
 
     def delete_autoscaler(self, autoscaler: Object) -> None:
         """Delete this MachineAutoscaler, but not a newer one with the same name."""

@@ -127,14 +127,14 @@ def _is_own(label: str) -> bool:
 
 def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Path]:
     """The paths of all values in a declared part of a providerSpec, by the path as text; a list is one value."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for key, value in declared.items():
         path = (*prefix, str(key))
         if isinstance(value, t.Mapping) and value:
-            found.update(paths_in(value, path))
+            paths.update(paths_in(value, path))
         else:
-            found[".".join(path)] = path
-    return found
+            paths[".".join(path)] = path
+    return paths
 
 
 def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
@@ -206,13 +206,13 @@ def _set_or_remove(document: Object, path: Path, value: t.Any) -> None:
 
 def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.Any]) -> list[Object]:
     """The list with the desired taints; existing taints keep their position and their other fields."""
-    wanted = {f"{taint['key']}:{taint['effect']}": taint for taint in taint_list(desired)}
+    missing = {f"{taint['key']}:{taint['effect']}": taint for taint in taint_list(desired)}
     kept: list[Object] = []
     for taint in live:
-        found = wanted.pop(f"{taint.get('key')}:{taint.get('effect')}", None)
-        if found is not None:
-            kept.append(dict(taint) if (taint.get("value") or "") == found.get("value", "") else dict(found))
-    return [*kept, *(dict(taint) for taint in wanted.values())]
+        declared = missing.pop(f"{taint.get('key')}:{taint.get('effect')}", None)
+        if declared is not None:
+            kept.append(dict(taint) if (taint.get("value") or "") == declared.get("value", "") else dict(declared))
+    return [*kept, *(dict(taint) for taint in missing.values())]
 
 
 def format_record(record: t.Mapping[str, t.Iterable[str]]) -> str:

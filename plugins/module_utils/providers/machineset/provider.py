@@ -100,9 +100,9 @@ class MachineSetProvider:
         specs: list[MachineSetSpec] = []
         problems = [] if declared is None else undeclared_problems(self._first.machinesets, groups, declared)
         for options in groups:
-            live, found = find_machineset(options, self._first.machinesets, self._api.namespace)
+            live, new_problems = find_machineset(options, self._first.machinesets, self._api.namespace)
             spec, others, reason = spec_of(options, live, self._cluster)
-            problems += [*found, *others]
+            problems += [*new_problems, *others]
             specs.append(self._without_count(spec, live))
             self._warn_of_boot_images(spec, live)
             if live is None and reason:
@@ -114,12 +114,12 @@ class MachineSetProvider:
         self._specs = {spec.name: spec for spec in specs}
         return specs
 
-    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """The groups of the specs whose name `wanted` accepts, including MachineSets that the specs adopt."""
+    def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """The groups of the specs whose name `selects` accepts, including MachineSets that the specs adopt."""
         return [
             self._state(each, self._first)
             for each in self._first.machinesets
-            if self._is_group(each) and wanted(name_of(each))
+            if self._is_group(each) and selects(name_of(each))
         ]
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
@@ -151,10 +151,10 @@ class MachineSetProvider:
     def get(self, group: str) -> NodeGroupState | None:
         """The group's state in the latest list; a group that is not in the list is read from the cluster."""
         objects = self._objects
-        found = objects.machineset(group)
-        if found is None:
-            found = self._api.get(group)
-        return self._state(found, objects) if found else None
+        machine_set = objects.machineset(group)
+        if machine_set is None:
+            machine_set = self._api.get(group)
+        return self._state(machine_set, objects) if machine_set else None
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Create a MachineSet."""
@@ -282,12 +282,12 @@ class MachineSetProvider:
         live = self._first.machineset(state.name)
         if live is None:
             return []
-        found: dict[str, list[str]] = {}
+        conflicts: dict[str, list[str]] = {}
         for path in _leaves(self._patch_of(spec, live)):
             managers = [name for name in managed_fields.writers(live, path) if name != FIELD_MANAGER]
             if managers and get_nested(live, *path) is not None:
-                found.setdefault(join_words(managers), []).append(".".join(path))
-        texts = [f"{abbreviate(paths)} (set by {managers})" for managers, paths in found.items()]
+                conflicts.setdefault(join_words(managers), []).append(".".join(path))
+        texts = [f"{abbreviate(paths)} (set by {managers})" for managers, paths in conflicts.items()]
         if not texts:
             return []
         if self._change_foreign:

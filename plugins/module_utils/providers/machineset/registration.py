@@ -36,16 +36,16 @@ def complete_registration(
     The zone's labels are added. An entry that is recorded on the MachineSet but no longer declared is removed (None); all other entries are kept.
     """
     record = record_of(machineset)
-    found: Object = {}
+    completed: Object = {}
     own: dict[str, set[str]] = {}
     labels: dict[str, t.Any] = {}
     if NODE_LABELS in fields:
         labels = {**zone_labels, **fields[NODE_LABELS]}
-        found[NODE_LABELS] = {**_dropped(record, "labels", labels), **labels}
+        completed[NODE_LABELS] = {**_dropped(record, "labels", labels), **labels}
         own["labels"] = {key for key, value in labels.items() if value is not None}
     if NODE_TAINTS in fields:
         taints = fields[NODE_TAINTS]
-        found[NODE_TAINTS] = {**_dropped(record, "taints", taints), **taints}
+        completed[NODE_TAINTS] = {**_dropped(record, "taints", taints), **taints}
         own["taints"] = {key for key, value in taints.items() if value is not None}
     annotations: dict[str, str | None] = {}
     if capacity is not None:
@@ -66,8 +66,8 @@ def complete_registration(
         own["node_labels"] = set(node_labels)
     if own:
         kept = {kind: set(entries) for kind, entries in record.items() if kind not in own}
-        found[ANNOTATIONS] = {**annotations, RECORD_ANNOTATION: format_record({**kept, **own})}
-    return found
+        completed[ANNOTATIONS] = {**annotations, RECORD_ANNOTATION: format_record({**kept, **own})}
+    return completed
 
 
 def _dropped(record: t.Mapping[str, t.Iterable[str]], kind: str, declared: t.Collection[str]) -> dict[str, str | None]:

@@ -104,8 +104,8 @@ def select_source(
         )
     if named is not None and zone is not None:
         own_zones = zone_of(named, infrastructure).names
-        wanted = {str(like).replace(own, zone) for own in own_zones}
-        same = [machineset for machineset in in_zone if name_of(machineset) in wanted] or in_zone
+        names_in_zone = {str(like).replace(own, zone) for own in own_zones}
+        same = [machineset for machineset in in_zone if name_of(machineset) in names_in_zone] or in_zone
         if len(same) > 1:
             raise NoSource(
                 f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, with the "
@@ -148,8 +148,8 @@ def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure:
     return f"zone: no worker MachineSet is in {quote(zone)}; zones with worker MachineSets: {join_words(zones) if zones else 'none'}. Choose one of them."
 
 
-def _available(wanted: str, names: t.Sequence[str]) -> str:
-    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5) or sorted(names)
+def _available(requested: str, names: t.Sequence[str]) -> str:
+    near = difflib.get_close_matches(requested, names, n=3, cutoff=0.5) or sorted(names)
     return f"Existing MachineSets: {abbreviate(near)}." if near else "There are no MachineSets."
 
 

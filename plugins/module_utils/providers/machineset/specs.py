@@ -43,8 +43,8 @@ class MachineSetSpec(NodeGroupSpec):
     def completed(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> MachineSetSpec:
         """The spec, completed with the labels, taints and annotations that depend on this MachineSet."""
         fields = {name: value for name, value in self.fields.items() if name != LIKE}
-        found = complete_registration(fields, self.zone_labels, self.capacity, machineset, rules)
-        return dataclasses.replace(self, fields={**fields, **found})
+        completed = complete_registration(fields, self.zone_labels, self.capacity, machineset, rules)
+        return dataclasses.replace(self, fields={**fields, **completed})
 
     def differences(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> Differences:
         """The differences between a MachineSet and this spec."""

@@ -30,13 +30,13 @@ def undeclared_problems(
         if group is not None and group not in declared and pool in pools and pool is not None and not leaving:
             count = get_nested(machineset, "spec", "replicas") or 0
             by_pool.setdefault(pool, []).append(f"{name_of(machineset)} ({count} node(s))")
-    return [_message(pool, found, declared) for pool, found in by_pool.items()]
+    return [_message(pool, undeclared, declared) for pool, undeclared in by_pool.items()]
 
 
-def _message(pool: str, found: t.Sequence[str], declared: t.Collection[str]) -> str:
-    one = len(found) == 1
+def _message(pool: str, undeclared: t.Sequence[str], declared: t.Collection[str]) -> str:
+    one = len(undeclared) == 1
     return (
-        f"Pool {pool}: {'MachineSet' if one else 'MachineSets'} {join_words(found)} {'belongs' if one else 'belong'} to it, but the pool no longer "
+        f"Pool {pool}: {'MachineSet' if one else 'MachineSets'} {join_words(undeclared)} {'belongs' if one else 'belong'} to it, but the pool no longer "
         f"declares {'it' if one else 'them'} (declared: {join_words(sorted(declared)) or 'none'}). Declare nodes.zones and nodes.name as before, check for an "
         "empty variable, or delete what you no longer need: accel.gpu.machineset with state: absent deletes one MachineSet, accel.gpu.delete_nodegroups "
         "all MachineSets of the pool."

@@ -63,14 +63,14 @@ class MagnumChecks:
                 f"Cluster {self._cluster['name']} is {self._cluster['status']}{reason}. Its node groups cannot be changed. Delete the "
                 "cluster and create it again."
             ]
-        found: list[str] = []
+        messages: list[str] = []
         growths: list[_Growth] = []
         for spec, state in specs:
             problems = [*(self._creation_problems(spec) if state is None else ()), *self._count_problems(spec, state)]
             growth = self._growth(spec, state)
             growths += [growth] if growth else []
-            found += [f"Node group {spec.name}: {problem}." for problem in problems]
-        return found + ([] if found else list(self._quota_problems(growths)))
+            messages += [f"Node group {spec.name}: {problem}." for problem in problems]
+        return messages + ([] if messages else list(self._quota_problems(growths)))
 
     def undeletable(self, name: str) -> str:
         """The error message for the deletion of a group that the cluster was created with."""

@@ -68,19 +68,19 @@ class Magnum:
 
     def cluster(self, name: str) -> Object:
         """The cluster with this name or id; raises ConnectionProblem if there is none, or if several have the name."""
-        found = self._lookup(name)
-        if found is None:
+        row = self._lookup(name)
+        if row is None:
             clusters = self.clusters()
             # A new cluster may have become visible between the two requests.
             if any(name in (cluster["name"], cluster["uuid"]) for cluster in clusters):
-                found = self._lookup(name)
-        if found is None:
+                row = self._lookup(name)
+        if row is None:
             names = sorted(str(cluster["name"]) for cluster in clusters)
             known = f"it has {abbreviate(names)}" if names else "it has none"
             raise ConnectionProblem(
                 f"Magnum has no cluster {name} ({self.session.origin}): {known}. Clusters of other projects are not visible."
             )
-        return found
+        return row
 
     def find_cluster(self, name: str) -> Object | None:
         """Like cluster(), but returns None if there is none. Near the end of a cluster's deletion, only its id, name and status are returned."""
@@ -149,7 +149,7 @@ class Magnum:
             return self._find(f"/clustertemplates/{quote(name, safe='')}")
         except OpenStackError as error:
             if error.conflict:
-                ids = [found["uuid"] for found in self.templates() if found["name"] == name]
+                ids = [template["uuid"] for template in self.templates() if template["name"] == name]
                 raise ConnectionProblem(
                     f"{len(ids)} cluster templates have the name {name}: {', '.join(ids)} ({self.session.origin}). Use the id of one."
                 ) from None
@@ -158,12 +158,12 @@ class Magnum:
     def quota(self) -> int | None:
         """The project's cluster quota; None if it is unknown."""
         try:
-            found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
+            limit = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
             if error.fails_every_request and not error.forbidden:
                 raise
             return None
-        return int(found) if found is not None else None
+        return int(limit) if limit is not None else None
 
     # Certificates
 
@@ -251,8 +251,8 @@ class Magnum:
 
     def _negotiate(self, newest: str | None) -> None:
         """Use the newest version that both sides support; responses contain Magnum's newest version."""
-        found = _VERSION.search(newest or "")
-        self._offered = (int(found[1]), int(found[2])) if found else None
+        match = _VERSION.search(newest or "")
+        self._offered = (int(match[1]), int(match[2])) if match else None
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
     def _await_stored(self, cluster_id: str) -> None:
@@ -287,7 +287,7 @@ def _appearing(find: t.Callable[[], Object | None]) -> Object | None:
     """The object as soon as it is found; None if it does not appear within a few seconds."""
     deadline = time.monotonic() + _APPEARS_WITHIN
     while True:
-        found = find()
-        if found is not None or time.monotonic() > deadline:
-            return found
+        item = find()
+        if item is not None or time.monotonic() > deadline:
+            return item
         time.sleep(_POLL)

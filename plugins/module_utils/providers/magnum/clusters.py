@@ -46,19 +46,19 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}")
 
 def problems(options: Object) -> list[str]:
     """All problems in the options that can be detected without the cloud."""
-    found = []
+    problems_so_far = []
     if _NAME.fullmatch(str(options["name"])) is None:
-        found.append(
+        problems_so_far.append(
             f"name: {options['name']!r} is not a Magnum cluster name; use up to 242 letters, digits, '_', '.' and '-', a letter first."
         )
     for option, least in (("node_count", 0), ("master_count", 1), ("docker_volume_size", 1), ("create_timeout", 0)):
         if options.get(option) is not None and options[option] < least:
-            found.append(f"{option} is {options[option]}; set {least} or more.")
+            problems_so_far.append(f"{option} is {options[option]}; set {least} or more.")
     if (options.get("master_count") or 1) % 2 == 0:
-        found.append(
+        problems_so_far.append(
             f"master_count is {options['master_count']}; etcd needs an odd number, and Magnum rejects other numbers."
         )
-    return found
+    return problems_so_far
 
 
 def cluster_options(cluster: Object) -> dict[str, t.Any]:
@@ -82,10 +82,10 @@ def cluster_result(cluster: Object) -> dict[str, t.Any]:
 
 def declared_cluster(options: Object) -> dict[str, t.Any]:
     """The options that are set, with labels as text; labels with the value null are left out."""
-    found = {option: options[option] for option in FIELDS if options.get(option) is not None}
+    declared = {option: options[option] for option in FIELDS if options.get(option) is not None}
     if options.get("labels") is not None:
-        found["labels"] = {key: text for key, text in magnum_labels(options["labels"]).items() if text is not None}
-    return found
+        declared["labels"] = {key: text for key, text in magnum_labels(options["labels"]).items() if text is not None}
+    return declared
 
 
 def differences(
@@ -96,7 +96,7 @@ def differences(
     same(option, one, other): whether two names or ids refer to the same template or flavor.
     """
     actual = cluster_options(cluster)
-    found: dict[str, tuple[t.Any, t.Any]] = {}
+    differing: dict[str, tuple[t.Any, t.Any]] = {}
     for option, declared in declared_cluster(options).items():
         current: t.Any = actual.get(option)
         if option in _CREATION_ONLY or current == declared:
@@ -104,18 +104,18 @@ def differences(
         if option == "labels":
             changed = {key: value for key, value in declared.items() if current.get(key) != value}
             if changed:
-                found[option] = ({key: current.get(key) for key in changed}, changed)
+                differing[option] = ({key: current.get(key) for key in changed}, changed)
         elif option not in _NAMED or not same(option, str(current), str(declared)):
-            found[option] = (current, declared)
-    return found
+            differing[option] = (current, declared)
+    return differing
 
 
-def immutable_problems(name: str, found: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]:
+def immutable_problems(name: str, differing: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]:
     """An error message for each difference, because an existing cluster cannot be changed."""
     return [
         f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets it only when it creates the cluster. Declare the actual "
         "value, or delete the cluster and create it again."
-        for option, (actual, declared) in sorted(found.items())
+        for option, (actual, declared) in sorted(differing.items())
     ]
 
 

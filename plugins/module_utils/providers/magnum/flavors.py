@@ -55,12 +55,12 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
     """
     known = {name.casefold(): model for name, model in (aliases or {}).items()}
     specs = specs or {}
-    found = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
-    if not found:
+    matching = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
+    if not matching:
         return None
     # VGPU and PGPU do not identify the model, but an additional trait may do so.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
-    best = max(found, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
+    best = max(matching, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
     return best if best.models else MagnumFlavorGpus(best.count, best.kind, hinted, best.source)
 
 
@@ -68,8 +68,8 @@ def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str,
     """The possible models (keys of the catalog) for a cloud operator's name for a GPU, such as T4 for "nvidia_t4" and all A100 models for "a100"."""
     given = (known or {}).get(name.casefold())
     if given is not None:
-        found = models.find(given)
-        return (found.key,) if found else ()
+        model = models.find(given)
+        return (model.key,) if model else ()
     words = [word for word in re.split(r"[^a-z0-9]+", name.casefold()) if word and word not in _NOISE]
     for length in range(len(words), 0, -1):
         for start in range(len(words) - length + 1):
@@ -97,17 +97,17 @@ def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Itera
     """The GPUs in a PCI alias such as `t4:1,other:2`; network cards use the same key."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
-        found = models_of(name, known)
-        if name and (found or name.casefold() in known or _GPU_WORD.search(name)):
-            yield MagnumFlavorGpus(_number(count or "1"), PHYSICAL, found, f"{_ALIAS}={part.strip()}")
+        matching = models_of(name, known)
+        if name and (matching or name.casefold() in known or _GPU_WORD.search(name)):
+            yield MagnumFlavorGpus(_number(count or "1"), PHYSICAL, matching, f"{_ALIAS}={part.strip()}")
 
 
 def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
     for key, value in sorted(specs.items()):
-        found = _RESOURCE.match(key)
-        if found is None or not _number(value):
+        match = _RESOURCE.match(key)
+        if match is None or not _number(value):
             continue
-        name = found["class"]
+        name = match["class"]
         if name in ("VGPU", "PGPU"):
             yield MagnumFlavorGpus(_number(value), VIRTUAL if name == "VGPU" else PHYSICAL, (), f"{key}={value}")
         elif _CUSTOM.match(name) or name.casefold() in known:
@@ -117,9 +117,9 @@ def _by_class(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Itera
 
 def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
     for key, value in sorted(specs.items()):
-        found = _TRAIT.match(key)
-        if found and value == "required":
-            trait = found["trait"]
+        match = _TRAIT.match(key)
+        if match and value == "required":
+            trait = match["trait"]
             if trait.startswith("HW_GPU_") or _CUSTOM.match(trait) or trait.casefold() in known:
                 yield MagnumFlavorGpus(None, HINT, models_of(trait, known), f"{key}={value}")
         elif key == _PROFILE and (models_of(value, known) or _GPU_WORD.search(value)):

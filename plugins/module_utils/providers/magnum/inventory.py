@@ -41,12 +41,12 @@ class MagnumSource:
     def _magnum(self) -> Magnum:
         return Magnum(self._session)
 
-    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `wanted` accepts, from one list request and two requests per cluster; clusters are queried in parallel."""
+    def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters whose name and status `selects` accepts, from one list request and two requests per cluster; clusters are queried in parallel."""
         rows = [
             cluster
             for cluster in self._magnum.clusters()
-            if wanted(str(cluster["name"]), str(cluster.get("status") or ""))
+            if selects(str(cluster["name"]), str(cluster.get("status") or ""))
         ]
         names = [str(cluster["name"]) for cluster in rows]
         nova = Nova(self._session)

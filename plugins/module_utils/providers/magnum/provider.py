@@ -76,9 +76,9 @@ class MagnumProvider:
         driver = str((self._checks.template or {}).get("driver") or "")
         return not any(name in driver for name in _CLUSTER_API_DRIVERS)
 
-    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `wanted` accepts. Each group is read separately, because the list has wrong bounds and labels."""
-        ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if wanted(group["name"])]
+    def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups whose name `selects` accepts. Each group is read separately, because the list has wrong bounds and labels."""
+        ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if selects(group["name"])]
         groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
         self._checks.defaults = frozenset(defaults)
@@ -100,8 +100,8 @@ class MagnumProvider:
 
     def get(self, group: str) -> NodeGroupState | None:
         """The group's current state."""
-        found = self._magnum.nodegroup(self.cluster_id, group)
-        return self._state(found) if found else None
+        row = self._magnum.nodegroup(self.cluster_id, group)
+        return self._state(row) if row else None
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group; a replacement inherits undeclared settings from the old group."""
@@ -238,8 +238,8 @@ class MagnumProvider:
 
     def _ids_of(self, kind: str, name: str) -> set[t.Any]:
         flavor = self._nova.flavor(name) if kind == "flavor" else None
-        found = self._glance.named(name) if kind == "image" else [flavor] if flavor else []
-        return {item["id"] for item in found}
+        ids = self._glance.named(name) if kind == "image" else [flavor] if flavor else []
+        return {item["id"] for item in ids}
 
 
 def _status(group: Object) -> str:

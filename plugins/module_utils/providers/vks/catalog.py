@@ -40,31 +40,33 @@ class UnresolvedName(Exception):
     """A name is unknown or ambiguous; the message lists the available names."""
 
 
-def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> str:
+def resolve(option: str, requested: str, items: t.Sequence[CatalogItem], place: str) -> str:
     """The id of the only item with this id or name; raises UnresolvedName, which lists all ids if several items have the name."""
-    matches = [item for item in items if item.id == wanted]
-    matches = matches or [item for item in items if item.name == wanted]
-    matches = matches or [item for item in items if wanted in item.aliases]
+    matches = [item for item in items if item.id == requested]
+    matches = matches or [item for item in items if item.name == requested]
+    matches = matches or [item for item in items if requested in item.aliases]
     usable = [item for item in matches if item.usable]
     if len(usable) == 1:
         return usable[0].id
     if len(usable) > 1:
         ids = ", ".join(f"{item.id}{f' ({item.note})' if item.note else ''}" for item in usable)
         raise UnresolvedName(
-            f"{option}: {wanted!r} is the name of {len(usable)} resources in {place}: {ids}. Use the id."
+            f"{option}: {requested!r} is the name of {len(usable)} resources in {place}: {ids}. Use the id."
         )
     if matches:
-        raise UnresolvedName(f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'}).")
+        raise UnresolvedName(
+            f"{option}: {requested!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'})."
+        )
     names = [item.name for item in items if item.usable]
-    raise UnresolvedName(f"{option}: there is no {wanted!r} in {place}. {available(wanted, names)}")
+    raise UnresolvedName(f"{option}: there is no {requested!r} in {place}. {available(requested, names)}")
 
 
-def available(wanted: str, names: t.Iterable[str]) -> str:
+def available(requested: str, names: t.Iterable[str]) -> str:
     """A sentence with the available names, similar names first; if there are many, it lists only the similar names."""
     known = list(dict.fromkeys(name for name in names if name))
     if not known:
         return "None is available."
-    similar = difflib.get_close_matches(wanted, known, n=_SHOWN, cutoff=0.5)
+    similar = difflib.get_close_matches(requested, known, n=_SHOWN, cutoff=0.5)
     if len(known) <= _SHOWN:
         similar += [name for name in sorted(known) if name not in similar]
     shown = similar or sorted(known)[:_SHOWN]

@@ -20,13 +20,13 @@ Quota = t.Mapping[str, t.Any]
 
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
     """An error message with a remedy for each problem of these specs; `groups` is the cluster's number of groups, and the state is None for a new group."""
-    found = list(_group_quota(specs, groups, quota))
+    messages = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", IN_DELETION):
-        found.append(
+        messages.append(
             f"Cluster {cluster.name} is {cluster.status}; its node groups cannot be changed until it is ACTIVE."
         )
     for spec, state in specs:
-        found += [
+        messages += [
             f"Node group {spec.name}: {problem}"
             for problem in (
                 *(_creation_problems(spec, cluster, resolver) if state is None else ()),
@@ -35,7 +35,7 @@ def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resol
                 *_flavor_problems(spec, state, resolver),
             )
         ]
-    return found
+    return messages
 
 
 def _group_quota(specs: Specs, groups: int, quota: Quota) -> t.Iterator[str]:
@@ -85,11 +85,11 @@ def _creation_problems(spec: NodeGroupSpec, cluster: VksCluster, resolver: NameR
 
 
 def _version_problems(spec: NodeGroupSpec, state: NodeGroupState | None, cluster: VksCluster) -> t.Iterator[str]:
-    wanted = spec.fields.get("kubernetes_version")
+    version = spec.fields.get("kubernetes_version")
     current = state.fields.get("kubernetes_version") if state else None
-    if wanted and wanted not in (current, cluster.version):
+    if version and version not in (current, cluster.version):
         yield (
-            f"kubernetes_version: {wanted} is not the cluster's version, {cluster.version}, the only version to which nodes can be upgraded. Declare "
+            f"kubernetes_version: {version} is not the cluster's version, {cluster.version}, the only version to which nodes can be upgraded. Declare "
             "that version, or upgrade the cluster first."
         )
 

@@ -72,39 +72,39 @@ def cluster_of(row: Row) -> VksCluster:
     )
 
 
-def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
-    """The account's clusters in the region, if `wanted` accepts them, with their details, sorted by name and id."""
+def detailed_clusters(transport: VksTransport, selects: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
+    """The account's clusters in the region, if `selects` accepts them, with their details, sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(_PATH)]
-    calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
+    calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if selects(cluster)]
     return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))
 
 
-def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
+def find_cluster(transport: VksTransport, name: str) -> VksCluster:
     """The cluster with this id or name; its details are included only if they need no extra request.
 
     Raises InvalidOptions if there is no such cluster, or if several have the name.
     """
-    if _ID.fullmatch(wanted):
-        found = _detail(transport, cluster_of({"id": wanted}))
-        if found is not None:
-            return found
+    if _ID.fullmatch(name):
+        cluster = _detail(transport, cluster_of({"id": name}))
+        if cluster is not None:
+            return cluster
     rows = [cluster_of(row) for row in transport.items(_PATH)]
-    matches = [row for row in rows if row.id == wanted] or [row for row in rows if row.name == wanted]
+    matches = [row for row in rows if row.id == name] or [row for row in rows if row.name == name]
     if len(matches) > 1:
         ids = ", ".join(f"{row.id} ({row.status})" for row in matches)
-        raise InvalidOptions([f"cluster: {len(matches)} clusters are called {wanted!r}: {ids}. Use the id."])
+        raise InvalidOptions([f"cluster: {len(matches)} clusters are called {name!r}: {ids}. Use the id."])
     if not matches:
-        names = available(wanted, [row.name for row in rows])
-        raise InvalidOptions([f"cluster: there is no {wanted!r} in this account and region. {names}"])
+        names = available(name, [row.name for row in rows])
+        raise InvalidOptions([f"cluster: there is no {name!r} in this account and region. {names}"])
     return matches[0]
 
 
 def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
     """The cluster with its details; raises InvalidOptions if the cluster has been deleted since it was listed."""
-    found = cluster if cluster.vpc else _detail(transport, cluster)
-    if found is None:
+    complete = cluster if cluster.vpc else _detail(transport, cluster)
+    if complete is None:
         raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run again."])
-    return found
+    return complete
 
 
 def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:

@@ -77,10 +77,10 @@ def error_text(data: bytes) -> tuple[str, str]:
     "errorMsg", "success"}, OAuth's {"error", "error_description"}, and any of these as text nested in another.
     """
     text = data.decode(errors="replace").strip()
-    code, found = _code_and_text(_parsed(text), _MAX_DEPTH)
-    if not found and not text.startswith(("{", "[", "<")):
-        found = text
-    return code, " ".join(found.split())[:_MAX_LENGTH]
+    code, message = _code_and_text(_parsed(text), _MAX_DEPTH)
+    if not message and not text.startswith(("{", "[", "<")):
+        message = text
+    return code, " ".join(message.split())[:_MAX_LENGTH]
 
 
 def is_rejected(answer: HttpResponse) -> bool:

@@ -49,9 +49,9 @@ class VksSource:
     def _vserver(self) -> VServer:
         return VServer(self._transport, self._params.get("project_id"))
 
-    def discover(self, wanted: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
-        """The clusters whose name and status `wanted` accepts; flavors are read once, and only if a cluster has a group."""
-        clusters = detailed_clusters(self._transport, lambda cluster: wanted(cluster.name, cluster.status))
+    def discover(self, selects: t.Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+        """The clusters whose name and status `selects` accepts; flavors are read once, and only if a cluster has a group."""
+        clusters = detailed_clusters(self._transport, lambda cluster: selects(cluster.name, cluster.status))
         names = [cluster.name for cluster in clusters]
         groups = call_all([(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters])
         return [
@@ -61,12 +61,12 @@ class VksSource:
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The service's kubeconfig; a new one is issued if there is none or it expires soon."""
-        found = cluster_of({"id": cluster.id, "name": cluster.name})
-        current = kubeconfig.read(self._transport, found)
+        target = cluster_of({"id": cluster.id, "name": cluster.name})
+        current = kubeconfig.read(self._transport, target)
         now = datetime.datetime.now(datetime.UTC)
         if kubeconfig.reason_to_issue(current, lifetime.renew_before, now) or not current.ready:
             wait = WaitOptions(_TIMEOUT, _INTERVAL, Progress(None))
-            current = kubeconfig.issue(self._transport, found, current, days=lifetime.days, wait=wait)
+            current = kubeconfig.issue(self._transport, target, current, days=lifetime.days, wait=wait)
         return current.text
 
     def explain(self, error: Exception) -> str:

@@ -78,8 +78,8 @@ def issue(
         interval=wait.interval,
         describe=lambda dummy: f"The kubeconfig of cluster {cluster.name} could not be requested.",
     )
-    left = max(0.0, wait.timeout - (time.monotonic() - start))
-    return await_ready(transport, cluster, before, WaitOptions(left, wait.interval, wait.progress))
+    seconds_left = max(0.0, wait.timeout - (time.monotonic() - start))
+    return await_ready(transport, cluster, before, WaitOptions(seconds_left, wait.interval, wait.progress))
 
 
 def await_ready(
@@ -121,7 +121,7 @@ def _time(text: str | None) -> datetime.datetime | None:
         if text.isdecimal():
             seconds = int(text)
             return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > 10**11 else 1), datetime.UTC)
-        found = datetime.datetime.fromisoformat(text)
+        time = datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

@@ -58,6 +58,6 @@ class VksModule(BaseModule):
         """The client for the resources of the account's project."""
         return VServer(self.transport, self.params["project_id"])
 
-    def cluster(self, wanted: str) -> VksCluster:
+    def cluster(self, name: str) -> VksCluster:
         """The cluster with this name or id; raises InvalidOptions."""
-        return find_cluster(self.transport, wanted)
+        return find_cluster(self.transport, name)

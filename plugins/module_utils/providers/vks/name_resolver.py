@@ -37,17 +37,17 @@ class NameResolver:
         """The cluster's subnet, if it has exactly one."""
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
-    def resolve(self, option: str, wanted: str, subnet: str | None) -> str:
+    def resolve(self, option: str, name: str, subnet: str | None) -> str:
         """The id of the resource that an option in NAMED refers to; raises UnresolvedName. subnet: only needed for options in ZONAL."""
-        if _ID.fullmatch(wanted):
-            return wanted
+        if _ID.fullmatch(name):
+            return name
         if option in ZONAL and all(item.id != subnet for item in self.subnets()):
             # If the VPC does not have the subnet, nothing can be looked up in the subnet's zone.
             resolve("subnet", str(subnet), self.subnets(), self._place("subnet", subnet))
         try:
-            return resolve(option, wanted, self.choices(option, subnet), self._place(option, subnet))
+            return resolve(option, name, self.choices(option, subnet), self._place(option, subnet))
         except UnresolvedName as error:
-            zones = self._zones_with(wanted) if option == "flavor" else []
+            zones = self._zones_with(name) if option == "flavor" else []
             if not zones:
                 raise
             raise UnresolvedName(f"{error} Zone {' and '.join(zones)} has it: choose a subnet of that zone.") from None

@@ -59,16 +59,16 @@ class VksProvider:
         problems: list[str] = []
         for options in groups:
             state = next(iter(groups_of_spec(options["name"], states, longest)), None)
-            spec, found = spec_of(options, state, self._resolver)
+            spec, new_problems = spec_of(options, state, self._resolver)
             specs.append(self._with_system_groups(spec, state))
-            problems += found
+            problems += new_problems
         if problems:
             raise InvalidOptions(problems, INVALID_GROUPS)
         return specs
 
-    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `wanted` accepts, with details; each group is read once. Raises InvalidOptions if two groups have the same name."""
-        rows = [row for row in self._rows if wanted(str(row.get("name")))]
+    def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """All groups whose name `selects` accepts, with details; each group is read once. Raises InvalidOptions if two groups have the same name."""
+        rows = [row for row in self._rows if selects(str(row.get("name")))]
         _refuse_duplicates(rows)
         return self._details(rows)
 
@@ -147,10 +147,10 @@ class VksProvider:
         """The latest of the cluster's events that mention the group; groups have no events of their own."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.get(VKS, f"{self._cluster.path}/events", query=query))
-        found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
-        found.sort(key=lambda row: str(row.get("createdAt")))
+        matching = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
+        matching.sort(key=lambda row: str(row.get("createdAt")))
         parts = ("createdAt", "type", "action", "message")
-        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in found[-MAX_NAMED:]]
+        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in matching[-MAX_NAMED:]]
 
     def nodes(self, state: NodeGroupState) -> list[Row]:
         """The group's nodes in VKS; empty if the group no longer exists."""

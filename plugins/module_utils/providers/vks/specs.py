@@ -55,7 +55,7 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
         if option not in fields:
             continue
         if option == "security_groups":
-            fields[option] = sorted({found for name in fields[option] if (found := resolved(option, name))})
+            fields[option] = sorted({id_ for name in fields[option] if (id_ := resolved(option, name))})
         elif subnet or option not in ZONAL:
             fields[option] = resolved(option, fields[option])
         elif not problems:

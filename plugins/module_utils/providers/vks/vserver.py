@@ -54,10 +54,10 @@ class VServer:
     def volume_types(self, zone: str) -> list[CatalogItem]:
         """The volume types of all kinds in a zone."""
         kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
-        found = self._each([(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds])
+        pages = self._each([(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds])
         return [
             catalog.volume_item(row, str(kind.get("name") or ""))
-            for kind, rows in zip(kinds, found, strict=True)
+            for kind, rows in zip(kinds, pages, strict=True)
             for row in rows
         ]
 
@@ -69,7 +69,7 @@ class VServer:
             for family in families
             for code in (family.get("condition") or {}).get("codes") or []
         )
-        found = self._each(
+        pages = self._each(
             [
                 (
                     f"/v1/{self.project}/flavors/families/{key}/platforms/{code}/clusters/master/false",
@@ -81,7 +81,7 @@ class VServer:
         )
         flavors = {
             flavor.id: flavor
-            for rows in found
+            for rows in pages
             for flavor in (flavor_of(row, zone) for row in rows)
             # The service may ignore the parameter and return all zones.
             if flavor.zone == zone
@@ -97,10 +97,10 @@ class VServer:
             if not error.not_found and not error.forbidden:
                 raise
         rows = rows_of(self._transport.get(VSERVER, "/v1/projects"), "projects")
-        found = [str(row.get("projectId") or row.get("id")) for row in rows]
-        if len(found) == 1:
-            return found[0]
-        projects = f"has the projects {', '.join(found)}" if found else "has no project"
+        ids = [str(row.get("projectId") or row.get("id")) for row in rows]
+        if len(ids) == 1:
+            return ids[0]
+        projects = f"has the projects {', '.join(ids)}" if ids else "has no project"
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:

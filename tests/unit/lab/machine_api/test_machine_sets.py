@@ -12,9 +12,9 @@ from lab.openshift.objects import PLATFORMS
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_one_machine_set_for_each_zone(platform: str) -> None:
-    found = list(machine_sets(platform))
-    assert len({one["metadata"]["name"] for one in found}) == len(ZONES[platform]) == 2
-    for one in found:
+    actual = list(machine_sets(platform))
+    assert len({one["metadata"]["name"] for one in actual}) == len(ZONES[platform]) == 2
+    for one in actual:
         labels = one["spec"]["template"]["metadata"]["labels"]
         assert one["spec"]["selector"]["matchLabels"].items() <= labels.items()
         assert labels["machine.openshift.io/cluster-api-machineset"] == one["metadata"]["name"]

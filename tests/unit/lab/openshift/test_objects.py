@@ -16,22 +16,22 @@ from lab.systems import SYSTEMS
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    found = Lab.named("one", tmp_path)
-    found.record(port_base=20000)
-    return found
+    actual = Lab.named("one", tmp_path)
+    actual.record(port_base=20000)
+    return actual
 
 
 def of_kind(lab: Lab, minor: str, platform: str, kind: str) -> dict[str, Object]:
-    found = objects.objects(lab, releases.find(minor), platform)
-    return {body["metadata"]["name"]: body for dummy, body in found if body["kind"] == kind}
+    actual = objects.objects(lab, releases.find(minor), platform)
+    return {body["metadata"]["name"]: body for dummy, body in actual if body["kind"] == kind}
 
 
 @pytest.mark.parametrize("minor", releases.RELEASES)
 @pytest.mark.parametrize("platform", objects.PLATFORMS)
 def test_each_path_is_that_of_its_object(lab: Lab, minor: str, platform: str) -> None:
-    found = list(objects.objects(lab, releases.find(minor), platform))
-    assert len({path for path, dummy in found}) == len(found)
-    for path, body in found:
+    actual = list(objects.objects(lab, releases.find(minor), platform))
+    assert len({path for path, dummy in actual}) == len(actual)
+    for path, body in actual:
         assert path.endswith(f"s/{body['metadata']['name']}")
         assert body["apiVersion"] in path or body["apiVersion"] == "v1"
 

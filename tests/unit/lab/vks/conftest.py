@@ -16,8 +16,8 @@ from tests.helpers.vks import Account, running
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeVks]:
     """A fake VKS without Kubernetes."""
-    with running(tmp_path / "demo") as found:
-        yield found
+    with running(tmp_path / "demo") as actual:
+        yield actual
 
 
 @pytest.fixture

@@ -49,9 +49,9 @@ def test_all_kinds_exist() -> None:
 
 
 def test_route() -> None:
-    found = CONTRACT.route("vks", "GET", "/v1/clusters/k8s-1/node-groups/ng-2")
-    assert found
-    assert (found[0].name, found[1]) == ("get-group", {"CLUSTER": "k8s-1", "GROUP": "ng-2"})
+    actual = CONTRACT.route("vks", "GET", "/v1/clusters/k8s-1/node-groups/ng-2")
+    assert actual
+    assert (actual[0].name, actual[1]) == ("get-group", {"CLUSTER": "k8s-1", "GROUP": "ng-2"})
     assert CONTRACT.route("vks", "PATCH", "/v1/clusters") is None
     assert CONTRACT.route("vserver", "GET", "/v1/clusters") is None
 
@@ -82,8 +82,8 @@ def test_route() -> None:
     ],
 )
 def test_body_checks(change: dict[str, Any], problem: str | None) -> None:
-    found = CONTRACT.schemas.problems("CreateNodeGroup", group(**change))
-    assert found == [] if problem is None else problem in "\n".join(found)
+    problems = CONTRACT.schemas.problems("CreateNodeGroup", group(**change))
+    assert problems == [] if problem is None else problem in "\n".join(problems)
 
 
 def test_undocumented_fields_can_be_allowed() -> None:

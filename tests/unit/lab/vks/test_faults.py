@@ -183,8 +183,8 @@ def test_page_limit(account: Account) -> None:
     for number in range(4):
         account.create(name=f"group-{number}", numNodes=0)
     account.put("page-limit", 2)
-    found = account.vks("GET", f"{account.cluster}/node-groups?pageSize=50").body
-    assert (len(found["items"]), found["total"], found["pageSize"]) == (2, 5, 2)
+    actual = account.vks("GET", f"{account.cluster}/node-groups?pageSize=50").body
+    assert (len(actual["items"]), actual["total"], actual["pageSize"]) == (2, 5, 2)
 
 
 @fault("no-quota")
@@ -237,8 +237,8 @@ def test_kubeconfig_expiring(account: Account) -> None:
     account.put("kubeconfig-expiring")
     for warned in (True, False):
         account.vks("POST", path, {"expirationDays": 30})
-        found = until(lambda: account.vks("GET", path).body, lambda body: body["status"] == "ACTIVE")
-        assert found["renewalWarning"] is warned
+        actual = until(lambda: account.vks("GET", path).body, lambda body: body["status"] == "ACTIVE")
+        assert actual["renewalWarning"] is warned
 
 
 @fault("broken-json")

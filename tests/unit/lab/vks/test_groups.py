@@ -15,8 +15,8 @@ from tests.helpers.vks import Account, group, running, until
 
 
 def test_initial_group_without_gpus(account: Account) -> None:
-    found = account.groups()
-    assert list(found) == ["default-worker"]
+    actual = account.groups()
+    assert list(actual) == ["default-worker"]
     detail = account.vks("GET", account.path("default-worker")).body
     assert (detail["status"], detail["numNodes"]) == ("ACTIVE", 2)
     nodes = account.vks("GET", f"{account.path('default-worker')}/nodes").body["items"]
@@ -25,12 +25,12 @@ def test_initial_group_without_gpus(account: Account) -> None:
 
 
 def test_create_group(account: Account) -> None:
-    wanted = group(labels={"pool": "a"}, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}], numNodes=2)
-    answer = account.create(**wanted)
+    desired = group(labels={"pool": "a"}, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}], numNodes=2)
+    answer = account.create(**desired)
     assert (answer.status, answer.body["status"], answer.body["numNodes"]) == (202, "CREATING", 2)
     path = account.path("gpus-1")
     detail = account.settled(path)
-    expected = {name: value for name, value in wanted.items() if name not in ("os",)}
+    expected = {name: value for name, value in desired.items() if name not in ("os",)}
     assert {name: detail[name] for name in expected} == expected
     assert detail["imageOS"] == "ubuntu"
     nodes = account.vks("GET", f"{path}/nodes").body["items"]
@@ -186,11 +186,11 @@ def restarted(file: Path) -> Any:
 
 
 def test_ids_are_reproducible(tmp_path: Path) -> None:
-    found = []
+    actual = []
     for name in ("one", "two"):
         with running(tmp_path / name) as fake:
-            found.append(Account(fake).created())
-    assert found[0] == found[1]
+            actual.append(Account(fake).created())
+    assert actual[0] == actual[1]
 
 
 def test_create_and_delete_cluster(account: Account, fake: FakeVks) -> None:
@@ -212,7 +212,7 @@ def test_kubeconfig_is_created_asynchronously(account: Account) -> None:
     assert account.vks("GET", path).body["status"] == "NONE"
     requested = account.vks("POST", path, {"expirationDays": 30})
     assert (requested.status, requested.body) == (202, None)
-    found = until(lambda: account.vks("GET", path).body, lambda body: body["status"] != "CREATING")
-    assert (found["status"], found["expirationDays"], found["renewalWarning"]) == ("ACTIVE", 30, False)
-    assert "clusters" in found["kubeConfig"]
+    actual = until(lambda: account.vks("GET", path).body, lambda body: body["status"] != "CREATING")
+    assert (actual["status"], actual["expirationDays"], actual["renewalWarning"]) == ("ACTIVE", 30, False)
+    assert "clusters" in actual["kubeConfig"]
     assert account.vks("POST", path, {"expirationDays": 366}).status == 400

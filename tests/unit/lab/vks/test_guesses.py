@@ -34,8 +34,8 @@ def _busy(account: Account) -> int:
 def _search(account: Account) -> list[str]:
     account.created(name="gpus-10")
     account.created(name="gpus-1")
-    found = account.vks("GET", f"{account.cluster}/node-groups?search=gpus-1").body["items"]
-    return sorted(group["name"] for group in found)
+    actual = account.vks("GET", f"{account.cluster}/node-groups?search=gpus-1").body["items"]
+    return sorted(group["name"] for group in actual)
 
 
 def _labels_of_nodes(account: Account) -> list[Any]:
@@ -83,8 +83,8 @@ def _degraded(account: Account) -> str:
     account.put("nodes-pending", group="gpus-1")
     account.create()
     path = account.path("gpus-1")
-    wanted = "DEGRADED" if account.fake.settings.setting("vks.degraded") == "shown" else "CREATING"
-    return str(account.settled(path, wanted)["status"])
+    expected = "DEGRADED" if account.fake.settings.setting("vks.degraded") == "shown" else "CREATING"
+    return str(account.settled(path, expected)["status"])
 
 
 def _hidden(account: Account) -> int:
@@ -220,8 +220,8 @@ def test_every_guess_is_tested() -> None:
 def test_alternative(account: Account, name: str, alternative: str) -> None:
     observe, expected = CASES[name]
     account.set(name, alternative)
-    found = observe(account)
+    actual = observe(account)
     if expected[alternative] is None and name == "shrink":
-        assert len(found) == 2
+        assert len(actual) == 2
     else:
-        assert found == expected[alternative]
+        assert actual == expected[alternative]

@@ -59,10 +59,10 @@ def test_only_read_requests_and_no_values(fake: FakeVks) -> None:
 
 
 def test_differences_are_redacted() -> None:
-    found = contract.load().schemas.problems(
+    problems = contract.load().schemas.problems(
         "Node", {"id": "secret", "name": 5, "status": "x", "ready": True, "zone": "a"}
     )
-    assert sorted(map(redact, found)) == ["id: does not match", "name: is not a string", "zone: unknown field"]
+    assert sorted(map(redact, problems)) == ["id: does not match", "name: is not a string", "zone: unknown field"]
 
 
 def test_secrets_are_not_sent_unencrypted(fake: FakeVks) -> None:

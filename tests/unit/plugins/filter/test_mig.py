@@ -37,9 +37,9 @@ def test_what_fits(profiles: t.Any) -> None:
 
 
 def test_what_does_not_fit() -> None:
-    found = mig_fit({"3g.40gb": 2, "1g.10gb": 1}, "NVIDIA-A100-SXM4-80GB")
+    actual = mig_fit({"3g.40gb": 2, "1g.10gb": 1}, "NVIDIA-A100-SXM4-80GB")
     alternatives = [["3g.40gb", "3g.40gb"], ["1g.10gb", "2g.20gb", "3g.40gb"], ["1g.10gb", "1g.20gb", "3g.40gb"]]
-    assert found == {
+    assert actual == {
         "fits": False,
         "placements": [],
         "unused": None,
@@ -51,9 +51,9 @@ def test_what_does_not_fit() -> None:
 
 
 def test_profiles_of_another_model_stand_for_those_most_like_them() -> None:
-    found = mig_fit(["3g.20gb", "3g.20gb"], A100)
-    assert found["reason"].startswith("has no profile 3g.20gb; it has 1g.10gb, ")
-    assert found["alternatives"][0] == ["3g.40gb", "3g.40gb"]
+    actual = mig_fit(["3g.20gb", "3g.20gb"], A100)
+    assert actual["reason"].startswith("has no profile 3g.20gb; it has 1g.10gb, ")
+    assert actual["alternatives"][0] == ["3g.40gb", "3g.40gb"]
 
 
 def test_nothing_fits_everywhere() -> None:
@@ -63,27 +63,27 @@ def test_nothing_fits_everywhere() -> None:
 
 @pytest.mark.parametrize("model", sorted(GEOMETRIES))
 def test_every_layout_of_a_model_fits(model: str) -> None:
-    found = mig_layouts(model)
-    assert all(layout == sorted(layout) and mig_fit(layout, model)["fits"] for layout in found)
-    assert len({tuple(layout) for layout in found}) == len(found)
-    assert json.loads(json.dumps(found)) == found
+    actual = mig_layouts(model)
+    assert all(layout == sorted(layout) and mig_fit(layout, model)["fits"] for layout in actual)
+    assert len({tuple(layout) for layout in actual}) == len(actual)
+    assert json.loads(json.dumps(actual)) == actual
 
 
 def test_layouts_begin_with_the_largest_devices() -> None:
-    found = mig_layouts("a100-sxm4-80gb")
-    assert found[:3] == [["7g.80gb"], ["3g.40gb", "4g.40gb"], ["1g.20gb", "2g.20gb", "4g.40gb"]]
-    assert found[-1] == ["1g.10gb"] * 6 + ["1g.10gb+me"]
+    actual = mig_layouts("a100-sxm4-80gb")
+    assert actual[:3] == [["7g.80gb"], ["3g.40gb", "4g.40gb"], ["1g.20gb", "2g.20gb", "4g.40gb"]]
+    assert actual[-1] == ["1g.10gb"] * 6 + ["1g.10gb+me"]
 
 
 def test_what_ansible_has_read_leaves_no_tagged_value() -> None:
     written = DataLoader().load("{3g.40gb: 2, 1g.10gb: 1}", "/group_vars/all.yml")
-    found = mig_fit(written, A100)
-    texts = [*(text for layout in found["alternatives"] for text in layout), found["reason"]]
+    actual = mig_fit(written, A100)
+    texts = [*(text for layout in actual["alternatives"] for text in layout), actual["reason"]]
     assert {text.__class__ for text in texts} == {str}
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "text"),
     [
         ("A100", "did you mean A100-SXM4-40GB, A100-SXM4-80GB, "),
         ("H2OO", "did you mean H20, H200?"),
@@ -92,15 +92,15 @@ def test_what_ansible_has_read_leaves_no_tagged_value() -> None:
         ("a toaster", "'a toaster' is not a GPU model in the catalog; models with MIG"),
     ],
 )
-def test_models_without_a_geometry(model: t.Any, said: str) -> None:
+def test_models_without_a_geometry(model: t.Any, text: str) -> None:
     for refused in (lambda: mig_fit(["1g.10gb"], model), lambda: mig_layouts(model)):
         with pytest.raises(AnsibleFilterError, match=r"accel\.gpu\.mig_") as raised:
             refused()
-        assert said in str(raised.value)
+        assert text in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("profiles", "said"),
+    ("profiles", "text"),
     [
         (3, "profiles: 3 is a number, not a list"),
         ("half", '"half" is not a MIG profile'),
@@ -113,7 +113,7 @@ def test_models_without_a_geometry(model: t.Any, said: str) -> None:
         ({"3g.40gb": -1}, "-1 is not allowed: use 0 or more"),
     ],
 )
-def test_what_is_no_layout(profiles: t.Any, said: str) -> None:
+def test_what_is_no_layout(profiles: t.Any, text: str) -> None:
     with pytest.raises(AnsibleFilterError) as raised:
         mig_fit(profiles, A100)
-    assert said in str(raised.value)
+    assert text in str(raised.value)

@@ -17,7 +17,7 @@ DEFAULTS: dict[str, t.Any] = {"only": [], "timeout": 600, "wait": True, "counts"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "found"),
+    ("name", "value", "actual"),
     [
         ("only", "train", ["train"]),
         ("only", "train, notebooks", ["train", "notebooks"]),
@@ -42,10 +42,10 @@ DEFAULTS: dict[str, t.Any] = {"only": [], "timeout": 600, "wait": True, "counts"
         ("path", None, ""),
     ],
 )
-def test_values(name: str, value: t.Any, found: t.Any) -> None:
+def test_values(name: str, value: t.Any, actual: t.Any) -> None:
     result = role_options({name: value}, DEFAULTS)
-    assert result == {name: found}
-    assert type(result[name]) is type(found)
+    assert result == {name: actual}
+    assert type(result[name]) is type(actual)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_a_default_is_not_shared() -> None:
 def test_the_defaults_are_those_of_the_argument_specs(path: t.Any) -> None:
     """Empty text selects the default of defaults/main.yml, and the documentation has the same default."""
     defaults = path.parents[1] / "defaults" / "main.yml"
-    there = yaml.safe_load(defaults.read_text()) or {}
+    existing = yaml.safe_load(defaults.read_text()) or {}
     documented = yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options", {})
-    literal = {name: value for name, value in there.items() if not (isinstance(value, str) and "{{" in value)}
+    literal = {name: value for name, value in existing.items() if not (isinstance(value, str) and "{{" in value)}
     assert {name: documented[name].get("default") for name in literal if name in documented} == {
         name: value for name, value in literal.items() if name in documented
     }

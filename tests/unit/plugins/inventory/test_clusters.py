@@ -41,12 +41,12 @@ class Cloud:
         self.ready = True
         self.status_in_deletion = "DELETE_IN_PROGRESS"
 
-    def discover(self, wanted: Callable[[str, str], bool]) -> list[DiscoveredCluster]:
+    def discover(self, expected: Callable[[str, str], bool]) -> list[DiscoveredCluster]:
         self.requests.append("discover")
         if self.error is not None:
             raise self.error
         clusters = [self.found(name) for name in self._names]
-        return [cluster for cluster in clusters if wanted(cluster.name, cluster.status)]
+        return [cluster for cluster in clusters if expected(cluster.name, cluster.status)]
 
     def found(self, name: str) -> DiscoveredCluster:
         status = "CREATE_COMPLETE" if self.ready else "CREATE_IN_PROGRESS"
@@ -92,11 +92,11 @@ def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Inve
         plugin._load_name = "accel.gpu.clusters"
         plugin.display = Display(warned)
         assert plugin.verify_file(str(path))
-        found = InventoryData()
-        plugin.parse(found, DataLoader(), str(path), cache=not fresh)
+        actual = InventoryData()
+        plugin.parse(actual, DataLoader(), str(path), cache=not fresh)
         # As Ansible does after every inventory.
         plugin.update_cache_if_changed()
-        return found
+        return actual
 
     warned: list[str] = []
     parsed.warned = warned  # type: ignore[attr-defined]
@@ -117,13 +117,13 @@ class Display:
 
 
 def test_clusters_become_hosts_in_groups(parse: Any, tmp_path: Path) -> None:
-    found = parse(
+    actual = parse(
         [Cloud("cern", "RegionOne", "gpu-a", "plain"), Cloud("vks", "HCM-3", "other", provider="vks")],
         keyed_groups=[{"key": "gpu_discovered.version", "prefix": "version"}],
         groups={"has_gpus": "gpu_discovered.gpus > 0", "named": "short == 'gpu'"},
         compose={"short": "gpu_cluster.name[:3]"},
     )
-    groups = {name: sorted(host.name for host in group.get_hosts()) for name, group in found.groups.items()}
+    groups = {name: sorted(host.name for host in group.get_hosts()) for name, group in actual.groups.items()}
     assert {name: hosts for name, hosts in groups.items() if hosts and name != "all"} == {
         "gpu_clusters": ["gpu-a", "other", "plain"],
         "magnum": ["gpu-a", "plain"],
@@ -137,7 +137,7 @@ def test_clusters_become_hosts_in_groups(parse: Any, tmp_path: Path) -> None:
         "named": ["gpu-a"],
         "version_v1_30_1": ["gpu-a", "other", "plain"],
     }
-    host = found.get_host("gpu-a").get_vars()
+    host = actual.get_host("gpu-a").get_vars()
     path = tmp_path / "kubeconfigs" / "gpu-a.kubeconfig"
     assert host["gpu_cluster"] == {
         "name": "gpu-a",
@@ -181,8 +181,8 @@ def test_the_name_in_the_kubeconfig_is_a_variable_where_it_differs(parse: Any, t
     (tmp_path / "kubeconfigs").mkdir()
     text = certificates.kubeconfig("kubernetes-admin@prod", SERVER, 300)
     (tmp_path / "kubeconfigs" / "prod.kubeconfig").write_text(text)
-    found = parse([Cloud("vks", "HCM-3", "prod", provider="vks")])
-    assert found.get_host("prod").get_vars()["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
+    actual = parse([Cloud("vks", "HCM-3", "prod", provider="vks")])
+    assert actual.get_host("prod").get_vars()["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
 
 
 def test_the_kubeconfig_of_another_cluster_is_not_used(parse: Any, tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_the_kubeconfig_of_another_cluster_is_not_used(parse: Any, tmp_path: Pat
 def test_a_cluster_in_creation_is_a_host_without_a_kubeconfig(parse: Any, tmp_path: Path) -> None:
     cloud = Cloud("cern", "RegionOne", "prod")
     cloud.ready = False
-    found = parse([cloud])
-    assert found.get_host("prod") is not None
+    actual = parse([cloud])
+    assert actual.get_host("prod") is not None
     assert cloud.requests == ["discover"]
     assert parse.warned == ["prod (cloud cern, region RegionOne) is CREATE_IN_PROGRESS: it has no kubeconfig yet"]
 
@@ -249,8 +249,8 @@ def test_a_failing_cloud_is_reported_or_left_out(parse: Any, error: Exception) -
     bad.error = error
     with pytest.raises(AnsibleParserError, match=rf"cloud cern, region RegionOne: {error}"):
         parse([bad, good])
-    found = parse([bad, good], fail_on_errors=False)
-    assert sorted(found.hosts) == ["b"]
+    actual = parse([bad, good], fail_on_errors=False)
+    assert sorted(actual.hosts) == ["b"]
     assert parse.warned == [f"cloud cern, region RegionOne: {error} (left out)"]
 
 
@@ -296,5 +296,5 @@ def test_each_account_of_a_region_issues_the_kubeconfigs_of_its_clusters(
 
 
 def test_a_cluster_of_two_entries_is_one_host(parse: Any) -> None:
-    found = parse([Cloud("cern", "RegionOne", "prod"), Cloud("cern", "RegionOne", "prod", "test")])
-    assert sorted(found.hosts) == ["prod", "test"]
+    actual = parse([Cloud("cern", "RegionOne", "prod"), Cloud("cern", "RegionOne", "prod", "test")])
+    assert sorted(actual.hosts) == ["prod", "test"]

@@ -28,30 +28,30 @@ def no_pause() -> Iterator[None]:
 
 
 def test_each_node_is_drained_before_its_driver_restarts() -> None:
-    found = module()
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
-    result = found.work()["license_rotation"]
+    actual = module()
+    actual.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
+    result = actual.work()["license_rotation"]
     assert (result["rotated"], result["restarted"], result["evicted"]) == (
         ["n0", "n1"],
         ["n0", "n1"],
         ["team/a", "team/b"],
     )
-    assert found.requests == [
+    assert actual.requests == [
         request
         for node, pod in (("n0", "a"), ("n1", "b"))
         for request in (f"patch {node}", f"evict {pod}", f"delete driver-{node}", f"patch {node}")
     ]
-    assert found.cordons() == {}
-    assert {each.loaded[TOKEN_PATH] for each in found.containers.by_node.values()} == {NEW.encode()}
-    found.requests.clear()
-    assert not found.work()["changed"]
-    assert found.requests == []
+    assert actual.cordons() == {}
+    assert {each.loaded[TOKEN_PATH] for each in actual.containers.by_node.values()} == {NEW.encode()}
+    actual.requests.clear()
+    assert not actual.work()["changed"]
+    assert actual.requests == []
 
 
 def test_check_mode_names_the_nodes_and_pods() -> None:
-    found = module(check_mode=True)
-    found.add(gpu_pod("a", "n0"))
-    result = found.work()
+    actual = module(check_mode=True)
+    actual.add(gpu_pod("a", "n0"))
+    result = actual.work()
     assert (result["license_rotation"]["restarted"], result["license_rotation"]["evicted"]) == (
         ["n0", "n1"],
         ["team/a"],
@@ -62,15 +62,15 @@ def test_check_mode_names_the_nodes_and_pods() -> None:
         "restarted",
     )
     assert "pods" not in result["diff"]["before"]["n1"]
-    assert found.requests == []
+    assert actual.requests == []
 
 
 def test_without_the_option_no_pod_is_evicted() -> None:
-    found = module(params={"restart_drivers": False})
-    found.add(gpu_pod("a", "n0", owner=""), gpu_pod("b", "n1"))
-    assert found.work()["license_rotation"]["restarted"] == []
-    assert sorted(found.pods) == ["a", "b"]
-    assert not list(changes_of(found.requests, "patch", "delete", "evict"))
+    actual = module(params={"restart_drivers": False})
+    actual.add(gpu_pod("a", "n0", owner=""), gpu_pod("b", "n1"))
+    assert actual.work()["license_rotation"]["restarted"] == []
+    assert sorted(actual.pods) == ["a", "b"]
+    assert not list(changes_of(actual.requests, "patch", "delete", "evict"))
 
 
 def in_daemonset(name: str, node: str, **spec: Any) -> dict[str, Any]:
@@ -87,42 +87,42 @@ def in_daemonset(name: str, node: str, **spec: Any) -> dict[str, Any]:
     ],
 )
 def test_pods_that_block_a_drain(pod: dict[str, Any], rollout: dict[str, Any], message: str) -> None:
-    found = module(rollout=rollout)
-    found.add(pod)
+    actual = module(rollout=rollout)
+    actual.add(pod)
     if not message:
-        assert found.work()["license_rotation"]["evicted"] == ["team/a"]
+        assert actual.work()["license_rotation"]["evicted"] == ["team/a"]
         return
     with pytest.raises(RestartBlocked) as error:
-        found.work()
+        actual.work()
     assert "(option node_names of the module).\nnode n1: These pods use the node's GPUs" in str(error.value)
     assert message in str(error.value)
     assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
-    assert found.requests == []
+    assert actual.requests == []
 
 
 def test_clients_of_daemonsets_are_stopped_and_started() -> None:
-    found = module(1)
-    found.nodes["n0"]["metadata"]["labels"][CLIENT] = "true"
-    found.add(in_daemonset("a", "n0", nodeSelector={CLIENT: "true"}))
-    patch = found.patch
+    actual = module(1)
+    actual.nodes["n0"]["metadata"]["labels"][CLIENT] = "true"
+    actual.add(in_daemonset("a", "n0", nodeSelector={CLIENT: "true"}))
+    patch = actual.patch
 
     def stop_pods(path: str, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         if (body["metadata"].get("labels") or {}).get(CLIENT) == "paused-for-mig-change":
-            found.pods.clear()
+            actual.pods.clear()
         return patch(path, body, **options)
 
-    found.patch = stop_pods  # type: ignore[method-assign]
-    assert found.work()["license_rotation"]["evicted"] == []
-    assert found.nodes["n0"]["metadata"]["labels"][CLIENT] == "true"
-    assert found.cordons() == {}
+    actual.patch = stop_pods  # type: ignore[method-assign]
+    assert actual.work()["license_rotation"]["evicted"] == []
+    assert actual.nodes["n0"]["metadata"]["labels"][CLIENT] == "true"
+    assert actual.cordons() == {}
 
 
 def test_a_budget_stops_the_run_and_the_node_is_uncordoned() -> None:
-    found = module(rollout={"drain_timeout": 1})
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"), gpu_pod("c", "n0"))
-    found.protected = {"a"}
+    actual = module(rollout={"drain_timeout": 1})
+    actual.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"), gpu_pod("c", "n0"))
+    actual.protected = {"a"}
     with pytest.raises(PartialFailure) as error:
-        found.work()
+        actual.work()
     assert "The rotation stopped at node n0, while it was drained: Node n0 was not drained within " in str(error.value)
     assert "PodDisruptionBudget team/web" in str(error.value)
     assert "The node was uncordoned again." in str(error.value)
@@ -130,8 +130,8 @@ def test_a_budget_stops_the_run_and_the_node_is_uncordoned() -> None:
     result = error.value.partial["license_rotation"]
     assert (result["reached"], result["restarted"], result["pending"]) == ("draining", [], ["n1"])
     assert result["evicted"] == ["team/c"]
-    assert found.cordons() == {}
-    assert list(changes_of(found.requests, "delete", "evict")) == ["evict c"]
+    assert actual.cordons() == {}
+    assert list(changes_of(actual.requests, "delete", "evict")) == ["evict c"]
 
 
 def refuse(path: str) -> None:
@@ -174,12 +174,12 @@ FAILED_REQUESTS = {
 
 @pytest.mark.parametrize("case", FAILED_REQUESTS.values(), ids=FAILED_REQUESTS)
 def test_a_failed_request_is_reported_with_the_cordon_and_the_evicted_pods(case: Failed) -> None:
-    found = module()
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"), gpu_pod("c", "n1"))
+    actual = module()
+    actual.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"), gpu_pod("c", "n1"))
     if case.foreign:
-        found.nodes["n0"]["spec"]["unschedulable"] = True
-        found.nodes["n0"]["metadata"]["labels"][CLIENT] = "paused-for-mig-change"
-    send, pending = getattr(found, case.method), [case.name]
+        actual.nodes["n0"]["spec"]["unschedulable"] = True
+        actual.nodes["n0"]["metadata"]["labels"][CLIENT] = "paused-for-mig-change"
+    send, pending = getattr(actual, case.method), [case.name]
 
     def fail_once(path: str, *body: Any, **options: Any) -> Any:
         if f"/{case.name}" not in path or not pending:
@@ -189,89 +189,89 @@ def test_a_failed_request_is_reported_with_the_cordon_and_the_evicted_pods(case:
             send(path, *body, **options)
         return case.failure(path)
 
-    setattr(found, case.method, fail_once)
+    setattr(actual, case.method, fail_once)
     if case.method == "evict" and case.done:
-        assert found.work()["license_rotation"]["evicted"] == [*case.evicted, "team/c"]
+        assert actual.work()["license_rotation"]["evicted"] == [*case.evicted, "team/c"]
         return
     with pytest.raises(PartialFailure) as error:
-        found.work()
+        actual.work()
     assert error.value.partial["license_rotation"]["evicted"] == case.evicted
-    assert ("n0" in found.cordons()) == case.cordoned
+    assert ("n0" in actual.cordons()) == case.cordoned
     assert ("The node was uncordoned again." in str(error.value)) == (not case.cordoned)
     assert ("The node stays cordoned." in str(error.value)) == case.cordoned
 
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_lost_lease_leaves_the_node_cordoned(refused: bool) -> None:
-    found = module()
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"))
-    evict = found.evict
+    actual = module()
+    actual.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"))
+    evict = actual.evict
 
     def lose_lease(path: str, body: dict[str, Any]) -> None:
         evict(path, body)
-        found.lease_of_run.lost = LeaseLost("The Lease was lost.")
+        actual.lease_of_run.lost = LeaseLost("The Lease was lost.")
         if refused:
             # The run notices it when it uncordons the node.
             refuse(path)
 
-    found.evict = lose_lease  # type: ignore[method-assign]
+    actual.evict = lose_lease  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match=r"while it was drained: The Lease was lost\. The node stays cordoned") as error:
-        found.work()
+        actual.work()
     assert error.value.partial["license_rotation"]["evicted"] == ([] if refused else ["team/a"])
-    assert list(found.cordons()) == ["n0"]
+    assert list(actual.cordons()) == ["n0"]
 
 
 def test_a_drain_that_only_waits_names_its_option() -> None:
-    found = module(rollout={"drain": "none", "drain_timeout": 1})
-    found.add(gpu_pod("a", "n0"))
+    actual = module(rollout={"drain": "none", "drain_timeout": 1})
+    actual.add(gpu_pod("a", "n0"))
     with pytest.raises(PartialFailure, match=r"Not done within 1 s \(rollout\.drain_timeout\)\. team/a has not"):
-        found.work()
+        actual.work()
 
 
 @pytest.mark.parametrize("seconds", [0, 3])
 def test_a_driver_is_not_deleted_beneath_a_pod_that_has_returned(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    found = module()
-    found.add(gpu_pod("a", "n0"))
-    evict, sleep, left = found.evict, time.sleep, [seconds]
+    actual = module()
+    actual.add(gpu_pod("a", "n0"))
+    evict, sleep, remaining = actual.evict, time.sleep, [seconds]
 
     def return_later(duration: float) -> None:
         sleep(duration)
-        left[0] -= 1
-        if not left[0] and not found.pods:
-            found.add(gpu_pod("a-2", "n0"))
+        remaining[0] -= 1
+        if not remaining[0] and not actual.pods:
+            actual.add(gpu_pod("a-2", "n0"))
 
     def return_immediately(path: str, body: dict[str, Any]) -> None:
         evict(path, body)
         if not seconds:
-            found.add(gpu_pod("a-2", "n0"))
+            actual.add(gpu_pod("a-2", "n0"))
 
     monkeypatch.setattr(time, "sleep", return_later)
-    found.evict = return_immediately  # type: ignore[method-assign]
+    actual.evict = return_immediately  # type: ignore[method-assign]
     with pytest.raises(PartialFailure) as error:
-        found.work()
+        actual.work()
     assert (
         "The rotation stopped at node n0, while it was drained: The driver was not restarted, because these pods were scheduled to the node during the drain: team/a-2. A pod "
         "that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down. The node was uncordoned again."
     ) in str(error.value)
-    assert found.cordons() == {}
-    assert list(changes_of(found.requests, "delete")) == []
+    assert actual.cordons() == {}
+    assert list(changes_of(actual.requests, "delete")) == []
 
 
 def test_a_foreign_cordon_stays() -> None:
-    found = module()
-    found.nodes["n0"]["spec"]["unschedulable"] = True
-    found.add(gpu_pod("a", "n0"))
-    assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
-    assert found.cordons() == {"n0": None}
-    assert found.nodes["n0"]["metadata"]["annotations"] == {}
+    actual = module()
+    actual.nodes["n0"]["spec"]["unschedulable"] = True
+    actual.add(gpu_pod("a", "n0"))
+    assert actual.work()["license_rotation"]["restarted"] == ["n0", "n1"]
+    assert actual.cordons() == {"n0": None}
+    assert actual.nodes["n0"]["metadata"]["annotations"] == {}
 
 
 def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
-    found = module()
-    found.nodes["n1"]["spec"]["unschedulable"] = True
-    found.nodes["n1"]["metadata"]["annotations"] = {NOTE: "the machine is being removed from the cluster"}
+    actual = module()
+    actual.nodes["n1"]["spec"]["unschedulable"] = True
+    actual.nodes["n1"]["metadata"]["annotations"] = {NOTE: "the machine is being removed from the cluster"}
     with pytest.raises(
         RestartBlocked, match="node n1: The node is cordoned by a run that has not finished: the machine"
     ):
-        found.work()
-    assert found.requests == []
+        actual.work()
+    assert actual.requests == []

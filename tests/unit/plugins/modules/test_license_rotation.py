@@ -33,45 +33,45 @@ def module(count: int = 2, **options: object) -> RotationModule:
     return RotationModule(containers, NEW, CONFIG, **options)  # type: ignore[arg-type]
 
 
-def reads(found: RotationModule) -> int:
+def reads(actual: RotationModule) -> int:
     """How often the state of the first node was read before its first change."""
-    commands = [command for node, command in found.containers.commands if node == "n0"]
+    commands = [command for node, command in actual.containers.commands if node == "n0"]
     first = next((index for index, command in enumerate(commands) if command[0] == "cp"), len(commands))
     return [command[0] for command in commands[:first]].count("curl")
 
 
 def test_a_run_that_does_not_wait_reads_once() -> None:
-    found = module()
-    result = found.work()
+    actual = module()
+    result = actual.work()
     assert result["changed"]
     assert result["license_rotation"]["rotated"] == ["n0", "n1"]
-    assert reads(found) == 1
+    assert reads(actual) == 1
 
 
 def test_a_token_that_another_run_wrote_meanwhile_is_the_one_that_nodes_get() -> None:
-    found = module()
+    actual = module()
 
     def write() -> None:
-        found.token = NEWER
+        actual.token = NEWER
 
-    found.lease_of_run = RotationLease(write)
-    result = found.work()
+    actual.lease_of_run = RotationLease(write)
+    result = actual.work()
     assert result["license_rotation"]["rotated"] == ["n0", "n1"]
-    assert {each.loaded[TOKEN_PATH] for each in found.containers.by_node.values()} == {NEWER.encode()}
-    assert reads(found) == 2
+    assert {each.loaded[TOKEN_PATH] for each in actual.containers.by_node.values()} == {NEWER.encode()}
+    assert reads(actual) == 2
 
 
 def test_nodes_that_another_run_changed_meanwhile_are_read_again() -> None:
-    found = module(3)
-    by_node = found.containers.by_node
+    actual = module(3)
+    by_node = actual.containers.by_node
     by_node["n1"] = Container(initial_files(NEW, CONFIG))
 
     def rotate() -> None:
         by_node["n0"] = Container(initial_files(NEW, CONFIG))
         by_node["n1"] = Container(initial_files(OLD, CONFIG))
 
-    found.lease_of_run = RotationLease(rotate)
-    result = found.work()
+    actual.lease_of_run = RotationLease(rotate)
+    result = actual.work()
     assert result["license_rotation"]["rotated"] == ["n1", "n2"]
     assert result["license_rotation"]["unchanged_count"] == 1
     assert [each.started for each in by_node.values()] == [0, 1, 1]
@@ -80,30 +80,30 @@ def test_nodes_that_another_run_changed_meanwhile_are_read_again() -> None:
 
 
 def test_another_run_has_rotated_every_node_meanwhile() -> None:
-    found = module()
+    actual = module()
 
     def rotate() -> None:
-        found.containers.by_node.update(
-            {name: Container(initial_files(NEW, CONFIG)) for name in found.containers.by_node}
+        actual.containers.by_node.update(
+            {name: Container(initial_files(NEW, CONFIG)) for name in actual.containers.by_node}
         )
 
-    found.lease_of_run = RotationLease(rotate)
-    result = found.work()
+    actual.lease_of_run = RotationLease(rotate)
+    result = actual.work()
     assert not result["changed"]
     assert result["license_rotation"]["unchanged_count"] == 2
-    assert found.containers.mutations() == []
+    assert actual.containers.mutations() == []
 
 
 def test_a_token_that_is_not_valid_any_more_is_refused() -> None:
-    found = module()
+    actual = module()
 
     def write() -> None:
-        found.token = make_token(hosts=["new.example.com"], expires=-60)
+        actual.token = make_token(hosts=["new.example.com"], expires=-60)
 
-    found.lease_of_run = RotationLease(write)
+    actual.lease_of_run = RotationLease(write)
     with pytest.raises(InvalidOptions, match="expired at"):
-        found.work()
-    assert found.containers.mutations() == []
+        actual.work()
+    assert actual.containers.mutations() == []
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_token_that_is_not_valid_any_more_is_refused() -> None:
 def test_a_driver_that_has_failed_is_distinguished_from_one_that_starts(
     reason: str, restarts: int, failing: list[str]
 ) -> None:
-    found = module()
-    pod_of = found.containers.pod
+    actual = module()
+    pod_of = actual.containers.pod
 
     def pod(node: str) -> dict[str, Any]:
         item = pod_of(node)
@@ -122,36 +122,36 @@ def test_a_driver_that_has_failed_is_distinguished_from_one_that_starts(
             status.update(state={"waiting": {"reason": reason}}, restartCount=restarts)
         return item
 
-    found.containers.pod = pod  # type: ignore[method-assign]
-    result = found.work()["license_rotation"]
+    actual.containers.pod = pod  # type: ignore[method-assign]
+    result = actual.work()["license_rotation"]
     assert (result["skipped"], result["failing"]) == (["n1"], failing)
 
 
 def test_each_warning_is_shown_once() -> None:
-    found = module()
+    actual = module()
 
     def fail(node: str, command: tuple[str, ...]) -> None:
         if node == "n1":
             raise lost_connection()
 
-    found.containers.before = fail
-    found.lease_of_run = RotationLease(lambda: None)
-    result = found.work()
+    actual.containers.before = fail
+    actual.lease_of_run = RotationLease(lambda: None)
+    result = actual.work()
     assert (result["license_rotation"]["skipped"], result["license_rotation"]["failing"]) == (["n1"], [])
-    assert found.warnings == ["Not rotated: node n1. The license state could not be read: connection reset."]
+    assert actual.warnings == ["Not rotated: node n1. The license state could not be read: connection reset."]
 
 
 def test_a_lease_that_is_lost_at_the_end_leaves_the_result() -> None:
-    found = module()
+    actual = module()
     lost = LeaseLost("The lease was lost before the run ended.")
 
     def lose(node: str, command: tuple[str, ...]) -> None:
-        if all(container.started for container in found.containers.by_node.values()):
-            found.lease_of_run.lost = lost
+        if all(container.started for container in actual.containers.by_node.values()):
+            actual.lease_of_run.lost = lost
 
-    found.containers.after = lose
+    actual.containers.after = lose
     with pytest.raises(LeaseLost) as error:
-        found.work()
+        actual.work()
     assert error.value.partial["license_rotation"]["rotated"] == ["n0", "n1"]
     assert error.value.partial["license_rotation"]["failed"] is None
 
@@ -175,101 +175,101 @@ def provided(token: str, held_back: list[str], *pools: str) -> dict[str, object]
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_a_new_token_that_no_driver_mounts(check_mode: bool) -> None:
     mounted = {"configMapName": "by-hand", "nlsEnabled": True}
-    found = module(mounted=mounted, params={"provided": provided(NEWER, HELD_BACK)}, check_mode=check_mode)
-    found.token = OLD
+    actual = module(mounted=mounted, params={"provided": provided(NEWER, HELD_BACK)}, check_mode=check_mode)
+    actual.token = OLD
     with pytest.raises(TokenHeldBack) as error:
-        found.work()
+        actual.work()
     assert str(error.value) == (
         "No node was rotated: the driver pods do not mount Secret gpu-operator/by-hand. The change to spec.driver.licensingConfig.configMapName and "
         "spec.driver.licensingConfig.secretName of the ClusterPolicy was held back, because it restarts the driver. Set "
         "gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) in a maintenance window. The drivers then start with the token."
     )
     assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
-    assert found.containers.commands == []
+    assert actual.containers.commands == []
 
 
 def test_check_mode_checks_the_license_servers_of_the_token_that_would_be_written() -> None:
-    found = module(params={"provided": {**provided(NEWER, []), "policy": "cluster-policy"}}, check_mode=True)
-    found.token = OLD
-    for container in found.containers.by_node.values():
+    actual = module(params={"provided": {**provided(NEWER, []), "policy": "cluster-policy"}}, check_mode=True)
+    actual.token = OLD
+    for container in actual.containers.by_node.values():
         container.connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: newer.example.com")
     with pytest.raises(UnreachableServers, match=r"The name newer.example.com cannot be resolved"):
-        found.work()
-    assert found.containers.mutations() == []
+        actual.work()
+    assert actual.containers.mutations() == []
 
 
 def test_a_token_that_is_not_mounted_at_all() -> None:
     disabled = {"secretName": "licensing-config"}
-    found = module(mounted=disabled, params={"provided": provided(NEW, ["spec.driver.licensingConfig.nlsEnabled"])})
+    actual = module(mounted=disabled, params={"provided": provided(NEW, ["spec.driver.licensingConfig.nlsEnabled"])})
     with pytest.raises(TokenHeldBack, match=r"nlsEnabled of the ClusterPolicy was held back"):
-        found.work()
+        actual.work()
 
 
 def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
     mounted = {"configMapName": "by-hand", "nlsEnabled": True}
-    found = module(mounted=mounted, params={"provided": provided(NEW, HELD_BACK)})
-    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+    actual = module(mounted=mounted, params={"provided": provided(NEW, HELD_BACK)})
+    assert actual.work()["license_rotation"]["rotated"] == ["n0", "n1"]
 
 
 @pytest.mark.parametrize(
     "given", [{"license": provided(NEW, [])}, {"changed": False, "skipped": True}, {"objects": []}]
 )
 def test_another_result_than_that_of_the_module_license_is_refused(given: dict[str, object]) -> None:
-    found = module(params={"provided": given})
+    actual = module(params={"provided": given})
     with pytest.raises(
         InvalidOptions,
         match=r"provided: is not the value of license in a result of accel.gpu.license; set it to that value",
     ):
-        found.work()
-    assert found.containers.commands == []
+        actual.work()
+    assert actual.containers.commands == []
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_a_secret_that_the_driver_of_its_pool_does_not_name_yet(check_mode: bool) -> None:
-    found = module(params={"provided": provided(NEWER, [], "vdi")}, check_mode=check_mode)
-    found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "by-hand")])
-    found.token = OLD
+    actual = module(params={"provided": provided(NEWER, [], "vdi")}, check_mode=check_mode)
+    actual.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "by-hand")])
+    actual.token = OLD
     with pytest.raises(TokenHeldBack) as error:
-        found.work()
+        actual.work()
     assert str(error.value) == (
         "No node was rotated. The driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. They will mount it after the playbook site has added it "
         "to the NVIDIADriver of the pool."
     )
-    assert found.containers.commands == []
+    assert actual.containers.commands == []
     # The same content is enough.
-    found.token = NEWER
-    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+    actual.token = NEWER
+    assert actual.work()["license_rotation"]["rotated"] == ["n0", "n1"]
 
 
 def test_a_secret_of_a_pool_without_nodes() -> None:
-    found = module(params={"provided": provided(NEWER, [], "other")})
-    found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "licensing-config")])
-    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+    actual = module(params={"provided": provided(NEWER, [], "other")})
+    actual.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "licensing-config")])
+    assert actual.work()["license_rotation"]["rotated"] == ["n0", "n1"]
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_files_that_an_earlier_run_has_left_are_removed(check_mode: bool) -> None:
     """The first node needs no rotation, the second one only another gridd.conf, and the third one has nothing to remove."""
-    found = module(3, check_mode=check_mode)
-    by_node, left = found.containers.by_node, {f"{TOKEN_PATH}.new": OLD.encode()}
-    by_node["n0"] = Container({**initial_files(NEW, CONFIG), **left})
-    by_node["n1"] = Container({**initial_files(NEW, "FeatureType=2\n"), **left})
+    actual = module(3, check_mode=check_mode)
+    by_node, remaining = actual.containers.by_node, {f"{TOKEN_PATH}.new": OLD.encode()}
+    by_node["n0"] = Container({**initial_files(NEW, CONFIG), **remaining})
+    by_node["n1"] = Container({**initial_files(NEW, "FeatureType=2\n"), **remaining})
     by_node["n2"] = Container(initial_files(NEW, CONFIG))
-    result = found.work()
+    result = actual.work()
     assert (result["changed"], result["license_rotation"]["rotated"]) == (True, ["n1"])
     assert [f"{TOKEN_PATH}.new" in each.files for each in by_node.values()] == [check_mode, check_mode, False]
     if not check_mode:
-        assert not found.work()["changed"]
+        assert not actual.work()["changed"]
 
 
 def test_a_node_that_leaves_the_cluster_is_in_the_result() -> None:
-    found = module(3)
+    actual = module(3)
 
     def remove(node: str, command: tuple[str, ...]) -> None:
         if node == "n1" and command[0] == "kill":
-            found.containers.remove_node(node)
+            actual.containers.remove_node(node)
 
-    found.containers.after = remove
-    result = found.work()["license_rotation"]
+    actual.containers.after = remove
+    result = actual.work()["license_rotation"]
     assert (result["rotated"], result["removed"]) == (["n0", "n2"], ["n1"])
-    assert found.warnings == ["Not rotated: node n1 left the cluster during the rotation."]
+    assert actual.warnings == ["Not rotated: node n1 left the cluster during the rotation."]

@@ -44,7 +44,7 @@ class Server:
 def test_a_plan_and_a_run_read_the_same_machine_autoscalers() -> None:
     plan = derive({"name": "lab", "cloud": {"machineset": {}}, "autoscaler": {}}, {}, [POOL])
     client = cast("Client", Server())
-    found, problems = read_objects(client, plan, [], NAMESPACE)
+    actual, problems = read_objects(client, plan, [], NAMESPACE)
     assert problems == {}
-    assert [item["metadata"]["name"] for item in found.machine_autoscalers] == ["read"]
-    assert tuple(found.machine_autoscalers) == AutoscalingClient(client, plan).read().machine_autoscalers
+    assert [item["metadata"]["name"] for item in actual.machine_autoscalers] == ["read"]
+    assert tuple(actual.machine_autoscalers) == AutoscalingClient(client, plan).read().machine_autoscalers

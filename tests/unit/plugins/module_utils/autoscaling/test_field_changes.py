@@ -41,18 +41,18 @@ def test_a_field_of_another_manager_stays(
 ) -> None:
     item = live(manager, field=value)
     before = copy.deepcopy(item)
-    found = set_fields(item, {("spec", "field"): declared}, change_foreign=False)
-    assert found.desired["spec"]["field"] == (declared if changed else value)
-    assert [field.managers for field in found.foreign] == ([foreign] if foreign else [])
+    actual = set_fields(item, {("spec", "field"): declared}, change_foreign=False)
+    assert actual.desired["spec"]["field"] == (declared if changed else value)
+    assert [field.managers for field in actual.foreign] == ([foreign] if foreign else [])
     forced = set_fields(item, {("spec", "field"): declared}, change_foreign=True)
-    assert forced.foreign == found.foreign, "named as well"
+    assert forced.foreign == actual.foreign, "named as well"
     assert forced.desired["spec"]["field"] == (declared if changed or foreign else value)
     assert item == before
 
 
 def test_a_missing_field_is_set() -> None:
-    found = set_fields(live(THEIRS, other=1), {("spec", "map", "field"): True}, change_foreign=False)
-    assert (found.desired["spec"], found.foreign) == ({"other": 1, "map": {"field": True}}, ())
+    actual = set_fields(live(THEIRS, other=1), {("spec", "map", "field"): True}, change_foreign=False)
+    assert (actual.desired["spec"], actual.foreign) == ({"other": 1, "map": {"field": True}}, ())
 
 
 def test_leaves_are_the_values_below_maps() -> None:

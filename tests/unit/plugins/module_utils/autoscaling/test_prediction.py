@@ -50,27 +50,27 @@ def fresh(version: str) -> ClusterObjects:
     return ClusterObjects(version, (machine_set(SOURCE, bounds=None),))
 
 
-def blocking(found: ScalingExplanation) -> list[str]:
-    return [finding.code for finding in found.after_run if finding.effect != "note"]
+def blocking(actual: ScalingExplanation) -> list[str]:
+    return [finding.code for finding in actual.after_run if finding.effect != "note"]
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, ""])
 def test_a_first_plan_does_not_report_what_the_run_creates(version: str) -> None:
-    (found,) = explained(pools(), fresh(version))
-    assert [finding.code for finding in found.findings] == ["machine_set"]
-    assert (found.exists, found.scales, blocking(found)) == (False, False, [])
-    assert (found.bounds, found.accelerator) == ((0, 4), "Tesla-T4-SHARED")
-    shown = found.as_dict()
+    (actual,) = explained(pools(), fresh(version))
+    assert [finding.code for finding in actual.findings] == ["machine_set"]
+    assert (actual.exists, actual.scales, blocking(actual)) == (False, False, [])
+    assert (actual.bounds, actual.accelerator) == ((0, 4), "Tesla-T4-SHARED")
+    shown = actual.as_dict()
     assert (shown["scales"], shown["scales_after_run"]) == (False, True if version else None)
     assert [finding["after_run"] for finding in shown["findings"] if finding["effect"] == "no_pod"] == [False]
 
 
 def test_the_number_of_gpus_that_the_cloud_measures_is_noted() -> None:
     """Before 4.19, the autoscaler reads only the annotation in which the cloud's controller counts whole GPUs."""
-    (found,) = explained(pools(), fresh("4.18.14"))
-    assert [(finding.code, finding.effect) for finding in found.after_run] == [("gpu_amount", "note")]
-    (found,) = explained(pools(), fresh("4.20.3"))
-    assert found.after_run == ()
+    (actual,) = explained(pools(), fresh("4.18.14"))
+    assert [(finding.code, finding.effect) for finding in actual.after_run] == [("gpu_amount", "note")]
+    (actual,) = explained(pools(), fresh("4.20.3"))
+    assert actual.after_run == ()
 
 
 @pytest.mark.parametrize(
@@ -88,25 +88,25 @@ def test_the_number_of_gpus_that_the_cloud_measures_is_noted() -> None:
     ],
 )
 def test_a_first_plan_reports_what_stays(pool: dict[str, Any], version: str, codes: list[str]) -> None:
-    (found,) = explained(pools(**pool), fresh(version))
+    (actual,) = explained(pools(**pool), fresh(version))
     expected = ["maximum"] if pool.get("autoscale", {}) == {"min": 2, "max": 2} and not codes else codes
-    assert blocking(found) == expected
+    assert blocking(actual) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_run_corrects_all_other_mistakes(mistake: str, version: str) -> None:
     scene = with_mistake("t4", version, mistake)
-    (found,) = explained(pools(), scene.objects())
+    (actual,) = explained(pools(), scene.objects())
     expected = MISTAKES[mistake]
     if mistake in KEPT:
-        assert expected.code in blocking(found)
+        assert expected.code in blocking(actual)
     elif mistake in ("only new keys", "unreadable memory") and version in expected.versions:
-        assert blocking(found), "only the controller of the platform writes them"
+        assert blocking(actual), "only the controller of the platform writes them"
     elif mistake == "only old keys":
-        assert blocking(found) == []
+        assert blocking(actual) == []
     else:
-        assert blocking(found) == [], found
+        assert blocking(actual) == [], actual
 
 
 def test_a_pool_in_several_zones_has_an_explanation_for_each_machine_set() -> None:
@@ -116,16 +116,16 @@ def test_a_pool_in_several_zones_has_an_explanation_for_each_machine_set() -> No
     existing = owned("t4-us-east-2a", labels={"accel.gpu/pool": "t4"})
     state = dataclasses.replace(state, machine_sets=(*state.machine_sets, existing))
     declared = pools(nodes={"like": SOURCE, "flavor": "g4dn.xlarge", "zones": ["us-east-2a", "us-east-2b"]})
-    found = {item.machine_set: item for item in explained(declared, state)}
-    assert {name: item.exists for name, item in found.items()} == {"t4-us-east-2a": True, "t4-us-east-2b": False}
-    assert [blocking(item) for item in found.values()] == [[], []]
+    actual = {item.machine_set: item for item in explained(declared, state)}
+    assert {name: item.exists for name, item in actual.items()} == {"t4-us-east-2a": True, "t4-us-east-2b": False}
+    assert [blocking(item) for item in actual.values()] == [[], []]
 
 
 def test_the_bounds_of_a_foreign_machine_autoscaler_stay() -> None:
     state = with_mistake("t4", "4.20.3", "maximum 0").objects()
     state = dataclasses.replace(state, machine_autoscalers=(machine_autoscaler("theirs", "t4"),))
-    (found,) = explained(pools(), state)
-    assert blocking(found) == ["bounds"]
+    (actual,) = explained(pools(), state)
+    assert blocking(actual) == ["bounds"]
 
 
 def test_a_new_machine_set_gets_the_bounds_of_the_machine_autoscaler_that_waits_for_it() -> None:
@@ -133,9 +133,9 @@ def test_a_new_machine_set_gets_the_bounds_of_the_machine_autoscaler_that_waits_
     state = dataclasses.replace(
         fresh("4.20.3"), machine_autoscalers=(waiting,), cluster_autoscaler=cluster_autoscaler()
     )
-    (found,) = explained(pools(), state)
-    assert blocking(found) == []
-    assert found.bounds == (1, 2), "those of others are not changed"
+    (actual,) = explained(pools(), state)
+    assert blocking(actual) == []
+    assert actual.bounds == (1, 2), "those of others are not changed"
 
 
 def test_limits_and_delays_of_a_run() -> None:
@@ -145,36 +145,36 @@ def test_limits_and_delays_of_a_run() -> None:
     scene.nodes.clear()
     kind = scene.pool.accelerator
     scene.limits["gpus"] = [{"type": kind, "min": 0, "max": 1}]
-    (found,) = explained(pools(), scene.objects())
-    assert [finding.code for finding in found.findings] == ["gpu_limit", "provision_time"]
-    assert found.after_run == found.findings, "what others have set stays"
+    (actual,) = explained(pools(), scene.objects())
+    assert [finding.code for finding in actual.findings] == ["gpu_limit", "provision_time"]
+    assert actual.after_run == actual.findings, "what others have set stays"
     scene.autoscaler["metadata"]["annotations"] = {"accel.gpu/gpu-limits": json.dumps({kind: {"max": 1}})}
     written: dict[str, Any] = {"f:spec": {"f:maxNodeProvisionTime": {}}}
     scene.autoscaler["metadata"]["managedFields"] = [{"manager": "accel.gpu", "fieldsV1": written}]
-    (found,) = explained(pools(), scene.objects())
-    assert [finding.code for finding in found.after_run] == ["provision_time"], "an existing delay is kept"
-    (found,) = explained(pools({"max_node_provision_time": "40m"}), scene.objects())
-    assert found.after_run == ()
+    (actual,) = explained(pools(), scene.objects())
+    assert [finding.code for finding in actual.after_run] == ["provision_time"], "an existing delay is kept"
+    (actual,) = explained(pools({"max_node_provision_time": "40m"}), scene.objects())
+    assert actual.after_run == ()
 
 
 def test_a_label_that_the_pool_must_not_have_is_removed() -> None:
     declared = pools(sharing={"mode": "time-slicing", "replicas": 4, "rename": True}, labels=None, taints=None)
     raw = owned("t4", labels={"accel.gpu/pool": "t4", ACCELERATOR: "Tesla-T4-SHARED"})
     state = ClusterObjects("5.0.0", (raw,), cluster_autoscaler=cluster_autoscaler())
-    (found,) = explained(declared, state)
-    assert "accelerator_unready" in [finding.code for finding in found.findings]
-    assert found.after_run == ()
+    (actual,) = explained(declared, state)
+    assert "accelerator_unready" in [finding.code for finding in actual.findings]
+    assert actual.after_run == ()
 
 
 def test_nothing_that_could_not_be_read_counts_as_missing() -> None:
     state = dataclasses.replace(fresh("4.20.3"), unread=frozenset({"ClusterAutoscaler", "MachineAutoscaler"}))
     raw = owned("t4", labels={"accel.gpu/pool": "t4"}, bounds=None)
     state = dataclasses.replace(state, machine_sets=(*state.machine_sets, raw))
-    (found,) = explained(pools(), state)
-    codes = {finding.code: finding for finding in found.findings}
+    (actual,) = explained(pools(), state)
+    codes = {finding.code: finding for finding in actual.findings}
     assert "cluster_autoscaler" not in codes
     assert "its size is not in its annotations" in codes["machine_autoscaler"].message
     raw["metadata"]["annotations"] |= {MAX_SIZE: "4"}
     state = dataclasses.replace(state, machine_sets=(*state.machine_sets[:1], raw))
-    (found,) = explained(pools(), state)
-    assert found.as_dict()["scales_after_run"] is None
+    (actual,) = explained(pools(), state)
+    assert actual.as_dict()["scales_after_run"] is None

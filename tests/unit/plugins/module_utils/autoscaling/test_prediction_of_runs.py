@@ -81,9 +81,9 @@ def objects(version: str, autoscaler: str = "none", priorities: str = "none", **
     return ClusterObjects(version, WORKERS, cluster_autoscaler=live, priorities=configmap, **more)
 
 
-def results_of_machineset(plan: Plan, found: ClusterObjects) -> dict[str, Object]:
+def results_of_machineset(plan: Plan, actual: ClusterObjects) -> dict[str, Object]:
     """The result of the module machineset in check mode for MachineSets that it would create."""
-    cluster = Cluster([dict(item) for item in found.machine_sets], found.state.rules, None)
+    cluster = Cluster([dict(item) for item in actual.machine_sets], actual.state.rules, None)
     results = {}
     for group in plan.nodegroups:
         spec, problems, dummy = spec_of({"state": "present", "recreate": False, **group}, None, cluster)
@@ -99,23 +99,23 @@ def results_of_machineset(plan: Plan, found: ClusterObjects) -> dict[str, Object
     return results
 
 
-def compared(found: ClusterObjects) -> Object:
+def compared(actual: ClusterObjects) -> Object:
     """The objects that the prediction and the module have in common."""
-    scalers = {item["metadata"]["name"]: item for item in found.machine_autoscalers}
-    return {"cluster": found.cluster_autoscaler, "priorities": found.priorities, "scalers": scalers}
+    scalers = {item["metadata"]["name"]: item for item in actual.machine_autoscalers}
+    return {"cluster": actual.cluster_autoscaler, "priorities": actual.priorities, "scalers": scalers}
 
 
-def written(plan: Plan, found: ClusterObjects, predicted: dict[str, Object]) -> Object:
+def written(plan: Plan, actual: ClusterObjects, predicted: dict[str, Object]) -> Object:
     """The objects after the changes of the module autoscaling; nothing if it refuses the run."""
-    made = plan_scaling_changes(plan, found, ScalingOptions(), predicted)
+    made = plan_scaling_changes(plan, actual, ScalingOptions(), predicted)
     if made.problems:
-        return compared(found)
+        return compared(actual)
     after = {change.label: change.desired for change in made.changes}
-    kept = [item for item in found.machine_autoscalers if not any(change.live is item for change in made.changes)]
+    kept = [item for item in actual.machine_autoscalers if not any(change.live is item for change in made.changes)]
     scalers = [item for label, item in after.items() if label.startswith("MachineAutoscaler ") and item]
     return {
-        "cluster": after.get("ClusterAutoscaler default", found.cluster_autoscaler),
-        "priorities": after.get(f"ConfigMap {NAMESPACE}/cluster-autoscaler-priority-expander", found.priorities),
+        "cluster": after.get("ClusterAutoscaler default", actual.cluster_autoscaler),
+        "priorities": after.get(f"ConfigMap {NAMESPACE}/cluster-autoscaler-priority-expander", actual.priorities),
         "scalers": {item["metadata"]["name"]: item for item in [*kept, *scalers]},
     }
 
@@ -129,8 +129,8 @@ def written(plan: Plan, found: ClusterObjects, predicted: dict[str, Object]) -> 
 def test_a_first_plan_predicts_the_objects_that_check_mode_previews(
     plan: str, autoscaler: str, priorities: str, version: str
 ) -> None:
-    declared, found = planned(plan), objects(version, autoscaler, priorities)
-    assert compared(after_run(declared, found)) == written(declared, found, results_of_machineset(declared, found))
+    declared, actual = planned(plan), objects(version, autoscaler, priorities)
+    assert compared(after_run(declared, actual)) == written(declared, actual, results_of_machineset(declared, actual))
 
 
 @given(
@@ -152,8 +152,8 @@ def test_a_later_plan_predicts_what_the_module_writes(
     own = machine_autoscaler("t4", low=0, high=2, labels={"accel.gpu/nodegroup": "t4"}, managedFields=[])
     scalers = {"own": (own,), "of others": (machine_autoscaler("theirs", "t4"),), "none": ()}
     scalers["both"] = (*scalers["own"], *scalers["of others"])
-    found = dataclasses.replace(fresh, machine_sets=tuple(existing), machine_autoscalers=scalers[scaler])
-    assert compared(after_run(declared, found)) == written(declared, found, {})
+    actual = dataclasses.replace(fresh, machine_sets=tuple(existing), machine_autoscalers=scalers[scaler])
+    assert compared(after_run(declared, actual)) == written(declared, actual, {})
 
 
 @pytest.mark.parametrize("name", ["shared", "zones", "priority"])
@@ -170,26 +170,26 @@ def test_after_the_predicted_run_another_one_changes_nothing(name: str) -> None:
 
 def test_a_plan_predicts_the_priority_of_a_pool() -> None:
     """Without a priority, another MachineSet is preferred as soon as the ConfigMap names others."""
-    found = objects("4.20.3", "expander", "of this pool")
-    found = dataclasses.replace(
-        found, priorities={**(found.priorities or {}), "data": {"priorities": "1:\n  - worker\n"}}
+    actual = objects("4.20.3", "expander", "of this pool")
+    actual = dataclasses.replace(
+        actual, priorities={**(actual.priorities or {}), "data": {"priorities": "1:\n  - worker\n"}}
     )
     for name, expected in (("shared", ["expander_priority"]), ("priority", [])):
-        (explanation,) = explained(planned(name), found)
+        (explanation,) = explained(planned(name), actual)
         assert [finding.code for finding in explanation.after_run if "priority" in finding.code] == expected
-    after = after_run(planned("priority"), found)
+    after = after_run(planned("priority"), actual)
     assert priorities_of(after.priorities) == {1: ["worker"], 50: ["^MachineSet/openshift-machine-api/t4$"]}
 
 
 def test_a_run_that_fails_changes_no_object_of_the_autoscaler() -> None:
     """A MachineSet of the pool's name that was not created by the collection."""
-    found = objects("4.20.3")
-    found = dataclasses.replace(found, machine_sets=(*WORKERS, machine_set("t4", bounds=None)))
-    assert compared(after_run(planned("shared"), found)) == compared(found)
-    (explanation,) = explained(planned("shared"), found)
+    actual = objects("4.20.3")
+    actual = dataclasses.replace(actual, machine_sets=(*WORKERS, machine_set("t4", bounds=None)))
+    assert compared(after_run(planned("shared"), actual)) == compared(actual)
+    (explanation,) = explained(planned("shared"), actual)
     assert {"cluster_autoscaler", "machine_autoscaler"} <= {finding.code for finding in explanation.after_run}
 
 
 def test_a_configmap_that_could_not_be_read_is_not_predicted() -> None:
-    found = objects("4.20.3", "expander", unread=frozenset({"cluster-autoscaler-priority-expander"}))
-    assert after_run(planned("priority"), found).state.priorities is None
+    actual = objects("4.20.3", "expander", unread=frozenset({"cluster-autoscaler-priority-expander"}))
+    assert after_run(planned("priority"), actual).state.priorities is None

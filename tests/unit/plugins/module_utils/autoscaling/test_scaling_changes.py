@@ -67,12 +67,12 @@ def made(
     autoscaler: Object | None = None,
     predicted: Object | None = None,
     cluster: Object | None = None,
-    found: Object | None = None,
+    actual: Object | None = None,
     **options: t.Any,
 ) -> ScalingChanges:
     variables = {"name": "c", "cloud": {"machineset": {}}, **({"autoscaler": autoscaler} if autoscaler else {})}
     declared = [{key: value for key, value in item.items() if value is not None} for item in pools]
-    objects = dataclasses.replace(ClusterObjects("4.18.7", tuple(sets), tuple(scalers), cluster), **(found or {}))
+    objects = dataclasses.replace(ClusterObjects("4.18.7", tuple(sets), tuple(scalers), cluster), **(actual or {}))
     names = frozenset(options.pop("pool_names", ()))
     return plan_scaling_changes(
         derive(variables, {}, declared), objects, ScalingOptions(pool_names=names, **options), predicted or {}
@@ -172,7 +172,7 @@ def test_the_limit_is_never_below_what_is_in_use() -> None:
     label = {"cluster-api/accelerator": KIND}
     status = {"allocatable": {"nvidia.com/gpu": "30"}, "conditions": [{"type": "Ready", "status": "True"}]}
     other = parse_node({"metadata": {"name": "bare-metal", "labels": label}, "status": status})
-    assert made(pool(), sets=[machine_set()], found={"nodes": (other,)}).limits == {KIND: 30}
+    assert made(pool(), sets=[machine_set()], actual={"nodes": (other,)}).limits == {KIND: 30}
 
 
 def test_shares_that_a_node_offers_count_even_if_the_template_shows_whole_gpus() -> None:
@@ -215,7 +215,7 @@ def test_silence_is_not_consent() -> None:
     sets = [machine_set(), machine_set("former")]
     plan = made(pool(scale={}), sets=sets, cluster=cluster, scalers=scalers)
     assert actions(plan) == {}
-    assert plan.left == [f"{NAMESPACE}/notebooks", f"{NAMESPACE}/former"]
+    assert plan.undeclared == [f"{NAMESPACE}/notebooks", f"{NAMESPACE}/former"]
     assert "pool notebooks has no autoscale" in plan.warnings[0]
     assert "oc -n openshift-machine-api delete machineautoscaler former" in plan.warnings[1]
 
@@ -243,7 +243,7 @@ def test_priorities_need_the_expander() -> None:
         "^MachineSet/openshift-machine-api/notebooks$": 50
     }
     broken = {"metadata": {"name": "x"}, "data": {"priorities": "nonsense"}}
-    refused = made(ranked, sets=[machine_set()], autoscaler={"expanders": ["Priority"]}, found={"priorities": broken})
+    refused = made(ranked, sets=[machine_set()], autoscaler={"expanders": ["Priority"]}, actual={"priorities": broken})
     assert "Correct or delete it." in refused.problems[0]
 
 
@@ -298,5 +298,5 @@ def test_a_field_that_the_release_does_not_have_is_a_problem(
     version: str, options: Object, problems: list[str]
 ) -> None:
     declared = {"expanders": ["LeastWaste"], "max_nodes_total": 9}
-    plan = made(pool(), sets=[machine_set()], autoscaler=declared, found={"version": version}, **options)
+    plan = made(pool(), sets=[machine_set()], autoscaler=declared, actual={"version": version}, **options)
     assert plan.problems == problems

@@ -34,8 +34,8 @@ def test_parts_of_a_gpu_are_no_more_than_it() -> None:
 
 
 def test_the_webinars_loss_by_mig_is_that_of_the_sms() -> None:
-    found = SMS["A100-PCIE-40GB"]
-    lost = 100 * (1 - found[1][0] / found[0])
+    actual = SMS["A100-PCIE-40GB"]
+    lost = 100 * (1 - actual[1][0] / actual[0])
     assert benchmarks.WEBINAR_MIG.per_cent == pytest.approx([lost] * 3, abs=0.4)
 
 

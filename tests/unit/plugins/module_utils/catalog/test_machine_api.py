@@ -73,10 +73,10 @@ def test_the_resource_that_a_release_can_count(
     ],
 )
 def test_the_platform_of_a_provider_spec(kind: str, platform: str) -> None:
-    found = platform_of({"kind": kind})
-    assert found is not None
-    assert found.name == platform
-    assert len({"flavor", "template"} & found.settings.keys()) == 1
+    actual = platform_of({"kind": kind})
+    assert actual is not None
+    assert actual.name == platform
+    assert len({"flavor", "template"} & actual.settings.keys()) == 1
 
 
 def test_an_unknown_provider_spec_has_no_platform() -> None:

@@ -30,9 +30,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_types im
     ],
 )
 def test_known_machine_types(machine_type: str, count: int, model: str) -> None:
-    found = machine_type_gpus(machine_type)
-    assert found is not None
-    assert (found.count, found.keys) == (count, (model,))
+    actual = machine_type_gpus(machine_type)
+    assert actual is not None
+    assert (actual.count, actual.keys) == (count, (model,))
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,11 @@ def of(key: str) -> Geometry:
     return geometry
 
 
-def fits(wanted: tuple[Profile, ...], taken: frozenset[int] = frozenset()) -> bool:
+def fits(expected: tuple[Profile, ...], taken: frozenset[int] = frozenset()) -> bool:
     """Whether every profile finds a start without a slice in common, by trying all of them."""
-    if not wanted:
+    if not expected:
         return True
-    first, *rest = wanted
+    first, *rest = expected
     places = (frozenset(range(start, start + first.size)) for start in first.starts)
     return any(fits(tuple(rest), taken | place) for place in places if not place & taken)
 
@@ -71,12 +71,12 @@ def fits(wanted: tuple[Profile, ...], taken: frozenset[int] = frozenset()) -> bo
 def layouts(geometry: Geometry) -> set[tuple[int, ...]]:
     """Every layout without media extensions that fits on a GPU, as counts in the order of its profiles."""
     plain = [profile for profile in geometry.profiles if profile.media == "share"]
-    found = set()
+    actual = set()
     for counts in itertools.product(*(range(profile.max_count + 1) for profile in plain)):
-        wanted = tuple(profile for profile, count in zip(plain, counts, strict=True) for dummy in range(count))
-        if wanted and sum(profile.size for profile in wanted) <= geometry.slices and fits(wanted[::-1]):
-            found.add(counts)
-    return found
+        expected = tuple(profile for profile, count in zip(plain, counts, strict=True) for dummy in range(count))
+        if expected and sum(profile.size for profile in expected) <= geometry.slices and fits(expected[::-1]):
+            actual.add(counts)
+    return actual
 
 
 @pytest.mark.parametrize(("key", "published"), PUBLISHED.items())
@@ -158,13 +158,15 @@ def test_names_follow_from_the_memory(model: models.Model) -> None:
 @pytest.mark.parametrize("key", MIG_KEYS)
 def test_balanced_fills_the_gpu(key: str) -> None:
     geometry = of(key)
-    wanted = [
+    expected = [
         profile for name, count in geometry.balanced for dummy in range(count) if (profile := geometry.profile(name))
     ]
-    assert len(wanted) == sum(count for dummy, count in geometry.balanced)
-    assert fits(tuple(sorted(wanted, key=lambda profile: -profile.size)))
-    assert bool(wanted) == (geometry.kind != "D")
-    assert not wanted or sum(profile.compute for profile in wanted) == max(item.compute for item in geometry.profiles)
+    assert len(expected) == sum(count for dummy, count in geometry.balanced)
+    assert fits(tuple(sorted(expected, key=lambda profile: -profile.size)))
+    assert bool(expected) == (geometry.kind != "D")
+    assert not expected or sum(profile.compute for profile in expected) == max(
+        item.compute for item in geometry.profiles
+    )
 
 
 @functools.lru_cache
@@ -173,13 +175,13 @@ def layouts_of_kind_a() -> frozenset[tuple[int, ...]]:
 
 
 def test_kind_a_has_77_layouts_and_28_maximal_ones() -> None:
-    found = layouts_of_kind_a()
+    actual = layouts_of_kind_a()
     more = {
         counts
-        for counts in found
-        if any((*counts[:at], counts[at] + 1, *counts[at + 1 :]) in found for at in range(len(counts)))
+        for counts in actual
+        if any((*counts[:at], counts[at] + 1, *counts[at + 1 :]) in actual for at in range(len(counts)))
     }
-    assert (len(found), len(found - more)) == (77, 28)
+    assert (len(actual), len(actual - more)) == (77, 28)
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def test_found_by_every_name(model: Model, suffix: str) -> None:
     assert find(model.key) is model
     assert all(find(alias) is model for alias in model.aliases)
     for product in model.products:
-        found = find(product + suffix)
-        assert found is (None if product in SHARED_PRODUCTS else model)
+        actual = find(product + suffix)
+        assert actual is (None if product in SHARED_PRODUCTS else model)
         assert of_gpu(product + suffix, model.memory_mib) is model
 
 

@@ -123,5 +123,5 @@ def test_a_covered_toleration_tolerates_nothing_more(other: dict[str, str]) -> N
             for effect in ("NoSchedule", "NoExecute")
         ]
         if is_covered(narrow, [other]):
-            left = untolerated_taints([other], taints)
-            assert all(taint in untolerated_taints([narrow], taints) for taint in left)
+            remaining = untolerated_taints([other], taints)
+            assert all(taint in untolerated_taints([narrow], taints) for taint in remaining)

@@ -53,8 +53,8 @@ def test_entry(item: VgpuRelease) -> None:
     ],
 )
 def test_release_with(manager: str, guest: str, number: str | None) -> None:
-    found = release_with(manager=manager, guest=guest)
-    assert (found and found.number) == number
+    actual = release_with(manager=manager, guest=guest)
+    assert (actual and actual.number) == number
 
 
 @pytest.mark.parametrize(

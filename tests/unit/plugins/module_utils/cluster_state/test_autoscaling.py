@@ -23,14 +23,14 @@ from tests.helpers.scaling_cases import MISTAKES, VERSIONS, Scene, node, scene, 
 RENAMED = ("renamed", "mixed")
 
 
-def explain(found: Scene) -> ScalingExplanation:
-    explanations = explain_scaling(found.pool, found.state())
+def explain(actual: Scene) -> ScalingExplanation:
+    explanations = explain_scaling(actual.pool, actual.state())
     assert len(explanations) == 1
     return explanations[0]
 
 
-def codes(found: Scene) -> list[str]:
-    return [finding.code for finding in explain(found).findings]
+def codes(actual: Scene) -> list[str]:
+    return [finding.code for finding in explain(actual).findings]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -100,32 +100,32 @@ def test_every_finding_names_its_object_and_a_remedy() -> None:
 
 
 def test_a_pool_without_a_machine_set() -> None:
-    found = scene("t4", "4.18")
-    (explanation,) = explain_scaling(found.pool, AutoscalerState("4.18", cluster_autoscaler=cluster_autoscaler()))
+    actual = scene("t4", "4.18")
+    (explanation,) = explain_scaling(actual.pool, AutoscalerState("4.18", cluster_autoscaler=cluster_autoscaler()))
     assert [finding.code for finding in explanation.findings] == ["machine_set"]
     assert "accel.gpu/pool=t4" in explanation.findings[0].message
     assert not explanation.scales
 
 
 def test_machine_sets_of_other_pools_are_not_explained() -> None:
-    found = scene("t4", "4.18")
-    found.set_label("accel.gpu/pool", "other")
-    assert explain_scaling(found.pool, found.state())[0].machine_set == ""
+    actual = scene("t4", "4.18")
+    actual.set_label("accel.gpu/pool", "other")
+    assert explain_scaling(actual.pool, actual.state())[0].machine_set == ""
 
 
 def test_a_machine_autoscaler_that_the_operator_has_not_processed() -> None:
-    found = with_mistake("t4", "4.18", "no MachineAutoscaler")
-    found.machine_autoscalers.append(machine_autoscaler("mine", "t4"))
-    finding = explain(found).findings[0]
+    actual = with_mistake("t4", "4.18", "no MachineAutoscaler")
+    actual.machine_autoscalers.append(machine_autoscaler("mine", "t4"))
+    finding = explain(actual).findings[0]
     assert finding.code == "bounds"
     assert "MachineAutoscaler mine" in finding.message
 
 
 def test_two_machine_autoscalers_are_only_noted() -> None:
-    found = scene("t4", "4.18")
-    found.annotations["autoscaling.openshift.io/machineautoscaler"] = "openshift-machine-api/mine"
-    found.machine_autoscalers += [machine_autoscaler("mine", "t4"), machine_autoscaler("other", "t4")]
-    explanation = explain(found)
+    actual = scene("t4", "4.18")
+    actual.annotations["autoscaling.openshift.io/machineautoscaler"] = "openshift-machine-api/mine"
+    actual.machine_autoscalers += [machine_autoscaler("mine", "t4"), machine_autoscaler("other", "t4")]
+    explanation = explain(actual)
     assert explanation.scales
     assert [finding.code for finding in explanation.findings] == ["two_machine_autoscalers"]
     assert "only mine has an effect" in explanation.findings[0].message
@@ -140,10 +140,10 @@ def test_two_machine_autoscalers_are_only_noted() -> None:
     ],
 )
 def test_the_remedy_of_a_wrong_number_of_gpus(version: str, kind: str, remedy: str) -> None:
-    found = scene("t4", version)
-    found.template["providerSpec"]["value"]["kind"] = kind
-    found.annotations.update({f"{OLD}GPU": "1", f"{NEW}gpu-count": "1"})
-    (finding,) = explain(found).findings
+    actual = scene("t4", version)
+    actual.template["providerSpec"]["value"]["kind"] = kind
+    actual.annotations.update({f"{OLD}GPU": "1", f"{NEW}gpu-count": "1"})
+    (finding,) = explain(actual).findings
     assert finding.code == "gpu_amount"
     assert remedy in finding.remedy
 
@@ -152,9 +152,9 @@ def test_the_remedy_of_a_wrong_number_of_gpus(version: str, kind: str, remedy: s
     ("count", "text"), [("1", "more nodes than the pods need"), ("8", "nodes on which the pods do not fit")]
 )
 def test_a_wrong_number_of_gpus_is_noted(count: str, text: str) -> None:
-    found = scene("t4", "4.18")
-    found.annotations[f"{OLD}GPU"] = count
-    explanation = explain(found)
+    actual = scene("t4", "4.18")
+    actual.annotations[f"{OLD}GPU"] = count
+    explanation = explain(actual)
     assert explanation.scales
     assert text in explanation.findings[0].message
 
@@ -162,12 +162,12 @@ def test_a_wrong_number_of_gpus_is_noted(count: str, text: str) -> None:
 def test_devices_that_the_autoscaler_does_not_expect_concern_only_their_pods() -> None:
     layout = {"1g.10gb": 3, "2g.20gb": 2}
     pool = {"match": {"model": "A100-SXM4-80GB"}, "gpus_per_node": 1, "sharing": {"mode": "mig", "layout": layout}}
-    found = scene("mixed", "5.0")
-    found.pool = derive({"name": "lab"}, {}, [{"name": "mixed", **pool}]).pools[0]
-    found.annotations[f"{NEW}gpu-count"] = "3"
-    for key, value in found.pool.registration.node_labels.items():
-        found.set_label(key, value)
-    explanation = explain(found)
+    actual = scene("mixed", "5.0")
+    actual.pool = derive({"name": "lab"}, {}, [{"name": "mixed", **pool}]).pools[0]
+    actual.annotations[f"{NEW}gpu-count"] = "3"
+    for key, value in actual.pool.registration.node_labels.items():
+        actual.set_label(key, value)
+    explanation = explain(actual)
     assert explanation.scales
     assert explanation.scales_for(["nvidia.com/mig-1g.10gb"])
     assert not explanation.scales_for(["nvidia.com/mig-2g.20gb"])
@@ -176,38 +176,38 @@ def test_devices_that_the_autoscaler_does_not_expect_concern_only_their_pods() -
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda found: found.set_label(ACCELERATOR, None), "accelerator"),
-        (lambda found: found.limits["gpus"].pop(0), "gpu_limit_type"),
-        (lambda found: found.autoscaler["spec"].pop("maxNodeProvisionTime"), "provision_time"),
-        (lambda found: found.autoscaler["spec"]["scaleDown"].update(delayAfterAdd="5m"), "delay_after_add"),
-        (lambda found: found.autoscaler["spec"].pop("scaleDown"), "delay_after_add"),
+        (lambda actual: actual.set_label(ACCELERATOR, None), "accelerator"),
+        (lambda actual: actual.limits["gpus"].pop(0), "gpu_limit_type"),
+        (lambda actual: actual.autoscaler["spec"].pop("maxNodeProvisionTime"), "provision_time"),
+        (lambda actual: actual.autoscaler["spec"]["scaleDown"].update(delayAfterAdd="5m"), "delay_after_add"),
+        (lambda actual: actual.autoscaler["spec"].pop("scaleDown"), "delay_after_add"),
     ],
 )
 def test_what_does_not_prevent_scaling_is_noted(change, code: str) -> None:  # type: ignore[no-untyped-def]
-    found = scene("t4", "4.18")
-    change(found)
-    assert codes(found) == [code]
-    assert explain(found).scales
+    actual = scene("t4", "4.18")
+    change(actual)
+    assert codes(actual) == [code]
+    assert explain(actual).scales
 
 
 def test_without_scale_down_its_delay_does_not_matter() -> None:
-    found = scene("t4", "4.18")
-    assert found.autoscaler is not None
-    found.autoscaler["spec"]["scaleDown"] = {"enabled": False, "delayAfterAdd": "1m"}
-    assert codes(found) == []
+    actual = scene("t4", "4.18")
+    assert actual.autoscaler is not None
+    actual.autoscaler["spec"]["scaleDown"] = {"enabled": False, "delayAfterAdd": "1m"}
+    assert codes(actual) == []
 
 
 def test_the_accelerator_label_on_nodes_that_never_offer_gpus_is_noted() -> None:
-    found = scene("renamed", "5.0")
-    found.set_label(ACCELERATOR, "Tesla-T4-SHARED")
-    assert codes(found) == ["accelerator_unready"]
+    actual = scene("renamed", "5.0")
+    actual.set_label(ACCELERATOR, "Tesla-T4-SHARED")
+    assert codes(actual) == ["accelerator_unready"]
 
 
 def test_in_openshift_5_the_accelerator_label_of_the_template_is_not_read() -> None:
-    found = scene("t4", "5.0")
-    labels = {key: value for key, value in found.template["metadata"]["labels"].items() if key != ACCELERATOR}
-    found.annotations[f"{NEW}labels"] = ",".join(f"{key}={value}" for key, value in labels.items())
-    assert codes(found) == ["accelerator_template"]
+    actual = scene("t4", "5.0")
+    labels = {key: value for key, value in actual.template["metadata"]["labels"].items() if key != ACCELERATOR}
+    actual.annotations[f"{NEW}labels"] = ",".join(f"{key}={value}" for key, value in labels.items())
+    assert codes(actual) == ["accelerator_template"]
 
 
 @pytest.mark.parametrize(
@@ -222,13 +222,13 @@ def test_in_openshift_5_the_accelerator_label_of_the_template_is_not_read() -> N
     ],
 )
 def test_gpus_in_use(replicas: int, ready: bool, offered: int, limit: int, scales: bool) -> None:
-    found = scene("t4", "4.18")
-    found.machine_set["spec"]["replicas"] = replicas
-    found.limits["gpus"][0]["max"] = limit
+    actual = scene("t4", "4.18")
+    actual.machine_set["spec"]["replicas"] = replicas
+    actual.limits["gpus"][0]["max"] = limit
     if ready:
-        kind = found.pool.accelerator or ""
-        found.nodes = [node(f"n{i}", machine=f"t4-{i}", gpus=offered, accelerator=kind) for i in range(replicas)]
-    assert explain(found).scales is scales
+        kind = actual.pool.accelerator or ""
+        actual.nodes = [node(f"n{i}", machine=f"t4-{i}", gpus=offered, accelerator=kind) for i in range(replicas)]
+    assert explain(actual).scales is scales
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ def test_gpus_in_use(replicas: int, ready: bool, offered: int, limit: int, scale
     ],
 )
 def test_a_machine_set_without_priority_is_noted(expressions: list[str], noted: bool) -> None:
-    found = scene("t4", "4.18")
-    assert found.autoscaler is not None
-    found.autoscaler["spec"]["expanders"] = ["Priority"]
-    state = found.state()
-    assert [item.code for item in explain_scaling(found.pool, state)[0].findings] == []
+    actual = scene("t4", "4.18")
+    assert actual.autoscaler is not None
+    actual.autoscaler["spec"]["expanders"] = ["Priority"]
+    state = actual.state()
+    assert [item.code for item in explain_scaling(actual.pool, state)[0].findings] == []
     state = dataclasses.replace(state, priorities={10: expressions})
-    assert [item.code for item in explain_scaling(found.pool, state)[0].findings] == ["expander_priority"] * noted
+    assert [item.code for item in explain_scaling(actual.pool, state)[0].findings] == ["expander_priority"] * noted

@@ -21,8 +21,8 @@ def test_the_oldest_policy_is_the_active_one_whatever_its_name() -> None:
     def made(name: str, when: str) -> Object:
         return {"metadata": {"name": name, "creationTimestamp": when}}
 
-    found = [made("b", "2026-02-01T00:00:00Z"), made("z", "2026-01-01T00:00:00Z"), made("y", "2026-01-01T00:00:00Z")]
-    assert active_policy(found) == found[2]
+    actual = [made("b", "2026-02-01T00:00:00Z"), made("z", "2026-01-01T00:00:00Z"), made("y", "2026-01-01T00:00:00Z")]
+    assert active_policy(actual) == actual[2]
     assert active_policy([]) is None
 
 

@@ -36,14 +36,14 @@ def of(note: str | None, unschedulable: bool) -> Node:
     ],
 )
 def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:
-    for found, wanted in ((cordon.cordon_for_removal(before), leave), (cordon.cancel_removal(before), stay)):
-        if wanted is None:
-            assert found is None
+    for actual, expected in ((cordon.cordon_for_removal(before), leave), (cordon.cancel_removal(before), stay)):
+        if expected is None:
+            assert actual is None
             continue
-        assert found is not None
-        assert found["metadata"]["resourceVersion"] == "7"
-        assert found["metadata"]["annotations"] == {NOTE: wanted[NOTE]}
-        assert found.get("spec") == wanted.get("spec")
+        assert actual is not None
+        assert actual["metadata"]["resourceVersion"] == "7"
+        assert actual["metadata"]["annotations"] == {NOTE: expected[NOTE]}
+        assert actual.get("spec") == expected.get("spec")
 
 
 POD = "accel.gpu/driver-restart"
@@ -89,14 +89,14 @@ def test_a_node_whose_driver_restarts(
 ) -> None:
     assert cordon.driver_pod_to_restart(before) == pod
     patches = (cordon.cordon_for_driver_restart(before, "driver-a"), cordon.end_driver_restart(before))
-    for found, expected in zip(patches, (start, end), strict=True):
+    for actual, expected in zip(patches, (start, end), strict=True):
         if expected is None:
-            assert found is None
+            assert actual is None
             continue
-        assert found is not None
+        assert actual is not None
         annotations = {key: value for key, value in expected.items() if key != "spec"}
-        assert found["metadata"] == {"resourceVersion": "7", "annotations": annotations}
-        assert found.get("spec") == expected.get("spec")
+        assert actual["metadata"] == {"resourceVersion": "7", "annotations": annotations}
+        assert actual.get("spec") == expected.get("spec")
 
 
 def test_a_removal_ends_the_restart_of_the_driver() -> None:

@@ -42,16 +42,16 @@ from lab.systems import DISTRIBUTIONS
     ],
 )
 def test_distribution_of(node: Node, name: str | None) -> None:
-    found = distribution_of(node)
-    assert (found.name if found else None) == name
+    actual = distribution_of(node)
+    assert (actual.name if actual else None) == name
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_the_labs_nodes_are_recognized(name: str) -> None:
     node = parse_node(Template(Group("g", 1, distribution=name), 10250).node("n"))
-    found = distribution_of(node)
-    assert found is not None
-    assert found.name == name
+    actual = distribution_of(node)
+    assert actual is not None
+    assert actual.name == name
 
 
 def test_distributions_of() -> None:

@@ -87,9 +87,9 @@ def test_systems_without_driver_images(operator: dict[str, t.Any], nodes: list[N
     ],
 )
 def test_warnings(operator: dict[str, t.Any], labels: list[dict[str, str]], words: list[str]) -> None:
-    found = driver_warnings(planned(**operator), [node(GPU, *labels)])
-    assert len(found) == len(words)
-    assert all(word in text for word, text in zip(words, found, strict=True))
+    messages = driver_warnings(planned(**operator), [node(GPU, *labels)])
+    assert len(messages) == len(words)
+    assert all(word in text for word, text in zip(words, messages, strict=True))
 
 
 FLATCAR = "Flatcar Container Linux by Kinvolk 4230.2.3"
@@ -146,8 +146,8 @@ PRECOMPILED: dict[str, t.Any] = {"driver": {"precompiled": True, "version": "580
 )
 def test_secure_boot_and_the_drivers_of_pools(driver: dict[str, t.Any], operator: dict[str, t.Any], names: str) -> None:
     nodes = [node(GPU, UBUNTU, SECURED, A), node(GPU, UBUNTU, SECURED, B, name="b")]
-    found = [text for text in driver_warnings(pooled(driver, operator), nodes) if "Secure Boot" in text]
-    assert [text[: len(names)] for text in found] == ([names] if names else [])
+    messages = [text for text in driver_warnings(pooled(driver, operator), nodes) if "Secure Boot" in text]
+    assert [text[: len(names)] for text in messages] == ([names] if names else [])
 
 
 DRIVERS: list[dict[str, t.Any]] = [

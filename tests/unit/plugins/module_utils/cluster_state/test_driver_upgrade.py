@@ -23,7 +23,7 @@ def nodes(**states: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
-    found = driver_upgrade(
+    actual = driver_upgrade(
         [
             *nodes(
                 a="upgrade-done", b="upgrade-required", c="drain-required", d="upgrade-failed", e="upgrade-done+skip"
@@ -32,9 +32,9 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
             ("h", {}),
         ]
     )
-    assert found == DriverUpgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
-    assert found.as_dict()["states"] == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
-    assert found.messages() == [
+    assert actual == DriverUpgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
+    assert actual.as_dict()["states"] == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
+    assert actual.messages() == [
         "the driver upgrade failed on d",
         "the driver is being upgraded on c (drain-required)",
         "1 node(s) are waiting for the upgrade",

@@ -90,5 +90,5 @@ def test_the_drain_of_gpus(
 def test_all_pods_are_listed_including_operands() -> None:
     operand = pod("plugin", on="n1")
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
-    found = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
-    assert [of.name for of in found["n1"]] == ["web", "plugin"]
+    actual = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
+    assert [pod_on_node.name for pod_on_node in actual["n1"]] == ["web", "plugin"]

@@ -50,26 +50,26 @@ def of(
 
 
 def test_one_model_has_what_was_generated_for_it() -> None:
-    found = of(("n1", A80, OF_80), ("n2", A80, OF_80))
-    assert found == (OF_80, ())
-    assert {"all-disabled", "all-enabled", "all-balanced", "all-1g.10gb.me"} <= set(found.entries)
+    actual = of(("n1", A80, OF_80), ("n2", A80, OF_80))
+    assert actual == (OF_80, ())
+    assert {"all-disabled", "all-enabled", "all-balanced", "all-1g.10gb.me"} <= set(actual.entries)
 
 
 def test_each_of_two_models_gets_its_own() -> None:
-    found = of(("n1", A80, OF_80), ("n2", A40, OF_40), ("n3", A30, OF_30))
-    assert set(found.entries) == {*OF_80, *OF_40, *OF_30}
-    assert found.warnings == ()
-    of_both = {tuple(part["device-filter"]): part["mig-devices"] for part in found.entries["all-1g.10gb"]}
+    actual = of(("n1", A80, OF_80), ("n2", A40, OF_40), ("n3", A30, OF_30))
+    assert set(actual.entries) == {*OF_80, *OF_40, *OF_30}
+    assert actual.warnings == ()
+    of_both = {tuple(part["device-filter"]): part["mig-devices"] for part in actual.entries["all-1g.10gb"]}
     assert of_both == {("0x20B210DE",): {"1g.10gb": 7}, ("0x20B010DE",): {"1g.10gb": 4}}
-    assert len(found.entries["all-balanced"]) == 3
+    assert len(actual.entries["all-balanced"]) == 3
     # The same on all that have it.
-    assert found.entries["all-disabled"] == OF_80["all-disabled"]
-    assert found.entries["all-7g.80gb"] == OF_80["all-7g.80gb"]
+    assert actual.entries["all-disabled"] == OF_80["all-disabled"]
+    assert actual.entries["all-7g.80gb"] == OF_80["all-7g.80gb"]
 
 
 def test_models_with_the_same_layout_share_a_part() -> None:
-    found = of(("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-H100-80GB-HBM3", {"x": SEVEN}), ("n3", A40, {"x": FOUR}))
-    assert [(part["device-filter"], part["mig-devices"]["1g.10gb"]) for part in found.entries["x"]] == [
+    actual = of(("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-H100-80GB-HBM3", {"x": SEVEN}), ("n3", A40, {"x": FOUR}))
+    assert [(part["device-filter"], part["mig-devices"]["1g.10gb"]) for part in actual.entries["x"]] == [
         (["0x20B010DE"], 4),
         (["0x20B210DE", "0x233010DE"], 7),
     ]
@@ -77,8 +77,8 @@ def test_models_with_the_same_layout_share_a_part() -> None:
 
 def test_a_node_of_several_models_has_filters_already() -> None:
     mixed = [{"device-filter": ["0x20b210de"], **SEVEN[0]}, {"device-filter": "0x20B010DE", **FOUR[0]}]
-    found = of(("n1", A80, {"x": mixed}), ("n2", A30, {"x": [{**SEVEN[0], "mig-devices": {"1g.6gb": 4}}]}))
-    assert {part["device-filter"][0]: part["mig-devices"] for part in found.entries["x"]} == {
+    actual = of(("n1", A80, {"x": mixed}), ("n2", A30, {"x": [{**SEVEN[0], "mig-devices": {"1g.6gb": 4}}]}))
+    assert {part["device-filter"][0]: part["mig-devices"] for part in actual.entries["x"]} == {
         "0x20B210DE": {"1g.10gb": 7},
         "0x20B010DE": {"1g.10gb": 4},
         "0x20B710DE": {"1g.6gb": 4},
@@ -86,7 +86,7 @@ def test_a_node_of_several_models_has_filters_already() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "nodes"),
+    ("actual", "nodes"),
     [
         ([("n1", A80, {"x": SEVEN}), ("n2", A80, {"x": FOUR})], "n1, n2"),
         ([("n1", A80, {"x": SEVEN}), ("n2", "NVIDIA-X1", {"x": FOUR})], "n1, n2"),
@@ -94,8 +94,8 @@ def test_a_node_of_several_models_has_filters_already() -> None:
     ],
     ids=["one model", "a model that the catalog lacks", "one model, of which one is cut"],
 )
-def test_ambiguous_entries_are_left_out_and_reported(found: list[t.Any], nodes: str) -> None:
-    assert of(*found) == (
+def test_ambiguous_entries_are_left_out_and_reported(actual: list[t.Any], nodes: str) -> None:
+    assert of(*actual) == (
         {},
         (
             f"MIG configuration x of {nodes} differs between GPUs that the catalog's PCI ids cannot distinguish, and is not added.",
@@ -149,17 +149,17 @@ def test_order_of_nodes_changes_nothing(rng: random.Random) -> None:
 
 def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_another() -> None:
     plan = planned("A100-SXM4-80GB")
-    found = of(("n2", A40, OF_40), plan=plan)
-    assert [(part["device-filter"], part["mig-devices"]) for part in found.entries["all-1g.10gb"]] == [
+    actual = of(("n2", A40, OF_40), plan=plan)
+    assert [(part["device-filter"], part["mig-devices"]) for part in actual.entries["all-1g.10gb"]] == [
         (["0x20B010DE"], {"1g.10gb": 4}),
         (["0x20B210DE"], {"1g.10gb": 7}),
     ]
-    assert "all-disabled" not in found.entries
-    assert found.warnings == ()
+    assert "all-disabled" not in actual.entries
+    assert actual.warnings == ()
     # An ambiguous default stays.
-    found = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
-    assert found.entries == {}
-    assert found.warnings == (
+    actual = of(("n2", "NVIDIA-X1", {"all-1g.10gb": FOUR}), plan=plan)
+    assert actual.entries == {}
+    assert actual.warnings == (
         "MIG configuration all-1g.10gb of n2 differs from what the MIG manager has generated, and is kept.",
     )
 
@@ -167,18 +167,18 @@ def test_what_is_usual_for_a_pool_s_model_stands_beside_what_is_generated_for_an
 def test_entries_are_added_once_and_never_change_or_disappear() -> None:
     plan = planned("A100-SXM4-80GB")
     name = plan.pools[0].mig_key
-    found = of(("n1", A80, OF_80), plan=plan)
-    assert (set(found.entries), found.warnings) == ({"all-balanced"}, ())
-    first = mig_entries(plan.mig, [name], None, found)
+    actual = of(("n1", A80, OF_80), plan=plan)
+    assert (set(actual.entries), actual.warnings) == ({"all-balanced"}, ())
+    first = mig_entries(plan.mig, [name], None, actual)
     assert set(first.added) == {*OF_80, name}
     configmap = {"data": {mig_parted.KEY: mig_parted.render_configuration(first.after)}}
     live = mig_parted.parse_configmap(configmap)
     assert not mig_entries(plan.mig, [name], configmap, of(("n1", A80, OF_80), static=live, plan=plan)).changed
     # Another node whose MIG manager has not read the managed ConfigMap yet, then no node that generates.
-    found = of(("n3", A30, OF_30), static=live, plan=plan)
-    later = mig_entries(plan.mig, [name], configmap, found)
+    actual = of(("n3", A30, OF_30), static=live, plan=plan)
+    later = mig_entries(plan.mig, [name], configmap, actual)
     assert set(later.added) == set(OF_30) - set(OF_80)
-    assert found.warnings == (
+    assert actual.warnings == (
         "MIG configuration all-balanced of n3 differs from what the MIG manager has generated, and is kept.",
     )
     assert {key: later.after[key] for key in live} == live

@@ -36,33 +36,36 @@ def entries(counts: t.Mapping[str, int]) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("model", CUT, ids=lambda model: model.key)
 def test_what_agrees_with_the_catalog_is_the_catalogs(model: models.Model) -> None:
-    found = mig_capacity([of_model(model.key)], {"n1": generated_entries(model.key)})
-    assert found.geometries == {"n1": mig.geometry(model.key)}
-    assert not found.warnings
+    actual = mig_capacity([of_model(model.key)], {"n1": generated_entries(model.key)})
+    assert actual.geometries == {"n1": mig.geometry(model.key)}
+    assert not actual.warnings
 
 
 @pytest.mark.parametrize("model", CUT, ids=lambda model: model.key)
 def test_a_model_that_the_catalog_lacks_has_the_placements_of_its_table(model: models.Model) -> None:
     known = mig.geometry(model.key)
     assert known
-    found = geometry_of({of.name: of.max_count for of in known.profiles}, None)
-    assert found
-    scale = known.slices // found.slices or 1
-    assert [(of.name, of.size * scale, tuple(start * scale for start in of.starts)) for of in found.profiles] == [
-        (of.name, of.size, of.starts) for of in known.profiles
-    ]
+    actual = geometry_of({profile.name: profile.max_count for profile in known.profiles}, None)
+    assert actual
+    scale = known.slices // actual.slices or 1
+    assert [
+        (profile.name, profile.size * scale, tuple(start * scale for start in profile.starts))
+        for profile in actual.profiles
+    ] == [(profile.name, profile.size, profile.starts) for profile in known.profiles]
 
 
 def test_other_names_of_the_same_profiles_count_and_the_difference_is_said() -> None:
     """A GB200 of 189 GB (catalog: the note to GB200)."""
     theirs = {"1g.24gb": 7, "1g.24gb+me": 1, "1g.47gb": 4, "2g.47gb": 3, "3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1}
-    found = mig_capacity(
+    actual = mig_capacity(
         [of_model("GB200", "n1"), of_model("GB200", "n2")], {"n1": entries(theirs), "n2": entries(theirs)}
     )
-    geometry = found.geometries["n1"]
-    assert [(of.name, of.starts) for of in geometry.profiles if of.name.startswith("3g")] == [("3g.95gb", (0, 4))]
-    assert {of.name: of.max_count for of in geometry.profiles} == theirs
-    assert found.warnings == (
+    geometry = actual.geometries["n1"]
+    assert [(profile.name, profile.starts) for profile in geometry.profiles if profile.name.startswith("3g")] == [
+        ("3g.95gb", (0, 4))
+    ]
+    assert {profile.name: profile.max_count for profile in geometry.profiles} == theirs
+    assert actual.warnings == (
         "n1, n2: the GPUs publish 1g.24gb (at most 7), 1g.24gb+me (at most 1), 3g.95gb (at most 2), 4g.95gb (at most 1), "
         "7g.189gb (at most 1) and do not publish 1g.23gb, 1g.23gb+me, 3g.93gb, 4g.93gb, 7g.186gb, which differs from the catalog's profiles of GB200; "
         "the published profiles are used.",
@@ -72,10 +75,10 @@ def test_other_names_of_the_same_profiles_count_and_the_difference_is_said() -> 
 def test_a_profile_that_the_driver_does_not_offer_is_not_there() -> None:
     known = mig.geometry("A100-SXM4-40GB")
     assert known
-    old = {of.name: of.max_count for of in known.profiles if of.name != "1g.10gb"}
-    found = mig_capacity([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
-    assert found.geometries["n1"].profile("1g.10gb") is None
-    assert found.warnings == (
+    old = {profile.name: profile.max_count for profile in known.profiles if profile.name != "1g.10gb"}
+    actual = mig_capacity([of_model("A100-SXM4-40GB")], {"n1": entries(old)})
+    assert actual.geometries["n1"].profile("1g.10gb") is None
+    assert actual.warnings == (
         "n1: the GPUs do not publish 1g.10gb, which differs from the catalog's profiles of A100-SXM4-40GB; the published profiles are used.",
     )
 
@@ -86,7 +89,7 @@ def test_nodes_that_publish_nothing_are_as_the_catalog_knows_them() -> None:
 
 
 def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:
-    found = generated_profiles(
+    actual = generated_profiles(
         {
             **generated_entries("A30"),
             "all-mine": [{"devices": [0], "mig-enabled": True, "mig-devices": {"4g.24gb": 1}}],
@@ -95,4 +98,4 @@ def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:
     )
     geometry = mig.geometry("A30")
     assert geometry
-    assert found == {of.name: of.max_count for of in geometry.profiles}
+    assert actual == {profile.name: profile.max_count for profile in geometry.profiles}

@@ -25,10 +25,10 @@ Object = dict[str, t.Any]
 
 def made(spec: Object | None = None, metadata: Object | None = None, **changes: t.Any) -> Object:
     """A pod on node n1, with more in its spec and metadata."""
-    found = pod("p", **{"on": "n1", **changes})
-    found["spec"].update(spec or {})
-    found["metadata"].update(metadata or {})
-    return found
+    actual = pod("p", **{"on": "n1", **changes})
+    actual["spec"].update(spec or {})
+    actual["metadata"].update(metadata or {})
+    return actual
 
 
 def classified(pods: t.Iterable[Object], claims: t.Iterable[Object] = (), *, namespace: str = OPERATOR) -> PodsByNode:
@@ -36,10 +36,10 @@ def classified(pods: t.Iterable[Object], claims: t.Iterable[Object] = (), *, nam
 
 
 def env(value: str | None = None, **entry: t.Any) -> Object:
-    said = {} if value is None else {"value": value}
+    text = {} if value is None else {"value": value}
     return {
         "name": "main",
-        "env": [{"name": "OTHER", "value": "all"}, {"name": "NVIDIA_VISIBLE_DEVICES", **said, **entry}],
+        "env": [{"name": "OTHER", "value": "all"}, {"name": "NVIDIA_VISIBLE_DEVICES", **text, **entry}],
     }
 
 
@@ -196,10 +196,10 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("of", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
-def test_the_ways_to_a_gpu(of: Object, claims: list[Object], ways: list[str]) -> None:
-    found = classified([of], claims).gpu_pods
-    assert [list(user.access) for user in found.get("n1", [])] == ([ways] if ways else [])
+@pytest.mark.parametrize(("item", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
+def test_the_ways_to_a_gpu(item: Object, claims: list[Object], ways: list[str]) -> None:
+    actual = classified([item], claims).gpu_pods
+    assert [list(user.access) for user in actual.get("n1", [])] == ([ways] if ways else [])
 
 
 def owned(kind: str, **metadata: t.Any) -> Object:
@@ -228,7 +228,7 @@ def test_what_a_drain_may_do(metadata: Object, kept: str, bare: bool) -> None:
 
 def test_all_that_is_said_of_one() -> None:
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    found = classified([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})]).gpu_pods
+    actual = classified([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})]).gpu_pods
     way = "requests nvidia.com/gpu"
     expected = PodOnNode(
         *("default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
@@ -236,7 +236,7 @@ def test_all_that_is_said_of_one() -> None:
         priority=7,
         created="2026-01-01T00:00:00Z",
     )
-    assert found == {"n1": [expected]}
+    assert actual == {"n1": [expected]}
 
 
 @pytest.mark.parametrize("app", ["nvidia-operator-validator", "nvidia-cuda-validator", "gpu-feature-discovery"])
@@ -268,10 +268,10 @@ PODS = st.lists(
 def test_a_pod_with_a_gpu_resource_is_a_user_and_no_pod_is_both(pods: list[Object]) -> None:
     for index, one in enumerate(pods):
         one["metadata"]["name"] = f"p{index}"
-    using = {user.name for found in classified(pods, namespace="").gpu_pods.values() for user in found}
-    beside = {user.name for found in classified(pods, namespace="").other_pods.values() for user in found}
-    assert {holder.pod for found in gpu_requests(pods).values() for holder in found} <= using
+    using = {user.name for actual in classified(pods, namespace="").gpu_pods.values() for user in actual}
+    beside = {user.name for actual in classified(pods, namespace="").other_pods.values() for user in actual}
+    assert {holder.pod for actual in gpu_requests(pods).values() for holder in actual} <= using
     assert not using & beside
     assert using == {
-        user.name for found in classified(reversed(pods), namespace="").gpu_pods.values() for user in found
+        user.name for actual in classified(reversed(pods), namespace="").gpu_pods.values() for user in actual
     }

@@ -19,10 +19,10 @@ PRIVILEGED: Object = {"securityContext": {"privileged": True}}
 
 def made(spec: Object, metadata: Object | None = None) -> Object:
     """A pod on node n1, with more in its spec and metadata."""
-    found = pod("p", on="n1")
-    found["spec"].update(spec)
-    found["metadata"].update(metadata or {})
-    return found
+    actual = pod("p", on="n1")
+    actual["spec"].update(spec)
+    actual["metadata"].update(metadata or {})
+    return actual
 
 
 def test_runtime_classes_are_known_by_their_handler() -> None:
@@ -35,8 +35,8 @@ def test_runtime_classes_are_known_by_their_handler() -> None:
     )
     assert classes == {"gold", "nvidia", "nvidia-cdi", "nvidia-legacy"}
     pods = [made({"runtimeClassName": name}) for name in ("gold", "sandboxed")]
-    found = classify_pods(parse_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)).gpu_pods
-    assert [user.access for user in found["n1"]] == [("runtimeClassName gold",)]
+    actual = classify_pods(parse_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)).gpu_pods
+    assert [user.access for user in actual["n1"]] == [("runtimeClassName gold",)]
     assert classify_pods(parse_pods(pods, operator_namespace=OPERATOR)).gpu_pods == {}
 
 
@@ -45,7 +45,7 @@ SEES_ALL: Object = {"containers": [{"name": "main", **PRIVILEGED}]}
 
 
 @pytest.mark.parametrize(
-    ("of", "ways", "possible", "pausable"),
+    ("item", "ways", "possible", "pausable"),
     [
         # CNI plugins, CSI drivers and node exporters are privileged, and hold no GPU.
         (made(SEES_ALL, DAEMON), (), ("privileged container main",), False),
@@ -67,10 +67,10 @@ SEES_ALL: Object = {"containers": [{"name": "main", **PRIVILEGED}]}
     ],
 )
 def test_pods_of_the_cluster_itself(
-    of: Object, ways: tuple[str, ...], possible: tuple[str, ...], pausable: bool
+    item: Object, ways: tuple[str, ...], possible: tuple[str, ...], pausable: bool
 ) -> None:
-    [user] = parse_pods([of])["n1"]
+    [user] = parse_pods([item])["n1"]
     assert (user.access, user.possible_access, user.pausable) == (ways, possible, pausable)
-    found = classify_pods(parse_pods([of], operator_namespace=OPERATOR)).possible_holders
-    assert [user.possible_access for user in found.get("n1", [])] == ([possible] if possible else [])
-    assert bool(classify_pods(parse_pods([of], operator_namespace=OPERATOR)).gpu_pods) is bool(ways)
+    actual = classify_pods(parse_pods([item], operator_namespace=OPERATOR)).possible_holders
+    assert [user.possible_access for user in actual.get("n1", [])] == ([possible] if possible else [])
+    assert bool(classify_pods(parse_pods([item], operator_namespace=OPERATOR)).gpu_pods) is bool(ways)

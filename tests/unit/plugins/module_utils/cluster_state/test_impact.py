@@ -83,26 +83,26 @@ PLUGIN = OperandRestart(apps=frozenset({operands.PLUGIN, operands.DISCOVERY}))
     ],
 )  # fmt: skip
 def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: dict[str, int]) -> None:
-    there = [PodOnNode("a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
+    existing = [PodOnNode("a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
     change = transition(of_node, of_pool, membership_edit(of_node, of_pool))
-    felt = {"n1": NodeImpact(change, displaced_pods(change, there))}
-    found = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": there}))
-    assert found == {**dict.fromkeys(COUNTS, 0), **counts}
-    assert total_impact([found, found]) == {name: 2 * count for name, count in found.items()}
+    felt = {"n1": NodeImpact(change, displaced_pods(change, existing))}
+    actual = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": existing}))
+    assert actual == {**dict.fromkeys(COUNTS, 0), **counts}
+    assert total_impact([actual, actual]) == {name: 2 * count for name, count in actual.items()}
 
 
 def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     nodes = [node("in", labels={"accel.gpu/pool": "notebooks"}), node("out", "NVIDIA-L4")]
-    pods = [pod("driver", of.name) for of in nodes] + [pod("work", "out", limits={"nvidia.com/gpu": 1})]
+    pods = [pod("driver", item.name) for item in nodes] + [pod("work", "out", limits={"nvidia.com/gpu": 1})]
     for one in pods[:2]:
         one["metadata"]["labels"] = {"app": operands.DRIVER}
     pools = [pool()]
     running = RunningPods(
         operand_pods.operands_by_node(pods), classify_pods(parse_pods(pods, operator_namespace="gpu-operator")).gpu_pods
     )
-    found = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
-    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1}
-    assert found[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1, "pods": 1}
+    actual = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
+    assert actual["notebooks"] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1}
+    assert actual[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1, "pods": 1}
 
 
 def test_operands_are_nvidia_s_pods_by_node() -> None:
@@ -175,9 +175,9 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
 )  # fmt: skip
 def test_differences(of_node: Node, of_pool: PoolPlan | None, expected: list[str]) -> None:
     finding = check_node(of_node, of_pool) if of_pool else None
-    found = drift_of_node(of_node, of_pool, finding, membership_edit(of_node, of_pool))
-    assert [text for text in expected if found.count(text) != 1] == []
-    assert found == [] or expected != []
+    actual = drift_of_node(of_node, of_pool, finding, membership_edit(of_node, of_pool))
+    assert [text for text in expected if actual.count(text) != 1] == []
+    assert actual == [] or expected != []
 
 
 def test_a_node_of_several_pools_is_in_none_of_them() -> None:

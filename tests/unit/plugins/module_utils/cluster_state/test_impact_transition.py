@@ -30,8 +30,8 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 
 def cut(entry: str, **sharing: t.Any) -> PoolPlan:
     """A pool of MIG devices whose entry has a name of its own."""
-    of = pool(**sharing)
-    return replace(of, mig_key=entry, node_labels={**of.node_labels, "nvidia.com/mig.config": entry})
+    declared = pool(**sharing)
+    return replace(declared, mig_key=entry, node_labels={**declared.node_labels, "nvidia.com/mig.config": entry})
 
 
 POOLS = {
@@ -71,19 +71,21 @@ PAIRS: list[tuple[str, str, str, bool]] = [
 
 def node_in(name: str, **more: t.Any) -> Node:
     """A node with one A100 that has become what the pool of this name declares."""
-    of = POOLS[name]
+    declared = POOLS[name]
     base = node(model=A100, labels={"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled"})
-    shown = expected_state.expected_labels(base, of)
+    shown = expected_state.expected_labels(base, declared)
     labels = {
         **base.labels,
-        **of.node_labels,
+        **declared.node_labels,
         **shown,
         "nvidia.com/mig.config.state": "success",
         **more.pop("labels", {}),
     }
-    noted = {"accel.gpu/gpus": "1"} if of.sharing.strategy == "single" else {}
+    noted = {"accel.gpu/gpus": "1"} if declared.sharing.strategy == "single" else {}
     annotations = {**noted, **more.pop("annotations", {})}
-    return Node("n1", labels, annotations, allocatable=expected_state.expected_offers(base, of), ready=True, **more)
+    return Node(
+        "n1", labels, annotations, allocatable=expected_state.expected_offers(base, declared), ready=True, **more
+    )
 
 
 def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodOnNode:
@@ -91,15 +93,15 @@ def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodO
 
 
 def change(before: str, after: str, of_node: Node | None = None) -> Transition:
-    found = of_node or node_in(before)
+    actual = of_node or node_in(before)
     # Another pool's name is no difference: the pools of the table are all one.
-    return transition(found, POOLS[after], membership_edit(found, POOLS[after]))
+    return transition(actual, POOLS[after], membership_edit(actual, POOLS[after]))
 
 
 @pytest.mark.parametrize(("before", "after", "kind", "evicts_all"), PAIRS)
 def test_kind_of_a_change(before: str, after: str, kind: str, evicts_all: bool) -> None:
-    found = change(before, after)
-    assert (found.kind, found.evicts_all, found.repartitions) == (kind, evicts_all, kind in (GEOMETRY, MODE))
+    actual = change(before, after)
+    assert (actual.kind, actual.evicts_all, actual.repartitions) == (kind, evicts_all, kind in (GEOMETRY, MODE))
 
 
 @pytest.mark.parametrize(
@@ -135,16 +137,16 @@ def test_who_has_to_go(before: str, after: str, users: list[PodOnNode], gone: li
 )
 def test_a_mode_switch_may_need_a_reboot(family: str, virtual: str, resets: bool, reboots: bool) -> None:
     labels = {"nvidia.com/gpu.family": family, "feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR": virtual}
-    found = change("none", "single", node_in("none", labels=labels))
-    assert (found.resets, found.may_reboot) == (resets, reboots)
+    actual = change("none", "single", node_in("none", labels=labels))
+    assert (actual.resets, actual.may_reboot) == (resets, reboots)
     assert not change("single", "mixed", node_in("single", labels=labels)).resets
 
 
 def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
     cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
-    found = transition(cut, None, membership_edit(cut, None))
-    assert (found.kind, found.evicts_all, found.offers) == (MODE, True, {GPU: 1})
+    actual = transition(cut, None, membership_edit(cut, None))
+    assert (actual.kind, actual.evicts_all, actual.offers) == (MODE, True, {GPU: 1})
     # GFD counts seven MIG devices, and the number of GPUs is not recorded.
     unrecorded = replace(cut, annotations=noted)
     assert transition(unrecorded, None, membership_edit(unrecorded, None)).offers == {GPU: 1}
@@ -158,21 +160,24 @@ def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     ),
 )
 def test_who_stays_fits_into_what_is_offered(before: str, after: str, held: list[tuple[str, int, int]]) -> None:
-    users = [holds(f"p{at}", of, count, priority=priority) for at, (of, count, priority) in enumerate(held)]
-    found = change(before, after)
-    gone = displaced_pods(found, users)
+    users = [
+        holds(f"p{at}", held_resource, count, priority=priority)
+        for at, (held_resource, count, priority) in enumerate(held)
+    ]
+    actual = change(before, after)
+    gone = displaced_pods(actual, users)
     stays = [user for user in users if user not in gone]
-    if found.kind == LABELS:
+    if actual.kind == LABELS:
         return
     for user in stays:
-        assert all(found.offers.get(resource) for resource in user.resources)
-    for resource, offered in found.offers.items():
+        assert all(actual.offers.get(resource) for resource in user.resources)
+    for resource, offered in actual.offers.items():
         assert sum(user.resources.get(resource, 0) for user in stays) <= offered
     # No pod is evicted needlessly: each evicted pod would not fit beside the remaining pods.
-    for user in gone if not found.evicts_all else ():
+    for user in gone if not actual.evicts_all else ():
         ((resource, count),) = user.resources.items()
         held_by_others = sum(other.resources.get(resource, 0) for other in stays)
-        assert count > found.offers.get(resource, 0) - held_by_others
+        assert count > actual.offers.get(resource, 0) - held_by_others
 
 
 @pytest.mark.parametrize("name", sorted(POOLS))
@@ -194,18 +199,18 @@ def test_a_node_of_the_table_is_what_its_pool_declares(name: str) -> None:
 def test_labels_that_make_the_operator_remove_the_driver(key: str, value: str, evicts_all: bool) -> None:
     to = pool(labels={key: value})
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
-    found = transition(known, to, membership_edit(known, to))
-    assert found.evicts_all is evicts_all
+    actual = transition(known, to, membership_edit(known, to))
+    assert actual.evicts_all is evicts_all
     user = PodOnNode("team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
-    assert displaced_pods(found, [user]) == ((user,) if evicts_all else ())
+    assert displaced_pods(actual, [user]) == ((user,) if evicts_all else ())
 
 
 def test_an_operand_that_is_stopped_for_a_change_is_not_started_by_a_label_of_its_pool() -> None:
     key = "nvidia.com/gpu.deploy.dcgm"
     to = pool(labels={key: "true"})
-    of = {**to.node_labels, key: "paused-for-mig-change"}
-    change = membership_edit(node(labels=of), to)
+    labels = {**to.node_labels, key: "paused-for-mig-change"}
+    change = membership_edit(node(labels=labels), to)
     assert change is None or key not in change.labels
-    missing = membership_edit(node(labels={**of, key: None}), to)
+    missing = membership_edit(node(labels={**labels, key: None}), to)
     assert missing is not None
     assert missing.labels[key] == "true"

@@ -42,25 +42,29 @@ def a100(name: str, gpus: int = 2, config: str = "all-disabled", devices: t.Mapp
 
 
 def spread(
-    wanted: Plan, nodes: t.Sequence[Node], known: KnownLayouts | None = None, free: t.Container[str] | None = None
+    expected: Plan, nodes: t.Sequence[Node], known: KnownLayouts | None = None, free: t.Container[str] | None = None
 ) -> MigAllocation:
     geometry = geometries.geometry(MODEL)
     assert geometry
-    of = dataclasses.replace(known or KnownLayouts(), geometries={node.name: geometry for node in nodes})
+    layouts_known = dataclasses.replace(known or KnownLayouts(), geometries={node.name: geometry for node in nodes})
     return allocate(
-        wanted, nodes, assign_pools(wanted.pools, list(nodes)), of, lambda node, pool: free is None or node.name in free
+        expected,
+        nodes,
+        assign_pools(expected.pools, list(nodes)),
+        layouts_known,
+        lambda node, pool: free is None or node.name in free,
     )
 
 
-def devices(found: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
+def devices(actual: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
     """The expected devices of each node; nodes whose GPUs stay whole are left out."""
-    pool = found.plan.pools[0]
-    return {node.name: of for node in nodes if (of := expected_state.expected_devices(node, pool))}
+    pool = actual.plan.pools[0]
+    return {node.name: expected for node in nodes if (expected := expected_state.expected_devices(node, pool))}
 
 
-def after(found: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
+def after(actual: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
     """The nodes after the allocation is applied."""
-    pool = found.plan.pools[0]
+    pool = actual.plan.pools[0]
     return [
         a100(
             node.name,
@@ -74,10 +78,10 @@ def after(found: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
 
 def test_no_more_gpus_are_cut_than_the_demand_needs_and_the_others_stay_whole() -> None:
     nodes = [a100("n1"), a100("n2"), a100("n3")]
-    found = spread(plan({"3g.20gb": 2, "1g.5gb": 7}), nodes)
-    assert sum(len(of) > 0 for of in devices(found, nodes).values()) == 1
-    assert devices(found, nodes) == {"n1": {"1g.5gb": 7, "3g.20gb": 2}}
-    pool = found.plan.pools[0]
+    actual = spread(plan({"3g.20gb": 2, "1g.5gb": 7}), nodes)
+    assert sum(len(on_node) > 0 for on_node in devices(actual, nodes).values()) == 1
+    assert devices(actual, nodes) == {"n1": {"1g.5gb": 7, "3g.20gb": 2}}
+    pool = actual.plan.pools[0]
     assert expected_state.expected_offers(nodes[1], pool)["nvidia.com/gpu"] == 2
     assert expected_state.expected_offers(nodes[0], pool) == {
         "nvidia.com/mig-1g.5gb": 7,
@@ -88,11 +92,11 @@ def test_no_more_gpus_are_cut_than_the_demand_needs_and_the_others_stay_whole() 
 
 def test_what_is_met_is_not_touched_and_a_second_look_changes_nothing() -> None:
     nodes = [a100("n1"), a100("n2")]
-    wanted = plan({"2g.10gb": 5})
-    first = spread(wanted, nodes)
-    there = after(first, nodes)
-    second = spread(wanted, there, KnownLayouts(entries=first.plan.mig.entries))
-    assert devices(second, there) == devices(first, nodes)
+    expected = plan({"2g.10gb": 5})
+    first = spread(expected, nodes)
+    existing = after(first, nodes)
+    second = spread(expected, existing, KnownLayouts(entries=first.plan.mig.entries))
+    assert devices(second, existing) == devices(first, nodes)
     assert first.needs_usage
     assert not second.needs_usage
 
@@ -107,41 +111,41 @@ def test_unused_gpus_are_partitioned_first() -> None:
 def test_a_gpu_whose_layout_can_stay_stays() -> None:
     cut = {"mixed": [{"devices": [0], "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "1g.5gb": 2}}]}
     nodes = [a100("n1"), a100("n2", config="mixed", devices={"3g.20gb": 1, "1g.5gb": 2})]
-    found = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, KnownLayouts(entries=cut, nodes_in_use={"n2"}))
-    pool = found.plan.pools[0]
+    actual = spread(plan({"3g.20gb": 1, "1g.5gb": 3}), nodes, KnownLayouts(entries=cut, nodes_in_use={"n2"}))
+    pool = actual.plan.pools[0]
     assert mig_parted.layouts_by_gpu(pool.for_node("n2").mig_entry, 2) == {0: {"1g.5gb": 2, "3g.20gb": 1}, 1: {}}
-    assert devices(found, nodes)["n1"] == {"1g.5gb": 1}
+    assert devices(actual, nodes)["n1"] == {"1g.5gb": 1}
 
 
 def test_what_lies_beyond_the_demand_is_left_where_it_is() -> None:
     cut = {"mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}]}
     nodes = [a100("n1", config="mixed", devices={"3g.20gb": 4})]
-    found = spread(plan({"3g.20gb": 1}), nodes, KnownLayouts(entries=cut))
-    assert devices(found, nodes) == {"n1": {"3g.20gb": 4}}
-    assert not found.needs_usage
+    actual = spread(plan({"3g.20gb": 1}), nodes, KnownLayouts(entries=cut))
+    assert devices(actual, nodes) == {"n1": {"3g.20gb": 4}}
+    assert not actual.needs_usage
 
 
 def test_devices_that_no_configuration_explains_are_those_of_each_gpu() -> None:
     nodes = [a100("n1", config="foreign-config", devices={"1g.5gb": 14})]
-    found = spread(plan({"1g.5gb": 14}), nodes)
-    assert found.plan.pools[0].for_node("n1").mig_entry == [
+    actual = spread(plan({"1g.5gb": 14}), nodes)
+    assert actual.plan.pools[0].for_node("n1").mig_entry == [
         {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
     ]
-    assert not found.needs_usage
+    assert not actual.needs_usage
 
 
 def test_layouts_that_do_not_fit_are_reported() -> None:
     nodes = [a100("n1", gpus=1)]
-    found = spread(plan({"4g.20gb": 1, "3g.20gb": 2}), nodes)
-    assert found.missing == {"train": {"3g.20gb": 1}}
-    assert devices(found, nodes) == {"n1": {"4g.20gb": 1, "3g.20gb": 1}}
+    actual = spread(plan({"4g.20gb": 1, "3g.20gb": 2}), nodes)
+    assert actual.missing == {"train": {"3g.20gb": 1}}
+    assert devices(actual, nodes) == {"n1": {"4g.20gb": 1, "3g.20gb": 1}}
 
 
 def test_nodes_that_must_not_be_cut_serve_with_what_they_have() -> None:
     cut = {"mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 2}}]}
     nodes = [a100("n1", config="mixed", devices={"3g.20gb": 4}), a100("n2")]
-    found = spread(plan({"3g.20gb": 5}), nodes, KnownLayouts(entries=cut), free={"n2"})
-    assert devices(found, nodes) == {"n1": {"3g.20gb": 4}, "n2": {"3g.20gb": 1}}
+    actual = spread(plan({"3g.20gb": 5}), nodes, KnownLayouts(entries=cut), free={"n2"})
+    assert devices(actual, nodes) == {"n1": {"3g.20gb": 4}, "n2": {"3g.20gb": 1}}
     away = [nodes[0], dataclasses.replace(nodes[1], ready=False)]
     assert spread(plan({"3g.20gb": 5}), away, KnownLayouts(entries=cut), free={"n2"}).missing == {
         "train": {"3g.20gb": 1}
@@ -150,22 +154,22 @@ def test_nodes_that_must_not_be_cut_serve_with_what_they_have() -> None:
 
 def test_what_a_run_has_decided_it_does_not_decide_again() -> None:
     nodes = [a100("n1"), a100("n2")]
-    wanted = plan({"7g.40gb": 1})
-    first = spread(wanted, nodes, KnownLayouts(nodes_in_use={"n1"}))
-    settled = {name: of.sharing.layout for name, of in first.plan.pools[0].by_node.items()}
-    again = spread(wanted, nodes, KnownLayouts(nodes_in_use={"n2"}, previous=settled))
+    expected = plan({"7g.40gb": 1})
+    first = spread(expected, nodes, KnownLayouts(nodes_in_use={"n1"}))
+    settled = {name: node_plan.sharing.layout for name, node_plan in first.plan.pools[0].by_node.items()}
+    again = spread(expected, nodes, KnownLayouts(nodes_in_use={"n2"}, previous=settled))
     assert devices(again, nodes) == devices(first, nodes) == {"n2": {"7g.40gb": 1}}
 
 
 def test_all_nodes_of_a_pool_follow_one_plugin_configuration_where_devices_are_shared() -> None:
     nodes = [a100("n1"), a100("n2")]
-    found = spread(plan({"3g.20gb": 1}, replicas=4), nodes)
-    pool = found.plan.pools[0]
-    assert {pool.for_node(node.name).config_key for node in nodes} == set(found.plan.config.data)
+    actual = spread(plan({"3g.20gb": 1}, replicas=4), nodes)
+    pool = actual.plan.pools[0]
+    assert {pool.for_node(node.name).config_key for node in nodes} == set(actual.plan.config.data)
     assert expected_state.expected_offers(nodes[0], pool) == {"nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 1}
     assert expected_state.device_count(nodes[0], pool) == 2
 
 
 def test_pools_without_a_demand_are_left_as_they_are() -> None:
-    wanted = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}}])
-    assert spread(wanted, [a100("n1")]).plan is wanted
+    expected = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": MODEL}}])
+    assert spread(expected, [a100("n1")]).plan is expected

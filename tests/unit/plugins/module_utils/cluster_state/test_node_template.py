@@ -55,8 +55,8 @@ def template(version: str, annotations: dict[str, str], **spec: Any) -> NodeTemp
 def test_capacity(
     version: str, annotations: dict[str, str], missing: tuple[str, ...], resources: dict[str, int]
 ) -> None:
-    found = template(version, annotations)
-    assert (found.missing, found.unreadable, found.resources) == (missing, (), resources)
+    actual = template(version, annotations)
+    assert (actual.missing, actual.unreadable, actual.resources) == (missing, (), resources)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_capacity(
     ],
 )
 def test_readable_values(version: str, key: str, text: str, readable: bool) -> None:
-    found = template(version, {**OLD_ONLY, **NEW_ONLY, key: text})
-    assert found.unreadable == (() if readable else (key,))
-    assert not found.missing
+    actual = template(version, {**OLD_ONLY, **NEW_ONLY, key: text})
+    assert actual.unreadable == (() if readable else (key,))
+    assert not actual.missing
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_zone_of_the_machines(provider: dict[str, Any], zone: str) -> None:
 
 def test_a_machine_set_is_parsed() -> None:
     raw = machine_set("t4", labels={"accel.gpu/pool": "t4"}, replicas=2)
-    found = parse_machine_set(raw)
-    assert (found.name, found.replicas, found.group_id) == ("t4", 2, "MachineSet/openshift-machine-api/t4")
+    actual = parse_machine_set(raw)
+    assert (actual.name, actual.replicas, actual.group_id) == ("t4", 2, "MachineSet/openshift-machine-api/t4")
     del raw["spec"]["replicas"]
     assert parse_machine_set(raw).replicas == 1

@@ -52,8 +52,8 @@ def test_state_message() -> None:
 def test_driver_results() -> None:
     managed = driver("accel-gpu-b", version="1", nodeSelector={"accel.gpu/pool": "b"})
     managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
-    found = driver_results([managed, A], NODES)
-    assert [(item["name"], item["managed"], item["pool"], item["nodes"]) for item in found] == [
+    actual = driver_results([managed, A], NODES)
+    assert [(item["name"], item["managed"], item["pool"], item["nodes"]) for item in actual] == [
         ("a", False, "a", 1),
         ("accel-gpu-b", True, "b", 1),
     ]

@@ -40,8 +40,8 @@ AILMENTS: list[tuple[str, dict[str, t.Any], str]] = [
 
 @pytest.mark.parametrize(("status", "words"), [case[1:] for case in AILMENTS], ids=[case[0] for case in AILMENTS])
 def test_ailments(status: dict[str, t.Any], words: str) -> None:
-    found = container_failures([pod("plugin-x", on="n1", **status)])
-    assert words in str(found["n1"][0])
+    actual = container_failures([pod("plugin-x", on="n1", **status)])
+    assert words in str(actual["n1"][0])
 
 
 def test_a_pod_that_recovered_is_not_named() -> None:
@@ -63,19 +63,19 @@ def test_holders() -> None:
         pod("waiting", limits={"nvidia.com/gpu": 1}),
         pod("none", on="n2"),
     ]
-    found = gpu_requests(pods)
-    assert list(found) == ["n1"]
-    assert [(holder.pod, holder.resource, holder.count) for holder in found["n1"]] == [
+    actual = gpu_requests(pods)
+    assert list(actual) == ["n1"]
+    assert [(holder.pod, holder.resource, holder.count) for holder in actual["n1"]] == [
         ("a", "nvidia.com/gpu", 2),
         ("b", "nvidia.com/gpu.shared", 1),
     ]
 
 
 def test_the_largest_init_container_counts_as_the_scheduler_does() -> None:
-    of = pod("a", limits={"nvidia.com/gpu": 1})
-    of["spec"]["containers"].append({"resources": {"requests": {"nvidia.com/gpu": "1"}}})
-    of["spec"]["initContainers"] = [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]
-    assert requested_resources(of) == {"nvidia.com/gpu": 4}
+    item = pod("a", limits={"nvidia.com/gpu": 1})
+    item["spec"]["containers"].append({"resources": {"requests": {"nvidia.com/gpu": "1"}}})
+    item["spec"]["initContainers"] = [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]
+    assert requested_resources(item) == {"nvidia.com/gpu": 4}
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_the_largest_init_container_counts_as_the_scheduler_does() -> None:
     ],
 )
 def test_sidecars_count_as_the_scheduler_does(init: list[tuple[str, int]], count: int) -> None:
-    of = pod("a", limits={"nvidia.com/gpu": 1})
-    of["spec"]["initContainers"] = [
+    item = pod("a", limits={"nvidia.com/gpu": 1})
+    item["spec"]["initContainers"] = [
         {**({"restartPolicy": policy} if policy else {}), "resources": {"limits": {"nvidia.com/gpu": gpus}}}
         for policy, gpus in init
     ]
-    assert requested_resources(of) == {"nvidia.com/gpu": count}
+    assert requested_resources(item) == {"nvidia.com/gpu": count}

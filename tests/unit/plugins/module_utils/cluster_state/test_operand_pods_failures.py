@@ -69,8 +69,8 @@ def test_the_first_in_their_order_is_the_cause() -> None:
         operand("nvidia-dcgm-exporter", waiting("CrashLoopBackOff", 9), "n2"),
     ]
     for ordered in (pods, pods[::-1]):
-        found = operand_failures(ordered, EPOCH)
-        assert {node: ailment.pod for node, ailment in found.items()} == {
+        actual = operand_failures(ordered, EPOCH)
+        assert {node: ailment.pod for node, ailment in actual.items()} == {
             "n1": f"{DRIVER}-rhcos4.18-x",
             "n2": "nvidia-dcgm-exporter-x",
         }

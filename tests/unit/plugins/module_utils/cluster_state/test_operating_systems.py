@@ -62,8 +62,8 @@ def test_operating_systems_of_nodes(labels: dict[str, str], expected: System | N
 def node(name: str, system: System | None, **labels: str) -> dict[str, Any]:
     """A node as the API server returns it."""
     named = dict(zip(("ID", "VERSION_ID"), system or (), strict=False))
-    found = {f"{PREFIX}system-os_release.{key}": text for key, text in named.items()}
-    return {"metadata": {"name": name, "labels": {**found, **labels}}, "status": {}}
+    actual = {f"{PREFIX}system-os_release.{key}": text for key, text in named.items()}
+    return {"metadata": {"name": name, "labels": {**actual, **labels}}, "status": {}}
 
 
 def test_the_systems_of_a_pool() -> None:
@@ -72,10 +72,10 @@ def test_the_systems_of_a_pool() -> None:
     pools = derive(
         {"name": "c"}, {}, [{"name": name, "match": {"labels": {"pool": name}}} for name in ("a", "later")]
     ).pools
-    found = NodeSystems([], pools, lambda: nodes)
-    assert found.of_pool(pools[0]) == {RHEL}
+    actual = NodeSystems([], pools, lambda: nodes)
+    assert actual.of_pool(pools[0]) == {RHEL}
     # A pool without nodes may get nodes like any other GPU node.
-    assert found.of_pool(pools[1]) == found.of_all() == {RHEL, RHCOS}
+    assert actual.of_pool(pools[1]) == actual.of_all() == {RHEL, RHCOS}
     assert NodeSystems([], pools, lambda: nodes[2:]).of_all() == {UBUNTU}
 
 
@@ -98,6 +98,6 @@ def test_the_kernels_of_a_pool() -> None:
         {"name": "c"}, {}, [{"name": name, "match": {"labels": {"pool": name}}} for name in ("a", "later")]
     ).pools
     everywhere = {(RHEL, "5.14.0"), (UBUNTU, "5.15.0-91-generic")}
-    for found in (NodeSystems([], pools, lambda: nodes), NodeSystems(["rhel9.6"], pools, lambda: nodes)):
-        assert found.kernels(pools[0]) == {(RHEL, "5.14.0")}
-        assert found.kernels(pools[1]) == found.kernels(None) == everywhere
+    for actual in (NodeSystems([], pools, lambda: nodes), NodeSystems(["rhel9.6"], pools, lambda: nodes)):
+        assert actual.kernels(pools[0]) == {(RHEL, "5.14.0")}
+        assert actual.kernels(pools[1]) == actual.kernels(None) == everywhere

@@ -50,8 +50,8 @@ def _after(node: Node, patch: dict[str, t.Any] | None) -> Node:
         return node
 
     def merged(live: t.Mapping[str, str], part: str) -> dict[str, str]:
-        wanted = {**live, **(patch["metadata"].get(part) or {})}
-        return {key: value for key, value in wanted.items() if value is not None}
+        expected = {**live, **(patch["metadata"].get(part) or {})}
+        return {key: value for key, value in expected.items() if value is not None}
 
     taints = tuple(patch["spec"]["taints"]) if "spec" in patch else node.taints
     return Node("n1", merged(node.labels, "labels"), merged(node.annotations, "annotations"), taints)
@@ -70,10 +70,10 @@ LABELS: list[tuple[str, Node, dict[str, str | None], dict[str, str], list[str]]]
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted", "labels", "owned"), [case[1:] for case in LABELS], ids=[c[0] for c in LABELS]
+    ("node", "expected", "labels", "owned"), [case[1:] for case in LABELS], ids=[c[0] for c in LABELS]
 )
-def test_labels(node: Node, wanted: dict[str, str | None], labels: dict[str, str], owned: list[str]) -> None:
-    change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels=wanted), remove_others=True)
+def test_labels(node: Node, expected: dict[str, str | None], labels: dict[str, str], owned: list[str]) -> None:
+    change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels=expected), remove_others=True)
     result = _after(node, change.patch if change else None)
     assert dict(result.labels) == labels
     assert json.loads(result.annotations.get(POOL_OWNER.labels, "[]")) == owned
@@ -95,10 +95,10 @@ TAINTS: list[tuple[str, Node, list[dict[str, t.Any]], list[dict[str, t.Any]], li
 
 
 @pytest.mark.parametrize(
-    ("node", "wanted", "taints", "owned"), [case[1:] for case in TAINTS], ids=[c[0] for c in TAINTS]
+    ("node", "expected", "taints", "owned"), [case[1:] for case in TAINTS], ids=[c[0] for c in TAINTS]
 )
-def test_taints(node: Node, wanted: list[dict[str, t.Any]], taints: list[dict[str, t.Any]], owned: list[str]) -> None:
-    change = metadata_edit(node, POOL_OWNER, _metadata(taints=wanted), remove_others=True)
+def test_taints(node: Node, expected: list[dict[str, t.Any]], taints: list[dict[str, t.Any]], owned: list[str]) -> None:
+    change = metadata_edit(node, POOL_OWNER, _metadata(taints=expected), remove_others=True)
     result = _after(node, change.patch if change else None)
     assert list(result.taints) == taints
     assert json.loads(result.annotations.get(POOL_OWNER.taints, "[]")) == owned
@@ -138,18 +138,18 @@ _TAINTS = st.lists(
 
 @given(_NAMES, _TAINTS, _NAMES, _TAINTS)
 def test_a_second_edit_is_none_and_leaving_restores(
-    labels: dict[str, str], taints: list[dict[str, str]], wanted: dict[str, str], wanted_taints: list[dict[str, str]]
+    labels: dict[str, str], taints: list[dict[str, str]], expected: dict[str, str], wanted_taints: list[dict[str, str]]
 ) -> None:
     node = _node(labels, taints)
-    first = metadata_edit(node, POOL_OWNER, _metadata(wanted, wanted_taints), remove_others=True)
-    there = _after(node, first.patch if first else None)
-    assert metadata_edit(there, POOL_OWNER, _metadata(wanted, wanted_taints), remove_others=True) is None
-    leaving = metadata_edit(there, POOL_OWNER, NodeMetadata(), remove_others=True)
-    left = _after(there, leaving.patch if leaving else None)
-    overwritten = {key for key in wanted if key in labels and labels[key] != wanted[key]}
-    assert {key: value for key, value in labels.items() if key not in overwritten} == dict(left.labels)
-    assert POOL_OWNER.labels not in left.annotations
-    assert POOL_OWNER.taints not in left.annotations
+    first = metadata_edit(node, POOL_OWNER, _metadata(expected, wanted_taints), remove_others=True)
+    existing = _after(node, first.patch if first else None)
+    assert metadata_edit(existing, POOL_OWNER, _metadata(expected, wanted_taints), remove_others=True) is None
+    leaving = metadata_edit(existing, POOL_OWNER, NodeMetadata(), remove_others=True)
+    remaining = _after(existing, leaving.patch if leaving else None)
+    overwritten = {key for key in expected if key in labels and labels[key] != expected[key]}
+    assert {key: value for key, value in labels.items() if key not in overwritten} == dict(remaining.labels)
+    assert POOL_OWNER.labels not in remaining.annotations
+    assert POOL_OWNER.taints not in remaining.annotations
 
 
 def test_the_mig_state_is_removed_with_the_configuration_that_it_is_about_and_only_then() -> None:
@@ -169,10 +169,10 @@ def test_the_mig_state_is_removed_with_the_configuration_that_it_is_about_and_on
 def test_annotations_come_and_go() -> None:
     change = metadata_edit(_node(), POOL_OWNER, NodeMetadata(), own_annotations={"gpus": "8"})
     assert change is not None
-    there = _after(_node(), change.patch)
-    assert there.annotations == {"gpus": "8"}
-    assert metadata_edit(there, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": "8"}) is None
-    change = metadata_edit(there, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": None})
+    existing = _after(_node(), change.patch)
+    assert existing.annotations == {"gpus": "8"}
+    assert metadata_edit(existing, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": "8"}) is None
+    change = metadata_edit(existing, POOL_OWNER, NodeMetadata(), own_annotations={"gpus": None})
     assert change is not None
     assert change.patch["metadata"]["annotations"] == {"gpus": None}
     assert metadata_edit(_node(), POOL_OWNER, NodeMetadata(), own_annotations={"gpus": None}) is None
@@ -182,10 +182,10 @@ def test_annotations_come_and_go() -> None:
 def test_owned_annotations_are_recorded_and_removed(owner: Owner) -> None:
     before = Node("n1", {}, {"theirs": "1"})
     change = metadata_edit(before, owner, NodeMetadata(annotations={"a": "1", "theirs": "1"}), remove_others=True)
-    there = _after(before, change.patch if change else None)
-    assert recorded(there, POOL_OWNER, NODE_METADATA_OWNER).annotations == {"a"}
-    released = metadata_edit(there, owner, NodeMetadata(), remove_others=True)
-    assert _after(there, released.patch if released else None) == before
+    existing = _after(before, change.patch if change else None)
+    assert recorded(existing, POOL_OWNER, NODE_METADATA_OWNER).annotations == {"a"}
+    released = metadata_edit(existing, owner, NodeMetadata(), remove_others=True)
+    assert _after(existing, released.patch if released else None) == before
 
 
 def test_the_records_of_several_owners_are_combined() -> None:

@@ -59,7 +59,9 @@ def test_the_record_is_part_of_the_comparison() -> None:
     assert first is not None
     metadata = first.patch["metadata"]
     assert metadata["annotations"][ANNOTATION] == '{"drain": "none"}'
-    done = node(labels=metadata["labels"], annotations={key: of for key, of in metadata["annotations"].items() if of})
+    done = node(
+        labels=metadata["labels"], annotations={key: value for key, value in metadata["annotations"].items() if value}
+    )
     assert membership_edit(done, patient) is None
     changed = membership_edit(done, pool(rollout=rollout(drain="all")))
     assert changed is not None

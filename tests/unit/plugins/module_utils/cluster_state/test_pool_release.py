@@ -40,7 +40,7 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("found", "cut"),
+    ("actual", "cut"),
     [
         (member(MANAGED, "success"), True),
         (member(MANAGED, "failed"), True),
@@ -59,12 +59,12 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
         (member(MANAGED, None, **{"nvidia.com/mig.capable": "false"}), False),
     ],
 )
-def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
-    assert is_partitioned(found) is cut
+def test_which_nodes_have_to_be_made_whole(actual: Node, cut: bool) -> None:
+    assert is_partitioned(actual) is cut
 
 
 @pytest.mark.parametrize(
-    ("found", "labels"),
+    ("actual", "labels"),
     [
         (member(MANAGED, "success"), {CONFIG: "all-disabled", STATE: None}),
         # The very value that the operator gives a node without one stays.
@@ -73,8 +73,8 @@ def test_which_nodes_have_to_be_made_whole(found: Node, cut: bool) -> None:
         (member(MANAGED, None, **{"nvidia.com/mig.capable": "false"}), {CONFIG: None, STATE: None}),
     ],
 )
-def test_what_becomes_of_the_mig_configuration(found: Node, labels: dict[str, str | None]) -> None:
-    edit = release_edit(found)
+def test_what_becomes_of_the_mig_configuration(actual: Node, labels: dict[str, str | None]) -> None:
+    edit = release_edit(actual)
     assert edit is not None
     assert edit.labels == {"accel.gpu/pool": None, PLUGIN: None, **labels}
     # It is no longer a marker of the collection.
@@ -128,12 +128,12 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
 )
 def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatable: dict[str, int], words: str) -> None:
     given = {**A100, CONFIG: "all-disabled", STATE: "success", **labels}
-    found = check_whole_gpus(node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, allocatable=allocatable))
-    assert words in str(found) if words else found is None
+    actual = check_whole_gpus(node(model="NVIDIA-A100-SXM4-80GB", gpus=2, labels=given, allocatable=allocatable))
+    assert words in str(actual) if words else actual is None
 
 
 @pytest.mark.parametrize(
-    ("found", "abandoned"),
+    ("actual", "abandoned"),
     [
         (a100(None, "failed"), True),
         # Cut on purpose, or in the operator's hands.
@@ -149,9 +149,9 @@ def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatab
         (a100(None, "failed", None, **{"nvidia.com/mig.capable": "false"}), False),
     ],
 )
-def test_which_nodes_an_older_version_has_left(found: Node, abandoned: bool) -> None:
-    assert is_abandoned(found) is abandoned
-    found_warnings = warnings.all_warnings([found], assign_pools([], [found]), (), {}, run=False)
+def test_which_nodes_an_older_version_has_left(actual: Node, abandoned: bool) -> None:
+    assert is_abandoned(actual) is abandoned
+    found_warnings = warnings.all_warnings([actual], assign_pools([], [actual]), (), {}, run=False)
     assert any("may be advertised as whole GPUs" in text for text in found_warnings) is abandoned
 
 
@@ -162,7 +162,7 @@ def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "begun"),
+    ("actual", "begun"),
     [
         (a100("all-disabled", "pending", CORDON), True),
         (a100("all-disabled", "pending"), False),
@@ -176,5 +176,5 @@ def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
         (member("all-disabled", "pending"), False),
     ],
 )
-def test_a_repair_that_was_killed_is_known_again(found: Node, begun: bool) -> None:
-    assert is_being_repaired(found) is begun
+def test_a_repair_that_was_killed_is_known_again(actual: Node, begun: bool) -> None:
+    assert is_being_repaired(actual) is begun

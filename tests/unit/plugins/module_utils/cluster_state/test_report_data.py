@@ -16,9 +16,9 @@ def test_totals_count_gpus_not_mig_devices() -> None:
     mig = node("a100-1", "A100-SXM4-80GB-MIG-3g.40gb", gpus=16, annotations={"accel.gpu/gpus": "8"})
     nodes = [mig, node("t4-1", gpus=2)]
     results = [report_data.node_result(one, None) for one in nodes]
-    found = report_data.cluster_result(nodes, results)
-    assert found["totals"]["gpus"] == sum(result["gpus"] for result in results) == 10
-    assert sum(model["gpus"] for model in found["models"].values()) == 10
+    actual = report_data.cluster_result(nodes, results)
+    assert actual["totals"]["gpus"] == sum(result["gpus"] for result in results) == 10
+    assert sum(model["gpus"] for model in actual["models"].values()) == 10
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_totals_count_gpus_not_mig_devices() -> None:
 )
 def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gpus: int) -> None:
     annotations = {"accel.gpu/gpus": recorded} if recorded else {}
-    found = report_data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
-    assert found["gpus"] == gpus
+    actual = report_data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
+    assert actual["gpus"] == gpus
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_memory_and_mode_of_a_node_with_mig_devices(
     product: str, labelled: int, labels: dict[str, str], memory: int, mode: str
 ) -> None:
     labels = {**labels, "nvidia.com/gpu.memory": str(labelled), "nvidia.com/gpu.sharing-strategy": "none"}
-    found = report_data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
-    assert (found["memory_mib"], found["mode"]) == (memory, mode)
+    actual = report_data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
+    assert (actual["memory_mib"], actual["mode"]) == (memory, mode)
 
 
 def test_changes_separate_what_is_set_from_what_is_removed() -> None:

@@ -47,31 +47,31 @@ def made(name: str, created: str = "2026-01-01T00:00:00Z", *, leaving: bool = Fa
 def test_which_of_two_nodes_goes(cheap: list[PodOnNode], dear: list[PodOnNode]) -> None:
     for names in (("a", "b"), ("b", "a")):
         first, second = names
-        found = scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, DrainOptions())
-        assert [of.name for of in found] == [first]
+        actual = scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, DrainOptions())
+        assert [item.name for item in actual] == [first]
 
 
 def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() -> None:
     nodes = [made("old", "2025-01-01T00:00:00Z"), made("new", "2026-06-01T00:00:00Z"), made("begun", leaving=True)]
     present = {"begun": [user("train", *GPU)]}
-    assert [of.name for of in scale_down_candidates(nodes, present, 2, DrainOptions())] == ["begun", "new"]
+    assert [item.name for item in scale_down_candidates(nodes, present, 2, DrainOptions())] == ["begun", "new"]
     blocked = {"begun": [user("experiment", unmanaged=True)]}
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, DrainOptions())] == ["new", "old", "begun"]
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, DrainOptions(force=True))] == [
+    assert [item.name for item in scale_down_candidates(nodes, blocked, 3, DrainOptions())] == ["new", "old", "begun"]
+    assert [item.name for item in scale_down_candidates(nodes, blocked, 3, DrainOptions(force=True))] == [
         "begun",
         "new",
         "old",
     ]
     # A run that only waits until the pods end is not blocked, but prefers the same nodes.
     waiting = scale_down_candidates(nodes, blocked, 3, DrainOptions(evict=False))
-    assert [of.name for of in waiting] == ["new", "old", "begun"]
+    assert [item.name for item in waiting] == ["new", "old", "begun"]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(-1, 7))
 def test_never_one_with_a_pod_that_may_not_go_while_others_may(blocked: list[bool], count: int) -> None:
     nodes = [made(str(number)) for number in range(len(blocked))]
     present = {str(number): [user("p", unmanaged=is_blocked)] for number, is_blocked in enumerate(blocked)}
-    found = scale_down_candidates(nodes, present, count, DrainOptions())
-    assert len(found) == max(0, min(count, len(nodes)))
-    taken = [blocked[int(of.name)] for of in found]
+    actual = scale_down_candidates(nodes, present, count, DrainOptions())
+    assert len(actual) == max(0, min(count, len(nodes)))
+    taken = [blocked[int(item.name)] for item in actual]
     assert taken == sorted(taken)

@@ -70,8 +70,8 @@ def test_a_pool_that_may_have_no_node(nodes: dict[str, int], autoscale: dict[str
     pool = {"name": "burst", "model": "T4", "nodes": {"flavor": "f", **nodes}}
     pool |= {"autoscale": autoscale} if autoscale else {}
     pools = derive({"name": "lab", "cloud": {"magnum": {}}}, {}, [pool]).pools
-    found = warnings.all_warnings([], assign_pools(pools, []), (), {}, run=True)
-    assert found == ([] if is_normal else ["No node of the cluster belongs to: burst."])
+    messages = warnings.all_warnings([], assign_pools(pools, []), (), {}, run=True)
+    assert messages == ([] if is_normal else ["No node of the cluster belongs to: burst."])
 
 
 def test_only_a_run_warns_of_empty_pools_before_any_gpu_node_is_known() -> None:

@@ -36,8 +36,8 @@ WORKLOAD, DEPLOY = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy."
 
 def unknown(name: str = "n1", **labels: str) -> Node:
     """A node with a GPU of which nothing more is known."""
-    found = {PRESENT: "true", **{key.replace("__", "/"): value for key, value in labels.items()}}
-    return Node(name, labels=found, ready=True)
+    actual = {PRESENT: "true", **{key.replace("__", "/"): value for key, value in labels.items()}}
+    return Node(name, labels=actual, ready=True)
 
 
 def labelled(name: str = "n1", labels: t.Mapping[str, str] | None = None) -> Node:
@@ -69,10 +69,10 @@ def matching(model: str | None = "Tesla-T4", **labels: str) -> PoolPlan:
 def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], never: str) -> None:
     reason = reason_without_discovery(labels)
     assert (never in reason) if never else reason == ""
-    found = labelled(labels=labels)
-    membership = assign_pools([pool()], [found])
-    assert awaited_nodes([pool()], [found], membership) == ([] if never else ["n1"])
-    assert list(unusual_nodes([pool()], [found], membership, {})) == (["n1"] if never else [])
+    actual = labelled(labels=labels)
+    membership = assign_pools([pool()], [actual])
+    assert awaited_nodes([pool()], [actual], membership) == ([] if never else ["n1"])
+    assert list(unusual_nodes([pool()], [actual], membership, {})) == (["n1"] if never else [])
 
 
 def test_a_node_without_the_device_plugin_is_labelled_and_offers_nothing() -> None:
@@ -116,10 +116,10 @@ def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
     ],
 )
 def test_a_match_that_can_still_fit(of_pool: PoolPlan, labels: dict[str, str], may: bool) -> None:
-    found = labelled(labels=labels)
-    membership = assign_pools([of_pool], [found])
-    assert awaited_nodes([of_pool], [found], membership) == (["n1"] if may else [])
-    reason = unusual_nodes([of_pool], [found], membership, {}).get("n1", "")
+    actual = labelled(labels=labels)
+    membership = assign_pools([of_pool], [actual])
+    assert awaited_nodes([of_pool], [actual], membership) == (["n1"] if may else [])
+    reason = unusual_nodes([of_pool], [actual], membership, {}).get("n1", "")
     assert ("no declared pool can match it" in reason) is not may
 
 
@@ -134,18 +134,18 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
     ]
     pools = [pool()]
     membership = assign_pools(pools, nodes)
-    found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
+    actual = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
     virtual = f"label {WORKLOAD}=vm-passthrough assigns its GPUs to virtual machines"
-    assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
-    assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
+    assert actual == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
+    assert as_list(actual, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
     in_no_pool = [
         "Not in a pool, so the run does not wait for broken: pod nvidia-driver-x: CrashLoopBackOff.",
         f"Not in a pool, so the run does not wait for virtual: {virtual}.",
     ]
     # A run fails with the nodes of pools.
-    assert list(unusual_node_warnings(found, {"t4", "pinned"}, run=True)) == in_no_pool
+    assert list(unusual_node_warnings(actual, {"t4", "pinned"}, run=True)) == in_no_pool
     in_pool = f"In a pool, but without usable GPUs: pinned: {virtual}."
-    warnings = list(unusual_node_warnings(found, {"t4", "pinned"}, run=False))
+    warnings = list(unusual_node_warnings(actual, {"t4", "pinned"}, run=False))
     assert sorted(warnings) == sorted([*in_no_pool, in_pool])
 
 
@@ -154,8 +154,8 @@ def test_a_discovered_node_of_a_pool_whose_operands_fail_or_are_kept_away() -> N
     works = node("works", labels={f"{DEPLOY}gpu-feature-discovery": "false"})
     nodes, pools = [node("t4"), node("broken"), off, works], [pool()]
     membership = assign_pools(pools, nodes)
-    found = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
-    assert sorted(found) == ["broken", "off"]
+    actual = unusual_nodes(pools, nodes, membership, {"broken": "pod nvidia-driver-x: CrashLoopBackOff"})
+    assert sorted(actual) == ["broken", "off"]
     finding = check_node(off, pool())
     assert finding is not None
     assert finding.final

@@ -36,9 +36,9 @@ class Attempts:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def request(self, left: float) -> str:
+    def request(self, remaining: float) -> str:
         self.count += 1
-        self.left.append(left)
+        self.left.append(remaining)
         if not self.errors:
             return "done"
         raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
@@ -125,7 +125,7 @@ def test_delays_double_up_to_eight_seconds() -> None:
     attempts = Attempts(answer(503))
     with pytest.raises(ServiceError):
         attempts.send(limit=60)
-    times = [60 - left for left in attempts.left]
+    times = [60 - remaining for remaining in attempts.left]
     delays = [after - before for before, after in itertools.pairwise(times)]
     for number, delay in enumerate(delays, 1):
         longest = min(8.0, 0.25 * 2**number)

@@ -46,18 +46,18 @@ def test_a_file_of_another_user_does_not_decide_who_reads_the_new_one(
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_symbolic_link_is_refused_and_not_followed(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_symbolic_link_is_refused_and_not_followed(tmp_path: Path, existing: bool) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
-    if there:
+    if existing:
         target.write_text("of another user")
     link.symlink_to(target)
     for keep_mode in (True, False):
         with pytest.raises(ConnectionProblem, match=r"link cannot be written: it is a symbolic link.*delete the link"):
             private_file.write(str(link), "new", keep_mode=keep_mode)
     assert link.is_symlink()
-    assert (target.read_text() if there else target.exists()) == ("of another user" if there else False)
-    assert sorted(os.listdir(tmp_path)) == (["link", "target"] if there else ["link"])
+    assert (target.read_text() if existing else target.exists()) == ("of another user" if existing else False)
+    assert sorted(os.listdir(tmp_path)) == (["link", "target"] if existing else ["link"])
 
 
 def test_a_link_that_appears_at_the_last_moment_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +90,9 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next(tmp_path: Path, monke
         patch.setattr(os, "fsync", kill)
         with pytest.raises(KeyboardInterrupt):
             private_file.write(str(path), "a key")
-    (left,) = tmp_path.iterdir()
+    (remaining,) = tmp_path.iterdir()
     # Of a process that is no more; this one still runs.
-    dead = left.rename(left.with_name(re.sub(r"-\d+-\w+$", "-1-abc", left.name)))
+    dead = remaining.rename(remaining.with_name(re.sub(r"-\d+-\w+$", "-1-abc", remaining.name)))
     private_file.write(str(path), "new")
     assert dead.exists(), "it may be another machine's that is just being written"
     os.utime(dead, (0, 0))

@@ -38,12 +38,12 @@ def process(folder: Path) -> tuple[subprocess.Popen[str], Path]:
 
 
 def test_files_of_killed_processes_go_and_those_of_running_ones_stay(folder: Path) -> None:
-    killed, left = process(folder)
+    killed, remaining = process(folder)
     at_work, kept = process(folder)
     try:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        assert left.exists()
+        assert remaining.exists()
         own = Path(temporary_files.make_file("progress"))
         assert sorted(folder.iterdir()) == sorted([kept, own])
         assert own.stat().st_mode & 0o777 == 0o600

@@ -23,14 +23,14 @@ WAITING = DrainOptions(evict=False, drain_timeout=0)
 
 
 def drain(
-    to_evict: t.Sequence[PodOnNode], to_await: t.Mapping[str, str], left: t.Sequence[PodOnNode]
+    to_evict: t.Sequence[PodOnNode], to_await: t.Mapping[str, str], remaining: t.Sequence[PodOnNode]
 ) -> tuple[list[str], list[list[PodOnNode]]]:
-    """The lines of progress and the evictions of a drain after which the pods `left` are still listed."""
+    """The lines of progress and the evictions of a drain after which the pods `remaining` are still listed."""
     progress: list[str] = []
     evictions: list[list[PodOnNode]] = []
     with mock.patch.object(eviction, "evict_pods", side_effect=lambda client, node, pods, *rest, **named: evictions.append(pods)):  # fmt: skip
         eviction.evict_and_await(
-            mock.Mock(), "n1", to_evict, to_await, WAITING, ROLLOUT_OPTIONS, lambda: None, progress.append, list_pods=lambda: left
+            mock.Mock(), "n1", to_evict, to_await, WAITING, ROLLOUT_OPTIONS, lambda: None, progress.append, list_pods=lambda: remaining
         )  # fmt: skip
     return progress, evictions
 

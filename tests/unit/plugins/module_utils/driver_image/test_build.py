@@ -98,16 +98,16 @@ def test_a_context_without_versions(options: BuildOptions) -> None:
 
 
 def test_labels_and_name(options: BuildOptions) -> None:
-    found = spec(options)
-    labels = found.labels()
+    actual = spec(options)
+    labels = actual.labels()
     assert labels == {
-        "accel.gpu/inputs": found.inputs,
+        "accel.gpu/inputs": actual.inputs,
         "accel.gpu/driver-version": VERSION,
         "accel.gpu/driver-installer": GUEST,
         "accel.gpu/build-folder": "rhel9",
     }
-    assert found.local_name == f"localhost/accel-gpu/driver:rhel9-{found.inputs[:24]}"
-    assert (inputs_of(labels), inputs_of({}), inputs_of({INPUTS_LABEL: ""})) == (found.inputs, "", "")
+    assert actual.local_name == f"localhost/accel-gpu/driver:rhel9-{actual.inputs[:24]}"
+    assert (inputs_of(labels), inputs_of({}), inputs_of({INPUTS_LABEL: ""})) == (actual.inputs, "", "")
 
 
 def test_the_inputs_of_an_unchanged_build_are_equal(options: BuildOptions) -> None:
@@ -223,9 +223,9 @@ def test_installers_that_do_not_fit(options: BuildOptions, names: list[str], ver
         (Path(options.installers) / name).write_text("x")
     with pytest.raises(InvalidOptions) as raised:
         find_spec(RHEL9, version, options)
-    (found,) = raised.value.problems
-    assert found.startswith("installers: ")
-    assert problem in found
+    (actual,) = raised.value.problems
+    assert actual.startswith("installers: ")
+    assert problem in actual
 
 
 def test_a_named_installer_has_the_declared_version(options: BuildOptions) -> None:
@@ -246,10 +246,10 @@ def test_all_missing_files_are_reported(options: BuildOptions) -> None:
 
 
 def test_the_installer_is_read_once(options: BuildOptions) -> None:
-    found = spec(options)
-    first = found.inputs
+    actual = spec(options)
+    first = actual.inputs
     (Path(options.installers) / GUEST).write_text("changed during the build")
-    assert (found.inputs, found.local_name) == (first, f"localhost/accel-gpu/driver:rhel9-{first[:24]}")
+    assert (actual.inputs, actual.local_name) == (first, f"localhost/accel-gpu/driver:rhel9-{first[:24]}")
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,6 @@ def test_the_installer_is_read_once(options: BuildOptions) -> None:
 )
 def test_build_arguments_that_are_rejected(name: str, value: object, problem: str) -> None:
     assert build_arg_problems({"BASE_IMAGE": "x", "JOBS": 4, "KERNEL_TOKENIZER": ""}) == []
-    (found,) = build_arg_problems({name: value})
-    assert found.startswith(problem)
-    assert "planted" not in found
+    (actual,) = build_arg_problems({name: value})
+    assert actual.startswith(problem)
+    assert "planted" not in actual

@@ -87,9 +87,9 @@ def test_every_release_works_with_itself(item: VgpuRelease) -> None:
     ],
 )
 def test_not_supported(guest: str, manager: str, problem: str) -> None:
-    found = check_compatibility(guest, manager)
-    assert found.problem.startswith(problem)
-    assert found.warning == ""
+    actual = check_compatibility(guest, manager)
+    assert actual.problem.startswith(problem)
+    assert actual.warning == ""
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_not_supported(guest: str, manager: str, problem: str) -> None:
     ],
 )
 def test_unlisted_versions_are_warned_about(guest: str, manager: str, warning: str) -> None:
-    found = check_compatibility(guest, manager)
-    assert found.problem == ""
-    assert found.warning.startswith(warning)
+    actual = check_compatibility(guest, manager)
+    assert actual.problem == ""
+    assert actual.warning.startswith(warning)
 
 
 def catalog(**guest: Any) -> dict[str, Any]:
@@ -154,9 +154,9 @@ def test_the_catalog_file_allows() -> None:
     ],
 )
 def test_the_catalog_file_denies(guest: dict[str, Any], problem: str) -> None:
-    found = check_compatibility("580.95.05", "580.95.02", catalog(**guest))
-    assert problem in found.problem
-    assert found.warning == ""
+    actual = check_compatibility("580.95.05", "580.95.02", catalog(**guest))
+    assert problem in actual.problem
+    assert actual.warning == ""
 
 
 @pytest.mark.parametrize(
@@ -168,16 +168,16 @@ def test_the_catalog_file_denies(guest: dict[str, Any], problem: str) -> None:
     ],
 )
 def test_the_catalog_file_lacks_a_version(guest: str, manager: str, missing: str) -> None:
-    found = check_compatibility(guest, manager, catalog())
-    assert found.problem == ""
-    assert found.warning.startswith(f"vgpuDriverCatalog.yaml does not have {missing};")
+    actual = check_compatibility(guest, manager, catalog())
+    assert actual.problem == ""
+    assert actual.warning.startswith(f"vgpuDriverCatalog.yaml does not have {missing};")
 
 
 def test_the_rules_decide_without_both_versions_in_the_catalog_file() -> None:
     for document in (catalog(), {}, {"driver": None, "branch": ["text"]}):
-        found = check_compatibility("595.58.03", "580.95.02", document)
-        assert "is newer than vGPU manager 580.95.02" in found.problem
-        assert found.warning == ""
+        actual = check_compatibility("595.58.03", "580.95.02", document)
+        assert "is newer than vGPU manager 580.95.02" in actual.problem
+        assert actual.warning == ""
 
 
 @pytest.mark.parametrize(

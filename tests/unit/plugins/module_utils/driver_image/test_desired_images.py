@@ -54,16 +54,16 @@ def test_only_pools_with_a_vgpu_driver_need_an_image() -> None:
         {"name": "b", "match": {"model": "Tesla-T4"}, "driver": {"type": "gpu", "version": VERSION}},
     ]
     assert images(*others) == ([], [])
-    found, problems = images(*others, pool("vdi"))
+    actual, problems = images(*others, pool("vdi"))
     assert problems == []
-    assert [(one.pools, str(one.repository), one.version, one.tags) for one in found] == [
+    assert [(one.pools, str(one.repository), one.version, one.tags) for one in actual] == [
         (("vdi",), f"{REPOSITORY}/driver", VERSION, (f"{VERSION}-rhel9",))
     ]
 
 
 def test_two_pools_with_one_driver_share_an_image() -> None:
     systems = {"a": {RHEL}, "b": {UBUNTU}, "c": {RHEL}}
-    found, problems = images(
+    actual, problems = images(
         pool("a"),
         pool("b", "A40"),
         pool("c", "A10", image="other"),
@@ -71,12 +71,12 @@ def test_two_pools_with_one_driver_share_an_image() -> None:
         systems=systems,
     )
     assert problems == []
-    assert [(one.pools, str(one.repository), one.version) for one in found] == [
+    assert [(one.pools, str(one.repository), one.version) for one in actual] == [
         (("a", "b"), f"{REPOSITORY}/driver", VERSION),
         (("c",), f"{REPOSITORY}/other", VERSION),
         (("d",), f"{REPOSITORY}/driver", "570.172.08"),
     ]
-    assert found[0].targets == {
+    assert actual[0].targets == {
         BuildTarget("rhel9"): (f"{VERSION}-rhel9",),
         BuildTarget("ubuntu22.04"): (f"{VERSION}-ubuntu22.04",),
     }
@@ -120,14 +120,14 @@ def test_systems_whose_folder_needs_their_version_share_no_image(monkeypatch: py
 
 
 def test_tags_of_an_image_with_several_folders_are_sorted() -> None:
-    (found,), dummy = images(pool("a"), systems={"a": {UBUNTU, RHCOS, RHEL}}, operators=(OLD, NEW))
-    assert found.tags == tuple(f"{VERSION}-{suffix}" for suffix in ("rhcos4.18", "rhel9", "rhel9.6", "ubuntu22.04"))
+    (actual,), dummy = images(pool("a"), systems={"a": {UBUNTU, RHCOS, RHEL}}, operators=(OLD, NEW))
+    assert actual.tags == tuple(f"{VERSION}-{suffix}" for suffix in ("rhcos4.18", "rhel9", "rhel9.6", "ubuntu22.04"))
 
 
 def test_the_driver_inherits_the_fields_of_the_operator() -> None:
     for inherited in ({"driver": {"version": "580.82.07"}}, {"values": {"driver": {"version": "580.82.07"}}}):
-        (found,), problems = images(pool("a", version=None), operator=inherited)
-        assert (problems, found.version) == ([], "580.82.07")
+        (actual,), problems = images(pool("a", version=None), operator=inherited)
+        assert (problems, actual.version) == ([], "580.82.07")
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_the_driver_inherits_the_fields_of_the_operator() -> None:
     ],
 )
 def test_problems(given: Document, operator: Document | None, problem: str) -> None:
-    found, problems = images(given, operator=operator)
-    assert (found, len(problems)) == ([], 1)
+    actual, problems = images(given, operator=operator)
+    assert (actual, len(problems)) == ([], 1)
     assert problems[0].startswith(problem)
 
 
 def test_a_public_registry_can_be_allowed() -> None:
-    found, problems = images(pool("a", repository="quay.io/me"), public=True)
-    assert (problems, [str(one.repository) for one in found]) == ([], ["quay.io/me/driver"])
+    actual, problems = images(pool("a", repository="quay.io/me"), public=True)
+    assert (problems, [str(one.repository) for one in actual]) == ([], ["quay.io/me/driver"])
 
 
 def test_unknown_operating_systems() -> None:

@@ -92,9 +92,9 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
     options = replace(spec.options, storage_root="/s", storage_driver="vfs", isolation="oci")
     stored = replace(spec, options=options, inputs="0123")
     storage = ["--root", "/s", "--runroot", "/s/run", "--storage-driver", "vfs"]
-    found = builder(buildah, tmp_path)
-    found.build(stored)
-    found.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
+    actual = builder(buildah, tmp_path)
+    actual.build(stored)
+    actual.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
     labels = {
         "accel.gpu/inputs": "0123",
         "accel.gpu/driver-version": VERSION,
@@ -123,14 +123,14 @@ def test_an_image_is_removed_if_it_is_in_the_storage(spec: BuildSpec, tmp_path: 
 
 def test_the_lock_shows_that_a_run_was_killed(spec: BuildSpec, tmp_path: Path) -> None:
     stored = replace(spec, options=replace(spec.options, storage_root=str(tmp_path / "storage")))
-    found = builder(Buildah(), tmp_path)
-    assert not found.was_killed(stored)
-    with found.exclusive(stored, lambda dummy: None):
-        assert not found.was_killed(stored), "the run is still going on"
+    actual = builder(Buildah(), tmp_path)
+    assert not actual.was_killed(stored)
+    with actual.exclusive(stored, lambda dummy: None):
+        assert not actual.was_killed(stored), "the run is still going on"
         (lock,) = (tmp_path / "storage").iterdir()
-    assert not found.was_killed(stored), "the run has ended"
+    assert not actual.was_killed(stored), "the run has ended"
     lock.touch()
-    assert found.was_killed(stored)
+    assert actual.was_killed(stored)
 
 
 def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ class World:
 
     # The client.
     def digest(self, image: ImageReference) -> str | None:
-        found = self.manifest(image)
-        return found.digest if found else None
+        actual = self.manifest(image)
+        return actual.digest if actual else None
 
     def manifest(self, image: ImageReference) -> Manifest | None:
         return self.images.get(str(image))
@@ -169,10 +169,10 @@ def test_each_folder_is_built(options: BuildOptions) -> None:
     assert World().run(options, both) == ["build rhel9", f"push {NEW}", "build ubuntu22.04", f"push {ubuntu}"]
 
 
-@pytest.mark.parametrize(("there", "missing"), [(NEW, OLD), (OLD, NEW)])
-def test_a_further_tag_needs_no_build(options: BuildOptions, there: str, missing: str) -> None:
+@pytest.mark.parametrize(("existing", "missing"), [(NEW, OLD), (OLD, NEW)])
+def test_a_further_tag_needs_no_build(options: BuildOptions, existing: str, missing: str) -> None:
     world = World()
-    assert world.run(options, image(rhel9=(there,))) == ["build rhel9", f"push {there}"]
+    assert world.run(options, image(rhel9=(existing,))) == ["build rhel9", f"push {existing}"]
     (state,) = world.built(options).compare([image()])
     assert (state.action, state.missing) == ("tagged", [missing])
     assert world.run(options, image()) == [f"tag {missing}"]

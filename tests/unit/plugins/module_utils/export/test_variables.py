@@ -126,10 +126,10 @@ values = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
 
 
 @given(values, values)
-def test_what_lies_on_top_gives_the_live_values(live: Document, wanted: Document) -> None:
-    on_top, lacking = residual_values(live, wanted)
+def test_what_lies_on_top_gives_the_live_values(live: Document, expected: Document) -> None:
+    on_top, lacking = residual_values(live, expected)
     if not lacking:
-        assert merge(wanted, on_top) == live
+        assert merge(expected, on_top) == live
 
 
 def test_text_is_yaml_with_the_remarks_as_comments() -> None:

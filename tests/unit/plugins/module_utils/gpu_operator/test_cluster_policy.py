@@ -67,11 +67,11 @@ MERGES = [
 ]
 
 
-@pytest.mark.parametrize(("held", "noted", "wanted", "written", "managed"), MERGES)
+@pytest.mark.parametrize(("held", "noted", "expected", "written", "managed"), MERGES)
 def test_merge(
-    held: list[Object], noted: list[Object], wanted: list[Object], written: list[Object] | None, managed: list[Object]
+    held: list[Object], noted: list[Object], expected: list[Object], written: list[Object] | None, managed: list[Object]
 ) -> None:
-    assert merge_tolerations(held, noted, wanted) == (held if written is None else written, managed)
+    assert merge_tolerations(held, noted, expected) == (held if written is None else written, managed)
 
 
 _entries = st.lists(
@@ -102,9 +102,9 @@ def test_a_new_policy_shows_all_managed_fields() -> None:
 
 
 def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None:
-    wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
-    change = plan_change(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
-    assert change.after == initial_change(wanted).after
+    expected = DesiredPolicy(CONFIG, (GPU, TEAM))
+    change = plan_change(policy([GPU, TEAM], devicePlugin={"enabled": True}), expected, seeded=True)
+    assert change.after == initial_change(expected).after
     assert change.before["spec"] == {"daemonsets": {"tolerations": [GPU, TEAM]}}
     assert not change.driver_paths
     assert change.body is not None
@@ -125,17 +125,17 @@ def test_nothing_is_sent_when_nothing_differs() -> None:
 
 def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
     live = policy([GPU], noted=[])
-    wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
-    change = plan_change(live, wanted, seeded=False)
+    expected = DesiredPolicy(CONFIG, (GPU, TEAM))
+    change = plan_change(live, expected, seeded=False)
     assert change.driver_paths
     assert change.body is not None
     assert change.body["spec"]["daemonsets"] == {"tolerations": [GPU, TEAM]}
-    held = plan_change(live, wanted, seeded=False, hold_driver=True)
+    held = plan_change(live, expected, seeded=False, hold_driver=True)
     assert held.body is not None
     assert held.body["spec"] == CONFIG
     assert not held.driver_paths
     assert json.loads(held.body["metadata"]["annotations"][NOTE]) == []
-    assert not plan_change(policy([GPU], noted=[], **CONFIG), wanted, seeded=False, hold_driver=True).changed
+    assert not plan_change(policy([GPU], noted=[], **CONFIG), expected, seeded=False, hold_driver=True).changed
 
 
 def test_a_list_once_applied_stays_in_what_is_applied() -> None:
@@ -222,8 +222,8 @@ OUR_MIG: Object = {**CONFIG, "migManager": {"config": {"name": "accel-gpu-mig-pa
 
 
 def test_replaced_values_of_an_adopted_policy_are_recorded() -> None:
-    wanted = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
-    change = plan_change(policy([GPU], **THEIR_MIG), wanted, seeded=False)
+    expected = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
+    change = plan_change(policy([GPU], **THEIR_MIG), expected, seeded=False)
     assert change.body is not None
     note = json.loads(change.body["metadata"]["annotations"][FORMER])
     assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}

@@ -88,8 +88,8 @@ def test_host_paths() -> None:
 )
 def test_runtime_classes(classes: list[Object], missing: list[str], handlers: dict[str, str]) -> None:
     daemonsets = [daemonset("a", "nvidia"), daemonset("b"), daemonset("c", "theirs", [])]
-    found = missing_runtime_classes(daemonsets, classes)
-    assert [line.partition(",")[0] for line in found] == missing
+    result = missing_runtime_classes(daemonsets, classes)
+    assert [line.partition(",")[0] for line in result] == missing
     assert handlers_of(daemonsets, classes) == handlers
 
 

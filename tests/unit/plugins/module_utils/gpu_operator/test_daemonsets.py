@@ -105,9 +105,9 @@ def test_template_delay(spec: Object, lacking: str) -> None:
 
 
 def test_a_driver_by_digest() -> None:
-    found = with_template()
-    found["spec"]["template"]["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/driver@sha256:0123"
-    assert template_delay({"driver": {"version": "sha256:0123"}}, found) == []
+    actual = with_template()
+    actual["spec"]["template"]["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/driver@sha256:0123"
+    assert template_delay({"driver": {"version": "sha256:0123"}}, actual) == []
 
 
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -117,9 +117,9 @@ BROKEN = {"gpu-3"}
 def rolling(**status: int) -> Object:
     """Four nodes, of which gpu-3 is broken and has the new template; all others have the old one."""
     counts = {"updatedNumberScheduled": 1, "numberAvailable": 3, **status}
-    found = daemonset(PLUGIN, 4, "device-plugin", **counts)
-    found["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "2"}
-    return found
+    actual = daemonset(PLUGIN, 4, "device-plugin", **counts)
+    actual["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "2"}
+    return actual
 
 
 def pod(node: str, generation: str = "1", ready: bool = True, **metadata: t.Any) -> Object:
@@ -131,7 +131,7 @@ def pod(node: str, generation: str = "1", ready: bool = True, **metadata: t.Any)
 
 
 @pytest.mark.parametrize(
-    ("found", "unready", "stalled"),
+    ("actual", "unready", "stalled"),
     [
         (rolling(), BROKEN, True),
         (rolling(), (), False),
@@ -141,8 +141,8 @@ def pod(node: str, generation: str = "1", ready: bool = True, **metadata: t.Any)
         (rolling(observedGeneration=1), BROKEN, False),
     ],
 )
-def test_is_stalled(found: Object, unready: t.Collection[str], stalled: bool) -> None:
-    assert is_stalled(found, unready) is stalled
+def test_is_stalled(actual: Object, unready: t.Collection[str], stalled: bool) -> None:
+    assert is_stalled(actual, unready) is stalled
 
 
 def test_a_daemonset_whose_pods_are_being_deleted_is_not_stalled() -> None:
@@ -164,8 +164,8 @@ def test_a_daemonset_whose_pods_are_being_deleted_is_not_stalled() -> None:
     ],
 )
 def test_the_next_pod(pods: list[Object], chosen: str | None) -> None:
-    found = next_pod_to_replace(rolling(), pods, BROKEN)
-    assert (found["metadata"]["name"] if found else None) == chosen
+    actual = next_pod_to_replace(rolling(), pods, BROKEN)
+    assert (actual["metadata"]["name"] if actual else None) == chosen
 
 
 NEW, OLD = "nvcr.io/nvidia/k8s-device-plugin@sha256:2", "nvcr.io/nvidia/k8s-device-plugin@sha256:1"

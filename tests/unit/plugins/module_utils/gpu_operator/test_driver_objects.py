@@ -68,10 +68,10 @@ NODES = [node("a-1", "a", "a100"), node("a-2", "a", "a100"), node("b-1", "b", "b
 DRIVER_570, DRIVER_575 = {"driver": {"version": "570.148.08"}}, {"driver": {"version": "575.57.08"}}
 
 
-def applied(found: DriverObjects, live: list[Object] | None = None) -> list[Object]:
+def applied(actual: DriverObjects, live: list[Object] | None = None) -> list[Object]:
     """The objects after the changes, as the server keeps them."""
     objects = {item["metadata"]["name"]: item for item in live or []}
-    for change in found.changes:
+    for change in actual.changes:
         item = copy.deepcopy(change.body)
         fields: Object = {"f:spec": {f"f:{key}": {} for key in item["spec"]}}
         item["metadata"]["managedFields"] = [{"manager": "accel.gpu", "operation": "Apply", "fieldsV1": fields}]
@@ -81,14 +81,14 @@ def applied(found: DriverObjects, live: list[Object] | None = None) -> list[Obje
 
 def test_silence_changes_nothing() -> None:
     for switched in (False, True):
-        found = plan_driver_objects(plan(A100, B200), policy(switched), [], NODES)
-        assert (found.changes, found.label_edits, found.problems, found.notes) == ((), (), (), ())
+        actual = plan_driver_objects(plan(A100, B200), policy(switched), [], NODES)
+        assert (actual.changes, actual.label_edits, actual.problems, actual.notes) == ((), (), (), ())
 
 
 def test_one_object_for_each_pool_and_a_second_run_changes_nothing() -> None:
     declared = plan({**A100, **DRIVER_570}, B200)
-    found = plan_driver_objects(declared, policy(switched=False), [], NODES)
-    bodies = {change.name: change.body["spec"] for change in found.changes}
+    actual = plan_driver_objects(declared, policy(switched=False), [], NODES)
+    bodies = {change.name: change.body["spec"] for change in actual.changes}
     assert {name: spec["version"] for name, spec in bodies.items()} == {
         "accel-gpu-a100": "570.148.08",
         "accel-gpu-b200": "580.105.08",
@@ -103,25 +103,25 @@ def test_one_object_for_each_pool_and_a_second_run_changes_nothing() -> None:
         "tolerations": [TEAM],
     }
     # The switch of the ClusterPolicy restarts the driver, and is counted there.
-    assert found.rolled_nodes == frozenset()
-    assert not plan_driver_objects(declared, policy(), applied(found), NODES).changes
+    assert actual.rolled_nodes == frozenset()
+    assert not plan_driver_objects(declared, policy(), applied(actual), NODES).changes
 
 
 def test_a_change_rolls_only_its_pool() -> None:
     live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
-    found = plan_driver_objects(plan({**A100, **DRIVER_575}, B200), policy(), live, NODES)
-    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
-    assert found.rolled_nodes == {"a-1", "a-2"}
-    assert found.reasons == ("version 570.148.08 becomes 575.57.08 in NVIDIADriver accel-gpu-a100",)
-    assert found.nodes_by_owner() == {"accel-gpu-a100": 2}
-    assert found.without_rolled().changes == ()
+    actual = plan_driver_objects(plan({**A100, **DRIVER_575}, B200), policy(), live, NODES)
+    assert [change.name for change in actual.changes] == ["accel-gpu-a100"]
+    assert actual.rolled_nodes == {"a-1", "a-2"}
+    assert actual.reasons == ("version 570.148.08 becomes 575.57.08 in NVIDIADriver accel-gpu-a100",)
+    assert actual.nodes_by_owner() == {"accel-gpu-a100": 2}
+    assert actual.without_rolled().changes == ()
 
 
 def test_a_taint_reaches_the_driver_of_its_pool_only() -> None:
     live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
-    found = plan_driver_objects(plan({**A100, **DRIVER_570}, {**B200, "taints": [TAINT]}), policy(), live, NODES)
-    assert found.rolled_nodes == {"b-1"}
-    assert found.reasons == ("tolerations in NVIDIADriver accel-gpu-b200",)
+    actual = plan_driver_objects(plan({**A100, **DRIVER_570}, {**B200, "taints": [TAINT]}), policy(), live, NODES)
+    assert actual.rolled_nodes == {"b-1"}
+    assert actual.reasons == ("tolerations in NVIDIADriver accel-gpu-b200",)
 
 
 def test_a_removed_taint_stays_tolerated_while_a_node_has_it() -> None:
@@ -151,18 +151,18 @@ def test_the_pace_of_an_upgrade_rolls_nothing() -> None:
     slow = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 1}}}
     fast = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 3}}}
     live = applied(plan_driver_objects(plan({**A100, **slow}, **v26), policy(), [], NODES))
-    found = plan_driver_objects(plan({**A100, **fast}, **v26), policy(), live, NODES)
-    assert [change.body["spec"]["upgradePolicy"] for change in found.changes] == [{"maxParallelUpgrades": 3}]
-    assert not found.rolled_nodes
+    actual = plan_driver_objects(plan({**A100, **fast}, **v26), policy(), live, NODES)
+    assert [change.body["spec"]["upgradePolicy"] for change in actual.changes] == [{"maxParallelUpgrades": 3}]
+    assert not actual.rolled_nodes
 
 
 def test_a_pool_without_its_driver_keeps_it_and_says_so() -> None:
     live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
-    found = plan_driver_objects(plan(A100, B200), policy(), live, NODES)
-    assert not found.changes
+    actual = plan_driver_objects(plan(A100, B200), policy(), live, NODES)
+    assert not actual.changes
     assert (
         "Pool a100 no longer declares its driver; its nodes keep the driver of NVIDIADriver accel-gpu-a100"
-        in found.notes[0]
+        in actual.notes[0]
     )
     # A pool that never declared one follows the ClusterPolicy.
     moved = plan_driver_objects(plan(A100, B200), policy(version="590.10.01"), live, NODES)
@@ -173,18 +173,18 @@ def test_a_pool_without_its_driver_keeps_it_and_says_so() -> None:
 
 def test_the_object_of_a_removed_pool_stays() -> None:
     live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
-    found = plan_driver_objects(plan(B200), policy(), live, NODES)
-    assert not found.changes
-    assert found.notes[0].startswith(
+    actual = plan_driver_objects(plan(B200), policy(), live, NODES)
+    assert not actual.changes
+    assert actual.notes[0].startswith(
         "NVIDIADriver accel-gpu-a100 belongs to no declared pool; its nodes keep their driver"
     )
-    assert "a-1, a-2" in found.notes[0]
+    assert "a-1, a-2" in actual.notes[0]
 
 
 def test_nodes_get_the_label_of_their_pool_first() -> None:
     nodes = [node("a-1", "a"), node("b-1", "b", "b200"), node("cpu-1", "", "", **{"nvidia.com/gpu.present": "false"})]
-    found = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], nodes)
-    assert [(edit.name, edit.labels) for edit in found.label_edits] == [("a-1", {"accel.gpu/pool": "a100"})]
+    actual = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], nodes)
+    assert [(edit.name, edit.labels) for edit in actual.label_edits] == [("a-1", {"accel.gpu/pool": "a100"})]
 
 
 def test_the_first_driver_of_a_pool_replaces_all_drivers_at_the_pace_of_the_release() -> None:
@@ -224,42 +224,42 @@ def test_a_foreign_object_for_the_same_nodes_is_refused_and_any_other_stays() ->
     }
     assert "deployDefaultCR: false" in plan_driver_objects(declared, policy(), [by_chart], NODES).problems[0]
     other = {**FOREIGN, "spec": {"nodeSelector": {"rack": "c"}}}
-    found = plan_driver_objects(declared, policy(), [other], NODES)
-    assert not found.problems
-    assert "default" not in {change.name for change in found.changes}
+    actual = plan_driver_objects(declared, policy(), [other], NODES)
+    assert not actual.problems
+    assert "default" not in {change.name for change in actual.changes}
 
 
 def test_a_foreign_object_with_the_name_of_a_required_one_is_refused() -> None:
     declared = plan({**A100, **DRIVER_570}, B200, version="v26.7.0")
     v26 = policy(release="v26.7.0")
     foreign = {"metadata": {"name": "accel-gpu-a100"}, "spec": {"nodeSelector": {"rack": "x"}, "version": "1"}}
-    found = plan_driver_objects(declared, v26, [foreign], NODES)
-    assert found.problems == (
+    actual = plan_driver_objects(declared, v26, [foreign], NODES)
+    assert actual.problems == (
         "NVIDIADriver accel-gpu-a100 was not created by this collection, but pool a100 needs its name. Delete it, and create it under another "
         "name if other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver accel-gpu-a100 "
         "app.kubernetes.io/managed-by=accel.gpu",
     )
-    assert "accel-gpu-a100" not in {change.name for change in found.changes}
+    assert "accel-gpu-a100" not in {change.name for change in actual.changes}
     default: Object = {"metadata": {"name": DEFAULT_NAME}, "spec": {"nodeSelector": {"rack": "x"}, "default": False}}
-    found = plan_driver_objects(declared, v26, [default], NODES)
-    assert found.problems[0].startswith(
+    actual = plan_driver_objects(declared, v26, [default], NODES)
+    assert actual.problems[0].startswith(
         f"NVIDIADriver {DEFAULT_NAME} was not created by this collection, but the default"
     )
-    assert len(found.problems) == 1
-    assert DEFAULT_NAME not in {change.name for change in found.changes}
+    assert len(actual.problems) == 1
+    assert DEFAULT_NAME not in {change.name for change in actual.changes}
     # A foreign default object of that name is as good as one of another name.
     default["spec"]["default"] = True
-    found = plan_driver_objects(declared, v26, [default], NODES)
-    assert not found.problems
-    assert DEFAULT_NAME not in {change.name for change in found.changes}
+    actual = plan_driver_objects(declared, v26, [default], NODES)
+    assert not actual.problems
+    assert DEFAULT_NAME not in {change.name for change in actual.changes}
     # An object that is handed over is corrected as a managed one.
     handed = {
         **foreign,
         "metadata": {"name": "accel-gpu-a100", "labels": {"app.kubernetes.io/managed-by": "accel.gpu"}},
     }
-    found = plan_driver_objects(declared, v26, [handed], NODES)
-    assert not found.problems
-    change = next(change for change in found.changes if change.name == "accel-gpu-a100")
+    actual = plan_driver_objects(declared, v26, [handed], NODES)
+    assert not actual.problems
+    change = next(change for change in actual.changes if change.name == "accel-gpu-a100")
     assert not change.is_new
     assert change.correction["spec"] == {"nodeSelector": {"rack": None}}
 
@@ -269,20 +269,20 @@ def test_foreign_keys_of_a_selector_are_removed() -> None:
     live = applied(plan_driver_objects(declared, policy(), [], NODES))
     live[0]["spec"]["nodeSelector"]["rack"] = "a"
     live[0]["metadata"]["resourceVersion"] = "7"
-    found = plan_driver_objects(declared, policy(), live, NODES)
-    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
-    change = found.changes[0]
+    actual = plan_driver_objects(declared, policy(), live, NODES)
+    assert [change.name for change in actual.changes] == ["accel-gpu-a100"]
+    change = actual.changes[0]
     assert change.correction == {"metadata": {"resourceVersion": "7"}, "spec": {"nodeSelector": {"rack": None}}}
     assert change.before["spec"]["nodeSelector"] == {"accel.gpu/pool": "a100", "rack": "a"}
     assert change.after["spec"]["nodeSelector"] == {"accel.gpu/pool": "a100"}
     # The nodes of the pool match the foreign key, so their driver pods restart with the template.
-    assert found.rolled_nodes == {"a-1", "a-2"}
-    assert found.reasons == ("nodeSelector.rack in NVIDIADriver accel-gpu-a100",)
+    assert actual.rolled_nodes == {"a-1", "a-2"}
+    assert actual.reasons == ("nodeSelector.rack in NVIDIADriver accel-gpu-a100",)
     # Without a driver, nothing restarts.
     live[0]["spec"]["nodeSelector"]["rack"] = "x"
-    found = plan_driver_objects(declared, policy(), live, NODES)
-    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
-    assert not found.rolled_nodes
+    actual = plan_driver_objects(declared, policy(), live, NODES)
+    assert [change.name for change in actual.changes] == ["accel-gpu-a100"]
+    assert not actual.rolled_nodes
     # The driver of the default object is replaced.
     default = {"metadata": {"name": "other"}, "spec": {"default": True}}
     assert plan_driver_objects(declared, policy(), [*live, default], NODES).rolled_nodes == {"a-1", "a-2"}
@@ -294,8 +294,8 @@ def test_what_was_created_without_an_apply_is_applied_before_a_change() -> None:
     for item in live:
         item["metadata"]["managedFields"][0]["operation"] = "Update"
     assert not plan_driver_objects(declared, policy(), live, NODES).changes
-    found = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), live, NODES)
-    change = found.changes[0]
+    actual = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), live, NODES)
+    change = actual.changes[0]
     assert "secretEnv" not in change.after["spec"]
     assert [entry["operation"] for entry in change.correction["metadata"]["managedFields"]] == ["Apply"]
     assert "spec" not in change.correction
@@ -304,15 +304,15 @@ def test_what_was_created_without_an_apply_is_applied_before_a_change() -> None:
 def test_nodes_that_would_lose_their_driver_prevent_the_switch() -> None:
     stray = node("c-1", "c")
     declared = plan({**A100, **DRIVER_570}, B200)
-    found = plan_driver_objects(declared, policy(switched=False), [], [*NODES, stray])
-    assert "c-1: no NVIDIADriver would select" in found.problems[0]
+    actual = plan_driver_objects(declared, policy(switched=False), [], [*NODES, stray])
+    assert "c-1: no NVIDIADriver would select" in actual.problems[0]
     host = node("c-1", "c", **{"nvidia.com/gpu.deploy.driver": "pre-installed"})
     assert not plan_driver_objects(declared, policy(switched=False), [], [*NODES, host]).problems
     # From v26.7 on, a default object has them.
     new = plan({**A100, **DRIVER_570}, B200, version="v26.7.0")
-    found = plan_driver_objects(new, policy(False, release="v26.7.0"), [], [*NODES, stray])
-    assert not found.problems
-    default = next(change for change in found.changes if change.name == DEFAULT_NAME)
+    actual = plan_driver_objects(new, policy(False, release="v26.7.0"), [], [*NODES, stray])
+    assert not actual.problems
+    default = next(change for change in actual.changes if change.name == DEFAULT_NAME)
     assert default.body["spec"]["default"] is True
     assert "nodeSelector" not in default.body["spec"]
 
@@ -335,15 +335,15 @@ PROBLEMS: list[tuple[Object, Object, str]] = [
 @pytest.mark.parametrize(("driver", "of_policy", "problem"), PROBLEMS)
 def test_what_the_operator_would_refuse(driver: Object, of_policy: Object, problem: str) -> None:
     live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}), policy(), [], NODES[:2]))
-    found = plan_driver_objects(plan({**A100, "driver": driver}), policy(**of_policy), live, NODES[:2])
-    assert problem in "\n".join(found.problems)
+    actual = plan_driver_objects(plan({**A100, "driver": driver}), policy(**of_policy), live, NODES[:2])
+    assert problem in "\n".join(actual.problems)
 
 
 def test_precompiled_drivers_exclude_gpudirect_storage() -> None:
     live = policy()
     live["spec"]["gds"] = {"enabled": True, "version": "2.26.6"}
-    found = plan_driver_objects(plan({**A100, "driver": {"precompiled": True, "version": "580"}}), live, [], NODES[:2])
-    assert "refuses GPUDirect Storage and GDRCopy with a precompiled driver" in found.problems[0]
+    actual = plan_driver_objects(plan({**A100, "driver": {"precompiled": True, "version": "580"}}), live, [], NODES[:2])
+    assert "refuses GPUDirect Storage and GDRCopy with a precompiled driver" in actual.problems[0]
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=63))
@@ -368,8 +368,8 @@ def test_objects_never_overlap_and_cover_every_node_of_a_pool(versions: list[str
     nodes = [
         node(f"n{number}", str(rack), f"p{rack}" if rack < len(pools) else "") for number, rack in enumerate(racks)
     ]
-    found = plan_driver_objects(plan(*pools), policy(), [], nodes)
-    live = applied(found)
+    actual = plan_driver_objects(plan(*pools), policy(), [], nodes)
+    live = applied(actual)
     if not any(versions):
         assert not live
         return

@@ -80,8 +80,8 @@ def test_planned_values_reach_the_pools_that_inherit_them(driver: Object, releas
     live = policy(release)
     bodies = [copy.deepcopy(change.body) for change in plan_driver_objects(planned(), live, [], NODES).changes]
     info: Object = {"warnings": []}
-    found = add_driver_objects(cast("Client", Server(bodies)), planned(**driver), live, NODES, info)
-    assert found.rolled_nodes == rolled
+    actual = add_driver_objects(cast("Client", Server(bodies)), planned(**driver), live, NODES, info)
+    assert actual.rolled_nodes == rolled
     assert len(info["nvidia_drivers"]) == 2
     assert not info["warnings"]
 

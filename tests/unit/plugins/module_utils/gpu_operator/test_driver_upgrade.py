@@ -13,8 +13,8 @@ def upgrading(scenario: Scenario, *states: str, **policy: Any) -> None:
     """A driver upgrade in progress; upgraded nodes have the new driver."""
     scenario.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
     scenario.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
-    for found, state in zip(scenario.nodes, states, strict=False):
-        found["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
+    for actual, state in zip(scenario.nodes, states, strict=False):
+        actual["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
     scenario.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
 
 

@@ -62,9 +62,9 @@ def deployment(
 
 
 def operator(**changes: Any) -> Installation:
-    found = read_installation("operator", deployment(**{"command": ["gpu-operator"], **changes}))
-    assert found is not None
-    return found
+    actual = read_installation("operator", deployment(**{"command": ["gpu-operator"], **changes}))
+    assert actual is not None
+    return actual
 
 
 def policy(name: str = "cluster-policy", created: str = "1", helm: tuple[str, str] | None = None) -> Object:
@@ -111,15 +111,15 @@ IDENTITIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("found", "manager", "words", "version"), IDENTITIES)
-def test_a_deployment_shows_its_manager(found: Object, manager: str, words: str, version: str) -> None:
-    seen = read_installation("operator", found)
+@pytest.mark.parametrize(("actual", "manager", "words", "version"), IDENTITIES)
+def test_a_deployment_shows_its_manager(actual: Object, manager: str, words: str, version: str) -> None:
+    seen = read_installation("operator", actual)
     assert seen is not None
     assert (seen.manager, seen.managed_by, seen.version) == (manager, words, version)
 
 
 @pytest.mark.parametrize(
-    ("component", "found", "counts"),
+    ("component", "actual", "counts"),
     [
         ("operator", deployment(command=["/usr/bin/gpu-operator"], image="x/y:1"), True),
         ("operator", deployment(command=["dashboard"]), False),
@@ -128,8 +128,8 @@ def test_a_deployment_shows_its_manager(found: Object, manager: str, words: str,
         ("nfd", deployment(command=["postgres"], labels={"role": "master"}), False),
     ],
 )
-def test_only_the_program_itself_counts(component: str, found: Object, counts: bool) -> None:
-    assert (read_installation(component, found) is not None) == counts
+def test_only_the_program_itself_counts(component: str, actual: Object, counts: bool) -> None:
+    assert (read_installation(component, actual) is not None) == counts
 
 
 MANAGED = ("gpu-operator", "gpu-operator")
@@ -157,14 +157,14 @@ JUDGEMENTS: list[tuple[str, list[Installation], list[Object], Object, set[Any], 
 
 
 @pytest.mark.parametrize(
-    ("found", "policies", "cluster", "managed", "verdict", "words"),
+    ("actual", "policies", "cluster", "managed", "verdict", "words"),
     [case[1:] for case in JUDGEMENTS],
     ids=[case[0] for case in JUDGEMENTS],
 )
 def test_what_follows(
-    found: list[Installation], policies: list[Object], cluster: Object, managed: set[Any], verdict: str, words: str
+    actual: list[Installation], policies: list[Object], cluster: Object, managed: set[Any], verdict: str, words: str
 ) -> None:
-    finding = evaluate_operator(found, policies, wanted(cluster), managed)
+    finding = evaluate_operator(actual, policies, wanted(cluster), managed)
     assert {"managed": finding.managed and not finding.problem, "adopted": finding.adopted, "problem": bool(finding.problem)} == {
         word: word == verdict for word in ("managed", "adopted", "problem")
     }  # fmt: skip
@@ -224,9 +224,9 @@ def test_only_what_is_missing_is_installed() -> None:
 
 
 def master(helm: tuple[str, str] | None = None) -> Installation:
-    found = read_installation("nfd", deployment("nfd-master", command=["nfd-master"], helm=helm, image="nfd:v0.18.2"))
-    assert found is not None
-    return found
+    actual = read_installation("nfd", deployment("nfd-master", command=["nfd-master"], helm=helm, image="nfd:v0.18.2"))
+    assert actual is not None
+    return actual
 
 
 def test_an_nfd_of_a_foreign_operator_is_used() -> None:
@@ -260,11 +260,11 @@ POOLS = [{"name": "p", "match": {"model": "T4"}, "sharing": {"mode": "time-slici
 
 def test_a_plan_follows_its_operator() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
-    there = relocate_plan(plan, "kube-system", plan.config.name)
-    places = (there.operator, there.config, there.mig, there.validation)
+    existing = relocate_plan(plan, "kube-system", plan.config.name)
+    places = (existing.operator, existing.config, existing.mig, existing.validation)
     assert {part.namespace for part in places} == {"kube-system"}
-    assert there.policy == plan.policy
-    assert there.pools == plan.pools
+    assert existing.policy == plan.policy
+    assert existing.pools == plan.pools
     assert relocate_plan(plan, plan.operator.namespace, plan.config.name) == plan
 
 
@@ -283,17 +283,17 @@ def test_validation_stays_in_its_configured_namespace() -> None:
 
 def test_in_a_foreign_configmap_only_the_collections_entries_are_managed() -> None:
     plan = derive({"name": "c"}, {}, POOLS)
-    there = relocate_plan(plan, "gpu-operator", "device-plugin-config")
-    assert there.config.name == "device-plugin-config"
-    assert there.config.data == plan.config.data
+    existing = relocate_plan(plan, "gpu-operator", "device-plugin-config")
+    assert existing.config.name == "device-plugin-config"
+    assert existing.config.data == plan.config.data
     assert "devicePlugin" in plan.policy.spec
-    assert "devicePlugin" not in there.policy.spec
+    assert "devicePlugin" not in existing.policy.spec
 
 
 def test_the_network_operators_nfd_is_used() -> None:
     """Its chart contains NFD's, as a part of its release (network-operator deployment/network-operator/Chart.yaml)."""
     release = ("network-operator", "nvidia-network-operator")
-    found = read_installation(
+    actual = read_installation(
         "nfd",
         deployment(
             "network-operator-node-feature-discovery-master",
@@ -304,9 +304,9 @@ def test_the_network_operators_nfd_is_used() -> None:
             helm=release,
         ),
     )
-    assert found is not None
-    assert (found.release, found.version) == (release, "v0.17.0")
-    finding = evaluate_nfd([found], wanted(component="nfd"), managed=set())
+    assert actual is not None
+    assert (actual.release, actual.version) == (release, "v0.17.0")
+    finding = evaluate_nfd([actual], wanted(component="nfd"), managed=set())
     assert finding.adopted
     assert not finding.installs
     assert finding.notes == ()

@@ -67,11 +67,11 @@ def test_a_toleration_is_kept_while_a_gpu_node_has_its_taint(
         policy(*tolerations, recorded=[GPU, TEAM, ALL] if tolerations == [GPU, ALL] else [GPU, TEAM]),
         derive({"name": "lab"}, {}, pools),
     )
-    found = keep_needed_tolerations(live, plan, nodes)
-    assert list(found.policy.kept_tolerations) == kept
+    actual = keep_needed_tolerations(live, plan, nodes)
+    assert list(actual.policy.kept_tolerations) == kept
     assert not kept or obsolete_tolerations(live, plan) == kept
     is_needed = pools[0].get("taints") == [TAINT]
-    change = plan_change(live, DesiredPolicy.derive(found, live), seeded=False)
+    change = plan_change(live, DesiredPolicy.derive(actual, live), seeded=False)
     # Without a change of the list, the apply does not contain it.
     spec = {**live["spec"], **(change.body or live)["spec"]}
     assert (TEAM in spec["daemonsets"]["tolerations"]) == (TEAM in tolerations and (bool(kept) or is_needed))
@@ -79,4 +79,4 @@ def test_a_toleration_is_kept_while_a_gpu_node_has_its_taint(
     if kept:
         annotations = (change.body or live)["metadata"]["annotations"]
         assert TEAM in json.loads(annotations["accel.gpu/tolerations"])
-        assert obsolete_tolerations(live, found) == []
+        assert obsolete_tolerations(live, actual) == []

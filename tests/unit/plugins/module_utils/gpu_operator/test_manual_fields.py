@@ -73,8 +73,8 @@ WRITERS: list[tuple[str, Object, tuple[Object, ...], tuple[str, ...] | None]] = 
     ("live", "definitions", "managers"), [case[1:] for case in WRITERS], ids=[case[0] for case in WRITERS]
 )
 def test_who_set_the_field(live: Object, definitions: tuple[Object, ...], managers: tuple[str, ...] | None) -> None:
-    found = fields(live, *definitions)
-    assert [(field.path, field.writers) for field in found] == (
+    actual = fields(live, *definitions)
+    assert [(field.path, field.writers) for field in actual] == (
         [] if managers is None else [(("migManager", "config", "name"), managers)]
     )
 
@@ -127,8 +127,8 @@ def test_below_a_map_that_the_new_chart_lacks_each_field_counts() -> None:
         }
     }
     sources = KnownSources((old, {}), {}, (crd,))
-    found = manual_fields({"metadata": {}, "spec": spec}, sources)
-    assert [(field.path, field.value, field.replacement) for field in found] == [
+    actual = manual_fields({"metadata": {}, "spec": spec}, sources)
+    assert [(field.path, field.value, field.replacement) for field in actual] == [
         (("operator", "initContainer", "version"), "mine", None)
     ]
 
@@ -170,8 +170,8 @@ MAPS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
 
 @given(MAPS, MAPS, MAPS)
 def test_only_leaves_that_the_patch_changes_are_manual(before: Object, after: Object, live: Object) -> None:
-    found = manual_fields({"metadata": {}, "spec": live}, KnownSources((before, after)))
-    for field in found:
+    actual = manual_fields({"metadata": {}, "spec": live}, KnownSources((before, after)))
+    for field in actual:
         assert not isinstance(field.value, dict)
     # A policy as either chart renders it has no edits.
     for spec in (before, after):

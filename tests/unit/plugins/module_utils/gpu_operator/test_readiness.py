@@ -75,12 +75,12 @@ def _unlabelled(scenario: Scenario) -> None:
 
 
 def _none_created(scenario: Scenario) -> None:
-    for found in (scenario.driver, scenario.plugin):
-        found["metadata"]["ownerReferences"] = []
+    for actual in (scenario.driver, scenario.plugin):
+        actual["metadata"]["ownerReferences"] = []
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "text"),
     [
         (_false_ready, "nvidia-device-plugin-daemonset: its controller has not processed the last change"),
         (_desired_lags, "scheduled to 1 nodes so far, but 3 nodes match"),
@@ -98,12 +98,12 @@ def _none_created(scenario: Scenario) -> None:
         (_none_created, "has not created any of its DaemonSets yet"),
     ],
 )
-def test_one_thing_is_missing(spoil: Callable[[Scenario], None], said: str) -> None:
+def test_one_thing_is_missing(spoil: Callable[[Scenario], None], text: str) -> None:
     scenario = Scenario()
     spoil(scenario)
     verdict = scenario.verdict()
     assert not verdict.ready
-    assert any(said in line for line in verdict.waiting), verdict.waiting
+    assert any(text in line for line in verdict.waiting), verdict.waiting
 
 
 def test_no_gpu_node_is_ready_when_there_is_none() -> None:
@@ -135,9 +135,9 @@ def test_a_taint_that_no_operand_tolerates_is_reported_without_a_wait() -> None:
 def test_pods_that_outlive_a_new_taint_may_be_counted_or_not(counted: int) -> None:
     scenario = Scenario()
     scenario.nodes[0]["spec"]["taints"] = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
-    for found in (scenario.driver, scenario.plugin):
+    for actual in (scenario.driver, scenario.plugin):
         numbers = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
-        found["status"].update(dict.fromkeys(numbers, counted))
+        actual["status"].update(dict.fromkeys(numbers, counted))
     verdict = scenario.verdict()
     assert verdict.ready
     assert verdict.untolerated_nodes == ("gpu-0",)
@@ -213,8 +213,8 @@ def test_where_a_daemon_pod_belongs(spec: Object, expected: list[str]) -> None:
 def _fails_on_one_node(scenario: Scenario) -> None:
     """The driver's pod of gpu-2 fails, and what needs it waits."""
     scenario.policy = status("notReady", error="OperandNotReady", message="states not ready: [state-driver]")
-    for found in (scenario.driver, scenario.plugin):
-        found["status"]["numberAvailable"] = 2
+    for actual in (scenario.driver, scenario.plugin):
+        actual["status"]["numberAvailable"] = 2
 
 
 ASIDE = IgnoredNodes(
@@ -240,17 +240,17 @@ def test_a_node_that_is_set_aside_is_not_waited_for(spoil: Callable[[Scenario], 
     _fails_on_one_node(scenario)
     assert not scenario.verdict().ready
     spoil(scenario)
-    found = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
-    assert found.ready is ready, found.waiting
-    assert found.ignored_nodes == ASIDE.reasons
+    actual = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
+    assert actual.ready is ready, actual.waiting
+    assert actual.ignored_nodes == ASIDE.reasons
 
 
 def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing() -> None:
     scenario = Scenario()
     _fails_on_one_node(scenario)
     scenario.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
-    found = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
-    assert found.ready, found.waiting
+    actual = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
+    assert actual.ready, actual.waiting
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_a_driver_object_that_is_not_ready_because_of_a_node_that_is_set_aside(
     error = {"type": "Error", "status": "True" if reason else "False", "reason": reason}
     driver = {"metadata": {"name": "all"}, "spec": {}, "status": {"state": state, "conditions": [error]}}
     daemonsets = [scenario.driver, scenario.plugin]
-    found = assess(scenario.policy, daemonsets, scenario.nodes, EFFECT, None, ASIDE, [driver])
-    assert found.ready is ready, found.waiting
+    actual = assess(scenario.policy, daemonsets, scenario.nodes, EFFECT, None, ASIDE, [driver])
+    assert actual.ready is ready, actual.waiting
     scenario.plugin["status"]["numberAvailable"] = 1
     assert "NVIDIADriver all" in str(
         assess(scenario.policy, daemonsets, scenario.nodes, EFFECT, None, ASIDE, [driver]).waiting

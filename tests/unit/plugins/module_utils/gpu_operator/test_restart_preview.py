@@ -86,20 +86,20 @@ def test_report_of_driver_restarts() -> None:
         "allowed": False,
         "release": None,
     }
-    found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
-    assert found.as_dict({"driver_restarts": 0, "pods": 0}) == {"driver_restarts": 0, "pods": 0, **none}
+    actual = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
+    assert actual.as_dict({"driver_restarts": 0, "pods": 0}) == {"driver_restarts": 0, "pods": 0, **none}
     reported = {**none, "driver_restarts": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
-    assert found.as_dict({"driver_restarts": 8}) == reported
-    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"driver_restarts": 8}) == {
+    assert actual.as_dict({"driver_restarts": 8}) == reported
+    assert actual._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"driver_restarts": 8}) == {
         **reported,
         "max_parallel": 0,
     }
-    assert found.as_dict({"driver_restarts": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
-    in_place = found._replace(restart=OperandRestart(in_place=True))
+    assert actual.as_dict({"driver_restarts": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
+    in_place = actual._replace(restart=OperandRestart(in_place=True))
     assert in_place.as_dict({"driver_restarts": 8}) == {**reported, "held_back": False, "in_place": True}
     # An upgrade is rejected as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
-    assert found._replace(versions=("v1", "v2")).as_dict({"driver_restarts": 8}) == {
+    assert actual._replace(versions=("v1", "v2")).as_dict({"driver_restarts": 8}) == {
         **reported,
         "held_back": False,
         "release": release,
@@ -134,9 +134,9 @@ def foreseen(
     plan = derive(cluster, {}, [{"name": "t4", "match": {"model": "Tesla-T4"}, "taints": taints or []}])
     if adopted:
         plan = adopt_installed(plan, "v25.10.1")
-    wanted = DesiredPolicy.derive(plan, live)
+    expected = DesiredPolicy.derive(plan, live)
     # What the pools ask of other agents is another matter.
-    quiet = wanted.__class__({}, wanted.tolerations)
+    quiet = expected.__class__({}, expected.tolerations)
     return predict_restarts(live, plan, plan_change(live, quiet, seeded=True))
 
 
@@ -163,11 +163,11 @@ CASES: list[tuple[Object, OperandRestart, list[str]]] = [
 
 @pytest.mark.parametrize(("operator", "roll", "reasons"), CASES)
 def test_what_the_release_changes(operator: Object, roll: OperandRestart, reasons: list[str]) -> None:
-    found = foreseen(policy(), **operator)
-    assert (found.restart, list(found.reasons)) == (roll, reasons)
-    assert bool(found.driver_paths) == (found.restart.driver and not roll.every)
-    assert found.restart.driver == bool(reasons)
-    assert found.versions == (("v25.10.1", "v25.10.0") if roll.every else None)
+    actual = foreseen(policy(), **operator)
+    assert (actual.restart, list(actual.reasons)) == (roll, reasons)
+    assert bool(actual.driver_paths) == (actual.restart.driver and not roll.every)
+    assert actual.restart.driver == bool(reasons)
+    assert actual.versions == (("v25.10.1", "v25.10.0") if roll.every else None)
 
 
 def test_the_pace_is_that_of_the_policy_as_it_will_be() -> None:
@@ -177,9 +177,9 @@ def test_the_pace_is_that_of_the_policy_as_it_will_be() -> None:
 
 
 def test_a_taint_that_is_new_to_the_cluster() -> None:
-    found = foreseen(policy(), taints=[TAINT])
-    assert found.restart.driver
-    assert (found.reasons, found.versions) == (("daemonsets.tolerations",), None)
+    actual = foreseen(policy(), taints=[TAINT])
+    assert actual.restart.driver
+    assert (actual.reasons, actual.versions) == (("daemonsets.tolerations",), None)
 
 
 @pytest.mark.parametrize(
@@ -188,5 +188,5 @@ def test_a_taint_that_is_new_to_the_cluster() -> None:
     ids=["another release", "a foreign release of that name"],
 )
 def test_a_foreign_operator_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
-    found = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
-    assert (found.reasons, found.versions) == (("daemonsets.tolerations",), None)
+    actual = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
+    assert (actual.reasons, actual.versions) == (("daemonsets.tolerations",), None)

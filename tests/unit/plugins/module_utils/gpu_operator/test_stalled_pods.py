@@ -226,10 +226,12 @@ def test_an_update_continues_beside_a_node_whose_driver_is_broken() -> None:
         """Selects pods by their app, and replaces a deleted pod with a ready one of the new template."""
 
         def list(self, path: str, **options: Any) -> Any:
-            found: Any = super().list(path, **options)
+            actual: Any = super().list(path, **options)
             app = str(options.get("label_selector") or "").removeprefix("app=")
             return (
-                [pod for pod in found if pod["metadata"]["labels"]["app"] == app] if app.startswith("nvidia") else found
+                [pod for pod in actual if pod["metadata"]["labels"]["app"] == app]
+                if app.startswith("nvidia")
+                else actual
             )
 
         def delete(self, path: str, **dummy: Any) -> None:

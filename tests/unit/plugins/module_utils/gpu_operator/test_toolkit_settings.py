@@ -45,7 +45,7 @@ def variables(env: t.Iterable[dict[str, str]]) -> Env:
 
 
 @pytest.mark.parametrize(
-    ("plan", "found", "env"),
+    ("plan", "actual", "env"),
     [
         (planned(), {}, {}),
         (planned(), {"": ["a"]}, {}),
@@ -62,15 +62,15 @@ def variables(env: t.Iterable[dict[str, str]]) -> Env:
         (planned(cdi={"nriPluginEnabled": True}), {"rke2": ["a"]}, {}),
     ],
 )
-def test_settings_of_a_new_installation(plan: Plan, found: dict[str, list[str]], env: Env) -> None:
-    settings = settings_for(plan, found)
+def test_settings_of_a_new_installation(plan: Plan, actual: dict[str, list[str]], env: Env) -> None:
+    settings = settings_for(plan, actual)
     assert variables(settings.env) == env
     assert settings.notes == ()
 
 
-@pytest.mark.parametrize("found", [{"rke2": ["a"], "k0s": ["b"]}, {"rke2": ["a"], "": ["b"]}])
-def test_distributions_with_different_settings(found: dict[str, list[str]]) -> None:
-    settings = settings_for(planned(), found)
+@pytest.mark.parametrize("actual", [{"rke2": ["a"], "k0s": ["b"]}, {"rke2": ["a"], "": ["b"]}])
+def test_distributions_with_different_settings(actual: dict[str, list[str]]) -> None:
+    settings = settings_for(planned(), actual)
     assert settings.values == {}
     assert "nodes of several distributions" in settings.notes[0]
 

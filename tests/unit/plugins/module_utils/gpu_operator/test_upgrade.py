@@ -64,9 +64,9 @@ def manifest(spec: Object, name: str = "cluster-policy") -> str:
     return "---\n".join(["# a chart's notes\n", yaml.safe_dump(deployment), yaml.safe_dump(policy)])
 
 
-def look(live: Object, after: Object | None = None, said: Object | None = None, chart: Chart = NEW) -> UpgradePreview:
+def look(live: Object, after: Object | None = None, text: Object | None = None, chart: Chart = NEW) -> UpgradePreview:
     policy = {"metadata": {"name": "cluster-policy"}, "spec": live}
-    return preview_upgrade((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, said or {})
+    return preview_upgrade((OLD, manifest(BEFORE)), (chart, manifest(after or AFTER)), policy, text or {})
 
 
 def edited(**parts: Object) -> Object:
@@ -74,13 +74,13 @@ def edited(**parts: Object) -> Object:
 
 
 def test_another_chart_rolls_the_driver_and_says_what_of_it_changes() -> None:
-    found = look(edited())
-    assert found.reasons == (
+    actual = look(edited())
+    assert actual.reasons == (
         "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
         "driver.version 570.148.08 becomes 580.105.08",
     )
-    assert (found.manual, found.by_values) == ((), False)
-    assert found.spec["driver"]["version"] == "580.105.08"
+    assert (actual.manual, actual.by_values) == ((), False)
+    assert actual.spec["driver"]["version"] == "580.105.08"
 
 
 KEPT = [
@@ -95,11 +95,11 @@ KEPT = [
 
 @pytest.mark.parametrize("change", KEPT, ids=lambda change: json.dumps(change)[:40])
 def test_fields_about_which_the_charts_agree_stay(change: Object) -> None:
-    found = look(edited(**change))
-    assert found.manual == ()
+    actual = look(edited(**change))
+    assert actual.manual == ()
     for part, fields in change.items():
         for key, value in fields.items():
-            assert found.spec[part][key] == value
+            assert actual.spec[part][key] == value
 
 
 LOST = [
@@ -123,10 +123,10 @@ def test_what_the_user_says_outright_is_meant_so() -> None:
 
 def test_values_alone_roll_the_driver_too() -> None:
     after = {**BEFORE, "driver": {**BEFORE["driver"], "version": "570.172.08", "env": [{"name": "A", "value": "b"}]}}
-    found = look(edited(), after, chart=OLD)
-    assert found.by_values
+    actual = look(edited(), after, chart=OLD)
+    assert actual.by_values
     # The value of a variable is not shown.
-    assert found.reasons == ("driver.env", "driver.version 570.148.08 becomes 570.172.08")
+    assert actual.reasons == ("driver.env", "driver.version 570.148.08 becomes 570.172.08")
 
 
 def test_removing_the_driver_is_reported_in_yaml_notation() -> None:
@@ -139,8 +139,8 @@ def test_removing_the_driver_is_reported_in_yaml_notation() -> None:
 
 def test_values_that_do_not_reach_the_driver_cost_nothing() -> None:
     after = {**BEFORE, "toolkit": {"version": "v2"}, "gds": {"enabled": False, "version": "3"}}
-    found = look(edited(), after, chart=OLD)
-    assert (found.reasons, found.by_values) == ((), False)
+    actual = look(edited(), after, chart=OLD)
+    assert (actual.reasons, actual.by_values) == ((), False)
 
 
 def test_a_release_that_is_no_operator_is_no_concern() -> None:
@@ -150,9 +150,9 @@ def test_a_release_that_is_no_operator_is_no_concern() -> None:
 
 def test_a_policy_of_another_name_is_not_what_helm_writes() -> None:
     policy = {"metadata": {"name": "gpu-cluster-policy"}, "spec": edited(driver={"version": "570.1"})}
-    found = preview_upgrade((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
-    assert (found.manual, found.spec["driver"]["version"]) == ((), "570.1")
-    assert found.reasons == ("chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",)
+    actual = preview_upgrade((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
+    assert (actual.manual, actual.spec["driver"]["version"]) == ((), "570.1")
+    assert actual.reasons == ("chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",)
 
 
 REACHING = [

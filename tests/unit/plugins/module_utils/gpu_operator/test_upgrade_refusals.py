@@ -39,8 +39,8 @@ def plan(chart: str = "gpu-operator", version: str = VERSION, pools: tuple[Objec
 
 
 def finding(managed: bool = True) -> InstallationFinding:
-    found = Installation("operator", "gpu-operator", "gpu-operator", "helm", "Helm release", VERSION)
-    return InstallationFinding(found, managed=managed)
+    actual = Installation("operator", "gpu-operator", "gpu-operator", "helm", "Helm release", VERSION)
+    return InstallationFinding(actual, managed=managed)
 
 
 class Server:
@@ -65,12 +65,12 @@ class Server:
         }
 
 
-def preview(planned: Plan, server: Server, found: InstallationFinding | None = None) -> RefusalPreview | None:
+def preview(planned: Plan, server: Server, actual: InstallationFinding | None = None) -> RefusalPreview | None:
     def run(*arguments: Any, **options: Any) -> tuple[int, str, str]:
         raise AssertionError(f"helm was called: {arguments}")
 
     tools = HelmTools(None, lambda name: None, run, "/tmp")
-    return preview_upgrade_of_site(cast("Client", server), planned, found or finding(), tools, allowed=False)
+    return preview_upgrade_of_site(cast("Client", server), planned, actual or finding(), tools, allowed=False)
 
 
 def test_an_unchanged_release_needs_no_helm(tmp_path: Path) -> None:
@@ -94,26 +94,26 @@ def test_an_unchanged_release_needs_no_helm(tmp_path: Path) -> None:
     ids=["another version", "a failed revision", "another value"],
 )
 def test_a_changed_release_needs_helm(planned: Plan, server: Server) -> None:
-    found = preview(planned, server)
-    assert found is not None
-    assert found.problem.startswith("helm is not installed on this machine")
-    assert found.as_dict()["refusals"] == []
+    actual = preview(planned, server)
+    assert actual is not None
+    assert actual.problem.startswith("helm is not installed on this machine")
+    assert actual.as_dict()["refusals"] == []
 
 
 def test_a_missing_chart_is_a_problem(tmp_path: Path) -> None:
-    found = preview(plan(str(tmp_path / "missing"), "v26.7.0"), Server())
-    assert found is not None
-    assert "does not exist" in found.problem
+    actual = preview(plan(str(tmp_path / "missing"), "v26.7.0"), Server())
+    assert actual is not None
+    assert "does not exist" in actual.problem
 
 
 def test_without_the_right_to_read_secrets_only_another_version_is_a_problem() -> None:
     assert preview(plan(), Server(forbidden=True)) is None
-    found = preview(plan(version="v26.7.0"), Server(forbidden=True))
-    assert found == RefusalPreview(problem="this user is not allowed to read Secrets in namespace gpu-operator")
+    actual = preview(plan(version="v26.7.0"), Server(forbidden=True))
+    assert actual == RefusalPreview(problem="this user is not allowed to read Secrets in namespace gpu-operator")
 
 
 @pytest.mark.parametrize(
-    ("planned", "found"),
+    ("planned", "actual"),
     [
         (plan(pools=()), finding()),
         (plan(), finding(managed=False)),
@@ -121,8 +121,8 @@ def test_without_the_right_to_read_secrets_only_another_version_is_a_problem() -
     ],
     ids=["no pools", "adopted", "not installed"],
 )
-def test_releases_that_site_does_not_upgrade(planned: Plan, found: InstallationFinding) -> None:
-    assert preview(planned, Server(forbidden=True), found) is None
+def test_releases_that_site_does_not_upgrade(planned: Plan, actual: InstallationFinding) -> None:
+    assert preview(planned, Server(forbidden=True), actual) is None
 
 
 def test_the_initial_values_are_those_of_the_role() -> None:

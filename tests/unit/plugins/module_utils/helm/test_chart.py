@@ -57,8 +57,8 @@ metadata: {name: worker}
 
 
 def test_the_crds_of_the_chart_and_its_enabled_subcharts() -> None:
-    found = custom_resource_definitions(RENDERED)
-    assert [item["metadata"] for item in found] == [{"name": f"{name}s.example.org"} for name in "abc"]
+    actual = custom_resource_definitions(RENDERED)
+    assert [item["metadata"] for item in actual] == [{"name": f"{name}s.example.org"} for name in "abc"]
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def revision(state: str = "deployed", number: int = 1, age: float = 60) -> Revis
 
 
 def test_revisions_are_sorted_by_number_newest_first() -> None:
-    found = sort_revisions([secret(2, "superseded"), secret(10, "deployed"), secret(9, "failed")])
-    assert [(item.number, item.status) for item in found] == [(10, "deployed"), (9, "failed"), (2, "superseded")]
+    actual = sort_revisions([secret(2, "superseded"), secret(10, "deployed"), secret(9, "failed")])
+    assert [(item.number, item.status) for item in actual] == [(10, "deployed"), (9, "failed"), (2, "superseded")]
 
 
 def test_content_is_decoded_and_its_repr_has_no_values() -> None:
@@ -123,17 +123,17 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(("latest", "held", "wanted", "action", "reason"), STEPS)
+@pytest.mark.parametrize(("latest", "held", "expected", "action", "reason"), STEPS)
 def test_next_step(
-    latest: Revision | None, held: ReleaseContent | None, wanted: Object, action: str, reason: str
+    latest: Revision | None, held: ReleaseContent | None, expected: Object, action: str, reason: str
 ) -> None:
-    step = next_step(latest, held, CHART, wanted)
+    step = next_step(latest, held, CHART, expected)
     assert step.action == action
     assert reason in "; ".join(step.reasons)
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "paths"),
+    ("held", "expected", "paths"),
     [
         ({}, {}, []),
         ({"a": 1}, {"a": 1.0}, []),
@@ -147,8 +147,8 @@ def test_next_step(
         ({"a": {"b": 1}}, {}, ["a.b"]),
     ],
 )
-def test_differing_values_are_paths(held: Object, wanted: Object, paths: list[str]) -> None:
-    assert differing_values(held, wanted) == paths
+def test_differing_values_are_paths(held: Object, expected: Object, paths: list[str]) -> None:
+    assert differing_values(held, expected) == paths
 
 
 TOLERATIONS = {"daemonsets": {"tolerations": [{"key": "team"}]}}

@@ -51,7 +51,7 @@ def live(kind: str, generation: int = 1, observed: int = 1, **status: int) -> di
 
 
 @pytest.mark.parametrize(
-    ("kind", "found", "done"),
+    ("kind", "actual", "done"),
     [
         ("DaemonSet", live("DaemonSet", desiredNumberScheduled=3, updatedNumberScheduled=3, numberAvailable=3), True),
         ("DaemonSet", live("DaemonSet", desiredNumberScheduled=3, updatedNumberScheduled=2, numberAvailable=3), False),
@@ -63,9 +63,9 @@ def live(kind: str, generation: int = 1, observed: int = 1, **status: int) -> di
         ("Deployment", live("Deployment"), False),
     ],
 )
-def test_a_workload_is_rolled_out(kind: str, found: dict[str, Any], done: bool) -> None:
-    assert workload_rollout(kind, found).done is done
-    assert workload_rollout(kind, found).selector == "a=1,b=2"
+def test_a_workload_is_rolled_out(kind: str, actual: dict[str, Any], done: bool) -> None:
+    assert workload_rollout(kind, actual).done is done
+    assert workload_rollout(kind, actual).selector == "a=1,b=2"
 
 
 def test_pod_failures_are_sorted_by_restarts() -> None:

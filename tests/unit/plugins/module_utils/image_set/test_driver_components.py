@@ -38,8 +38,8 @@ def test_precompiled_drivers_have_the_kernel_in_their_tags() -> None:
 def test_the_vgpu_manager_has_the_operating_system_in_its_tag() -> None:
     switched_off = {"sandboxDevicePlugin": {"enabled": False}, "vgpuDeviceManager": {"enabled": False}}
     manager = image("vgpu-manager", enabled=True, driverManager=image("manager"))
-    found = tags(sandboxWorkloads={"enabled": True}, vgpuManager=manager, **switched_off)
-    assert "nvcr.io/nvidia/vgpu-manager:580-ubuntu22.04" in found
+    actual = tags(sandboxWorkloads={"enabled": True}, vgpuManager=manager, **switched_off)
+    assert "nvcr.io/nvidia/vgpu-manager:580-ubuntu22.04" in actual
 
 
 def test_images_that_the_policy_does_not_name_are_those_of_the_operators_variables() -> None:
@@ -58,6 +58,6 @@ def test_images_that_the_policy_does_not_name_are_those_of_the_operators_variabl
         "VGPU_DEVICE_MANAGER_IMAGE": "vgpu",
     }
     spec = {"driver": image("driver"), "nodeStatusExporter": {"enabled": True}, "sandboxWorkloads": {"enabled": True}}
-    found = policy_images(spec, suffixes_of, names)
-    assert set(found.values()) == {"nvcr.io/nvidia/driver:580-ubuntu22.04", *names.values()}
-    assert (found["nodeStatusExporter"], found["vfioManager.driverManager"]) == ("validator", "manager")
+    actual = policy_images(spec, suffixes_of, names)
+    assert set(actual.values()) == {"nvcr.io/nvidia/driver:580-ubuntu22.04", *names.values()}
+    assert (actual["nodeStatusExporter"], actual["vfioManager.driverManager"]) == ("validator", "manager")

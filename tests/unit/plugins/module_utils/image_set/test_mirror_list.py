@@ -39,16 +39,16 @@ def test_two_public_images_with_one_name() -> None:
 def test_an_image_that_the_values_name_in_the_mirror_is_copied(order: list[str]) -> None:
     name = f"{MIRROR}/nvidia/gpu-operator:v25.10.1"
     public = {"operator": "nvcr.io/nvidia/gpu-operator:v25.10.1", "validator": name}
-    (found,) = mirrored(dict.fromkeys(order, name), public, MIRROR)
-    assert (found.source, found.destination) == ("nvcr.io/nvidia/gpu-operator:v25.10.1", name)
+    (actual,) = mirrored(dict.fromkeys(order, name), public, MIRROR)
+    assert (actual.source, actual.destination) == ("nvcr.io/nvidia/gpu-operator:v25.10.1", name)
 
 
 def test_a_mirror_that_the_cluster_does_not_use_yet() -> None:
     requested = {"operator": "old.example.com/m/nvidia/gpu-operator:v1", "driver/vdi": "private.example.com/driver:1"}
     public = {"operator": "nvcr.io/nvidia/gpu-operator:v1", "driver/vdi": "private.example.com/driver:1"}
-    found, private = mirrored(requested, public, MIRROR, {"nvcr.io": "old.example.com/m"}, private={"driver/vdi"})
-    assert (found.source, found.destination) == (public["operator"], f"{MIRROR}/nvidia/gpu-operator:v1")
-    assert found.copy_source == requested["operator"]
+    actual, private = mirrored(requested, public, MIRROR, {"nvcr.io": "old.example.com/m"}, private={"driver/vdi"})
+    assert (actual.source, actual.destination) == (public["operator"], f"{MIRROR}/nvidia/gpu-operator:v1")
+    assert actual.copy_source == requested["operator"]
     assert private.destination == public["driver/vdi"]
 
 
@@ -59,10 +59,10 @@ def test_private_images_stay() -> None:
 
 def test_images_by_digest_get_a_tag() -> None:
     images = {"operator": f"nvcr.io/nvidia/gpu-operator@{DIGEST}"}
-    (found,) = mirrored(images, images, MIRROR)
-    assert found.destination == f"{MIRROR}/nvidia/gpu-operator@{DIGEST}"
-    assert found.stored_as == f"{MIRROR}/nvidia/gpu-operator:sha256-{'0' * 64}"
-    assert copy_list([found]) == f"docker://nvcr.io/nvidia/gpu-operator@{DIGEST} docker://{found.stored_as}\n"
+    (actual,) = mirrored(images, images, MIRROR)
+    assert actual.destination == f"{MIRROR}/nvidia/gpu-operator@{DIGEST}"
+    assert actual.stored_as == f"{MIRROR}/nvidia/gpu-operator:sha256-{'0' * 64}"
+    assert copy_list([actual]) == f"docker://nvcr.io/nvidia/gpu-operator@{DIGEST} docker://{actual.stored_as}\n"
 
 
 def test_the_channel_is_the_default_of_the_mirrored_package() -> None:

@@ -43,14 +43,14 @@ def test_images_are_compared_with_the_recorded_digests(
     path = tmp_path / "digests.json"
     path.write_text(json.dumps(recorded))
     client = cast(RegistryClient, SimpleNamespace(digest=lambda image: image.digest or A))
-    found = verify(client, IMAGES, None if recorded is None else str(path))
-    assert {state: names for state, names in found.items() if names} == verdict
+    actual = verify(client, IMAGES, None if recorded is None else str(path))
+    assert {state: names for state, names in actual.items() if names} == verdict
 
 
 def test_an_image_that_its_registry_no_longer_has_is_not_verified() -> None:
     gone = lambda image: None if str(image).startswith("nvcr.io/a") else image.digest or A  # noqa: E731
-    found = verify(cast(RegistryClient, SimpleNamespace(digest=gone)), IMAGES, None)
-    assert found == {"missing": [], "altered": [], "unrecorded": [f"{HOST}/a:1"]}
+    actual = verify(cast(RegistryClient, SimpleNamespace(digest=gone)), IMAGES, None)
+    assert actual == {"missing": [], "altered": [], "unrecorded": [f"{HOST}/a:1"]}
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "a" * 64, 5, None])

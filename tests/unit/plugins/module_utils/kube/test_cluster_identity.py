@@ -78,13 +78,13 @@ class Api:
 
 def identity(api: Any, name: str = "prod", *, records: bool = True, **more: str) -> ClusterIdentity:
     """Verified, as a module has it before it does anything."""
-    found = ClusterIdentity(api, {"name": name, **more}, records=records)
-    found.verify()
-    return found
+    actual = ClusterIdentity(api, {"name": name, **more}, records=records)
+    actual.verify()
+    return actual
 
 
-def lease(api: Any, of: ClusterIdentity, run: str = "run-1", **options: Any) -> Lease:
-    return Lease(api, run, identity=of, wait_timeout=0, **options)
+def lease(api: Any, identity: ClusterIdentity, run: str = "run-1", **options: Any) -> Lease:
+    return Lease(api, run, identity=identity, wait_timeout=0, **options)
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def api() -> Api:
 
 
 def test_a_run_that_changes_nothing_records_nothing(api: Api) -> None:
-    found = identity(api)
-    assert found.pending == ("", "prod")
-    with lease(api, found, active=False):
+    actual = identity(api)
+    assert actual.pending == ("", "prod")
+    with lease(api, actual, active=False):
         pass
-    assert (api.name(), found.change, RECORD in api.objects) == ("", None, False)
+    assert (api.name(), actual.change, RECORD in api.objects) == ("", None, False)
 
 
 def test_the_first_change_records_the_name_which_then_stays(api: Api) -> None:
@@ -138,11 +138,11 @@ def test_one_look_serves_the_lease_as_well(api: Api) -> None:
     with lease(api, identity(api)):
         pass
     api.asked.clear()
-    found = lease(api, identity(api))
-    found.observe()
+    actual = lease(api, identity(api))
+    actual.observe()
     assert api.asked == [f"GET {RECORD}"]
-    with found:
-        assert found.untouched
+    with actual:
+        assert actual.untouched
     assert [line.partition(" ")[0] for line in api.asked] == ["GET", "PUT", "PUT"]
 
 
@@ -187,8 +187,8 @@ def test_a_rename_is_one_step_and_the_old_name_is_refused_afterwards(api: Api) -
 
 
 def test_a_renewal_keeps_the_record_and_overwrites_no_other(api: Api) -> None:
-    found = identity(api)
-    with lease(api, found, duration=0.09):
+    actual = identity(api)
+    with lease(api, actual, duration=0.09):
         api.objects[RECORD]["metadata"]["annotations"][NAME] = "renamed-meanwhile"
         before = api.objects[RECORD]["metadata"]["resourceVersion"]
         api.objects[RECORD]["metadata"]["resourceVersion"] = f"{before}0"
@@ -201,10 +201,10 @@ def test_a_renewal_keeps_the_record_and_overwrites_no_other(api: Api) -> None:
 
 
 def test_the_record_has_one_place_wherever_the_lease_is(api: Api) -> None:
-    found = identity(api)
-    with lease(api, found, namespace="ops"):
+    actual = identity(api)
+    with lease(api, actual, namespace="ops"):
         assert api.name() == "prod"
-    assert (found.change, api.name(ELSEWHERE)) == (("", "prod"), "")
+    assert (actual.change, api.name(ELSEWHERE)) == (("", "prod"), "")
     with lease(api, identity(api), namespace="ops"):
         pass
     assert (api.name(ELSEWHERE), api.name()) == ("", "prod")

@@ -45,11 +45,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     (tmp_path / "ca").write_text("ca of prod")
     (tmp_path / "other-ca").write_text("ca of test")
     (tmp_path / "crt").write_text("a client certificate")
-    found = {name: kubeconfig(tmp_path / name, server) for name, server in (("prod", PROD), ("test", TEST))}
-    (tmp_path / "link").symlink_to(found["prod"])
-    monkeypatch.setenv("KUBECONFIG", found["test"])
+    actual = {name: kubeconfig(tmp_path / name, server) for name, server in (("prod", PROD), ("test", TEST))}
+    (tmp_path / "link").symlink_to(actual["prod"])
+    monkeypatch.setenv("KUBECONFIG", actual["test"])
     names = ("link", "ca", "other-ca", "crt")
-    return {**found, **{name: str(tmp_path / name) for name in names}}
+    return {**actual, **{name: str(tmp_path / name) for name in names}}
 
 
 def filled(values: Values, files: dict[str, str]) -> Values:
@@ -111,12 +111,12 @@ def test_one_source_counts_as_a_whole(
     server: str,
     token: str,
 ) -> None:
-    found = reach(filled(params, files), filled(cluster, files), filled(environ, files), monkeypatch)
-    assert found.server == server
-    assert found.authorization().get("authorization", "").removeprefix("Bearer ") == token
+    actual = reach(filled(params, files), filled(cluster, files), filled(environ, files), monkeypatch)
+    assert actual.server == server
+    assert actual.authorization().get("authorization", "").removeprefix("Bearer ") == token
     # The library reads the kubeconfig again for the token, and a request asks for the token first.
-    assert found.server == server
-    assert found.configuration.verify_ssl is True
+    assert actual.server == server
+    assert actual.configuration.verify_ssl is True
 
 
 REFUSED: list[tuple[Values, Values, Values, list[str]]] = [
@@ -328,9 +328,9 @@ def test_helm_is_not_led_elsewhere(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch, params: Values, cluster: Values, environ: Values, words: str
 ) -> None:
     given, document, variables = (filled(values, files) for values in (params, cluster, environ))
-    found = client(given, document, variables, monkeypatch)
+    actual = client(given, document, variables, monkeypatch)
     with pytest.raises(WrongCluster) as caught:
-        helm_environment(found, variables)
+        helm_environment(actual, variables)
     assert words.format(**files) in str(caught.value)
     assert "geheim" not in str(caught.value)
 

@@ -121,9 +121,9 @@ CHANGES: dict[str, t.Callable[[Object], t.Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_difference_is_seen(change: t.Callable[[Object], t.Any]) -> None:
-    wanted = copy.deepcopy(DEPLOYMENT)
-    change(wanted)
-    assert difference(live_deployment(), wanted, "accel.gpu").changed
+    expected = copy.deepcopy(DEPLOYMENT)
+    change(expected)
+    assert difference(live_deployment(), expected, "accel.gpu").changed
 
 
 SAME: dict[str, t.Callable[[Object], t.Any]] = {
@@ -139,9 +139,9 @@ SAME: dict[str, t.Callable[[Object], t.Any]] = {
 
 @pytest.mark.parametrize("change", SAME.values(), ids=SAME.keys())
 def test_another_form_is_no_difference(change: t.Callable[[Object], t.Any]) -> None:
-    wanted = copy.deepcopy(DEPLOYMENT)
-    change(wanted)
-    assert not difference(live_deployment(), wanted, "accel.gpu").changed
+    expected = copy.deepcopy(DEPLOYMENT)
+    change(expected)
+    assert not difference(live_deployment(), expected, "accel.gpu").changed
 
 
 def test_an_element_of_an_atomic_list_that_lost_a_field_is_seen() -> None:
@@ -153,10 +153,10 @@ def test_an_element_of_an_atomic_list_that_lost_a_field_is_seen() -> None:
 
 
 def test_the_predicted_object_keeps_foreign_fields() -> None:
-    wanted = copy.deepcopy(DEPLOYMENT)
-    wanted["spec"]["replicas"] = 3
-    del pod(wanted)["containers"][0]["ports"]
-    after = difference(live_deployment(), wanted, "accel.gpu").after
+    expected = copy.deepcopy(DEPLOYMENT)
+    expected["spec"]["replicas"] = 3
+    del pod(expected)["containers"][0]["ports"]
+    after = difference(live_deployment(), expected, "accel.gpu").after
     names = [container["name"] for container in pod(after)["containers"]]
     assert (names, after["spec"]["replicas"], after["spec"]["strategy"]) == (
         ["proxy", "main"],
@@ -183,20 +183,20 @@ def test_false_in_a_custom_resource_is_not_the_same_as_nothing() -> None:
         "metadata": {"name": "p"},
         "spec": {"mig": {}},
     }
-    wanted = {**live, "spec": {"mig": {"enabled": False}}}
-    assert difference(live, wanted, "accel.gpu").changed
+    expected = {**live, "spec": {"mig": {"enabled": False}}}
+    assert difference(live, expected, "accel.gpu").changed
 
 
 def test_text_of_a_secret_is_compared_encoded_and_never_shown() -> None:
     live: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"token": "c2VjcmV0"}}
-    wanted: Object = {
+    expected: Object = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "s"},
         "stringData": {"token": "secret"},
     }
-    assert not difference(live, wanted, "accel.gpu").changed
-    other = difference(live, {**wanted, "stringData": {"token": "other"}}, "accel.gpu")
+    assert not difference(live, expected, "accel.gpu").changed
+    other = difference(live, {**expected, "stringData": {"token": "other"}}, "accel.gpu")
     assert other.changed
     assert "c2VjcmV0" not in str((other.before, other.after))
     assert "stringData" not in other.patch_body
@@ -218,16 +218,16 @@ def live_service() -> Object:
         f'k:{{"port":53,"protocol":"{port["protocol"]}"}}': {".": {}, "f:name": {}, "f:port": {}} for port in (udp, tcp)
     }
     entry = {"manager": "accel.gpu", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": owned}}}
-    found = service(udp, tcp)
-    found["metadata"]["managedFields"] = [entry]
-    return found
+    actual = service(udp, tcp)
+    actual["metadata"]["managedFields"] = [entry]
+    return actual
 
 
 def test_an_element_without_a_key_is_compared_with_the_element_that_has_the_default() -> None:
-    wanted = service({"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53})
-    assert not difference(live_service(), wanted, "accel.gpu").changed
-    wanted["spec"]["ports"][1]["name"] = "dns-stream"
-    after = difference(live_service(), wanted, "accel.gpu").after
+    expected = service({"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53})
+    assert not difference(live_service(), expected, "accel.gpu").changed
+    expected["spec"]["ports"][1]["name"] = "dns-stream"
+    after = difference(live_service(), expected, "accel.gpu").after
     assert [(port["name"], port["protocol"]) for port in after["spec"]["ports"]] == [
         ("dns", "UDP"),
         ("dns-stream", "TCP"),

@@ -34,28 +34,28 @@ _histories = st.lists(st.tuples(st.sampled_from([US, THEM]), objects()), max_siz
 def lived(history: list[tuple[str, Object]]) -> Object | None:
     """The object after all these applies."""
     live: Object | None = None
-    for manager, wanted in history:
-        live = apply(live, wanted, manager)
+    for manager, expected in history:
+        live = apply(live, expected, manager)
     return live
 
 
 @given(_histories, objects())
-def test_applying_twice_changes_nothing(history: list[tuple[str, Object]], wanted: Object) -> None:
-    live = apply(lived(history), wanted, US)
-    assert not difference(live, wanted, US).changed
+def test_applying_twice_changes_nothing(history: list[tuple[str, Object]], expected: Object) -> None:
+    live = apply(lived(history), expected, US)
+    assert not difference(live, expected, US).changed
 
 
 @given(_histories, objects())
-def test_unchanged_means_that_an_apply_would_do_nothing(history: list[tuple[str, Object]], wanted: Object) -> None:
+def test_unchanged_means_that_an_apply_would_do_nothing(history: list[tuple[str, Object]], expected: Object) -> None:
     live = lived(history)
-    if live is not None and not difference(live, wanted, US).changed:
-        assert content(apply(live, wanted, US)) == content(live)
+    if live is not None and not difference(live, expected, US).changed:
+        assert content(apply(live, expected, US)) == content(live)
 
 
 @given(_histories, objects())
-def test_after_is_what_an_apply_gives(history: list[tuple[str, Object]], wanted: Object) -> None:
+def test_after_is_what_an_apply_gives(history: list[tuple[str, Object]], expected: Object) -> None:
     live = lived(history)
-    assert content(difference(live, wanted, US).after) == content(apply(live, wanted, US))
+    assert content(difference(live, expected, US).after) == content(apply(live, expected, US))
 
 
 @given(_histories, objects(), objects())

@@ -66,13 +66,13 @@ def test_keys_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_
     path.write_text(yaml.safe_dump(given))
     configuration = connect(ConnectionOptions(kubeconfig=str(path) if as_file else given)).configuration
     assert list(temporary.iterdir()) == []
-    for found, data in (
+    for actual, data in (
         (configuration.key_file, key),
         (configuration.cert_file, certificate),
         (configuration.ssl_ca_cert, certificate),
     ):
-        assert found.startswith("/proc/self/fd/")
-        assert Path(found).read_bytes() == data
+        assert actual.startswith("/proc/self/fd/")
+        assert Path(actual).read_bytes() == data
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     context.load_cert_chain(configuration.cert_file, configuration.key_file)
 

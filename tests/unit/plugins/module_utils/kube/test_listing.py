@@ -53,7 +53,7 @@ class Server:
 def test_each_page_is_fetched_once(spell: Any) -> None:
     server = Server(spell)
     listing = Listing(server, "/api/v1/nodes", {}, "application/json")  # type: ignore[arg-type]
-    assert [found["metadata"]["name"] for found in listing] == ["a", "b", "c", "d"]
+    assert [actual["metadata"]["name"] for actual in listing] == ["a", "b", "c", "d"]
     assert server.tokens == [None, "t1", "t2"]
     assert listing.resource_version == "7"
 
@@ -69,9 +69,9 @@ def test_the_next_page_is_fetched_while_one_is_parsed() -> None:
 def test_a_reader_of_some_objects_fetches_no_page_that_it_does_not_read() -> None:
     server = Server(as_go)
     listing = Listing(server, "/api/v1/nodes", {}, "application/json", ahead=False)  # type: ignore[arg-type]
-    assert [found["metadata"]["name"] for found in itertools.islice(listing, 3)] == ["a", "b", "c"]
+    assert [actual["metadata"]["name"] for actual in itertools.islice(listing, 3)] == ["a", "b", "c"]
     assert server.tokens == [None, "t1"]
-    assert [found["metadata"]["name"] for found in listing] == ["d"]
+    assert [actual["metadata"]["name"] for actual in listing] == ["d"]
 
 
 FIELDS = [{"manager": "kubelet", "fieldsV1": {"f:status": {'k:{"type":"Ready"}': {}}}}, {"manager": "x"}]
@@ -91,8 +91,8 @@ def nodes(*images: list[dict[str, Any]], **metadata: Any) -> dict[str, Any]:
 
 
 def shortened(page: dict[str, Any]) -> dict[str, Any]:
-    for found in page["items"]:
-        del found["metadata"]["managedFields"], found["status"]["images"]
+    for actual in page["items"]:
+        del actual["metadata"]["managedFields"], actual["status"]["images"]
     return page
 
 

@@ -49,11 +49,11 @@ def test_writers(entries: list[Object], path: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("actual", "expected"),
     [({"metadata": {}}, False), (live(), False), (live({}), False), (live(HELM), True), (live(STATUS), True)],
 )
-def test_users_may_remove_the_records(found: Object, expected: bool) -> None:
-    assert has_records(found) == expected
+def test_users_may_remove_the_records(actual: Object, expected: bool) -> None:
+    assert has_records(actual) == expected
 
 
 def test_what_a_manager_has_written_counts_as_applied() -> None:

@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.normalization impor
 
 
 @pytest.mark.parametrize(
-    ("said", "amount"),
+    ("text", "amount"),
     [
         ("500m", "0.5"),
         ("1", "1"),
@@ -28,17 +28,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.normalization impor
         ("100n", "1e-7"),
     ],
 )
-def test_quantity(said: t.Any, amount: str) -> None:
-    assert quantity(said) == Decimal(amount)
+def test_quantity(text: t.Any, amount: str) -> None:
+    assert quantity(text) == Decimal(amount)
 
 
-@pytest.mark.parametrize("said", ["", "x", "Gi", "1 Gi", "nan", "inf", True, None, [], "1Gb"])
-def test_no_quantity(said: t.Any) -> None:
-    assert quantity(said) is None
+@pytest.mark.parametrize("text", ["", "x", "Gi", "1 Gi", "nan", "inf", True, None, [], "1Gb"])
+def test_no_quantity(text: t.Any) -> None:
+    assert quantity(text) is None
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted", "quantities", "text", "same"),
+    ("live", "expected", "quantities", "text", "same"),
     [
         (80, "80", False, False, True),
         ("80", 80, False, False, True),
@@ -53,5 +53,5 @@ def test_no_quantity(said: t.Any) -> None:
         ("x", "y", True, False, False),
     ],
 )
-def test_same_scalar(live: t.Any, wanted: t.Any, quantities: bool, text: bool, same: bool) -> None:
-    assert same_scalar(live, wanted, quantities=quantities, text=text) is same
+def test_same_scalar(live: t.Any, expected: t.Any, quantities: bool, text: bool, same: bool) -> None:
+    assert same_scalar(live, expected, quantities=quantities, text=text) is same

@@ -27,10 +27,10 @@ def test_the_stream_s_own_error_is_raised_after_what_came_before() -> None:
         yield 1
         raise ApiError("too old", status=410)
 
-    found: list[int] = []
+    actual: list[int] = []
     with pytest.raises(ApiError, match="too old"):
-        found.extend(interruptible(stream(), lambda: None))
-    assert found == [1]
+        actual.extend(interruptible(stream(), lambda: None))
+    assert actual == [1]
 
 
 def test_a_silent_stream_is_left_when_the_check_says_so() -> None:
@@ -45,10 +45,10 @@ def test_a_silent_stream_is_left_when_the_check_says_so() -> None:
         silent.wait(60)
 
     begun = time.monotonic()
-    found: list[int] = []
+    actual: list[int] = []
     with pytest.raises(EndedError):
-        found.extend(interruptible(stream(), check, every=0.01))
-    assert found == [1]
+        actual.extend(interruptible(stream(), check, every=0.01))
+    assert actual == [1]
     assert time.monotonic() - begun < 10
     silent.set()
 

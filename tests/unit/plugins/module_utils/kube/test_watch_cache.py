@@ -37,10 +37,10 @@ class FakeServer:
 
     def list(self, path: str, **dummy: Any) -> Any:
         assert path == PATH
-        found = self.lists.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return Listed(found)
+        actual = self.lists.pop(0)
+        if isinstance(actual, Exception):
+            raise actual
+        return Listed(actual)
 
     def watch(self, path: str, *, resource_version: str, **dummy: Any) -> Iterator[Object]:
         assert path == PATH
@@ -56,65 +56,65 @@ def watch_cache(server: FakeServer, *, optional: bool = False) -> WatchCache:
     return WatchCache(server, {"maps": Collection(PATH, optional=optional)})  # type: ignore[arg-type]
 
 
-def names(found: WatchCache) -> list[tuple[str, str]]:
-    return [(item["metadata"]["name"], item["metadata"]["resourceVersion"]) for item in found.objects("maps")]
+def names(actual: WatchCache) -> list[tuple[str, str]]:
+    return [(item["metadata"]["name"], item["metadata"]["resourceVersion"]) for item in actual.objects("maps")]
 
 
 def test_events_change_the_objects() -> None:
     server = FakeServer([configmap("b", 2), configmap("a", 1)])
-    with watch_cache(server) as found:
-        found.read()
-        assert names(found) == [("a", "1"), ("b", "2")]
-        assert found.await_change(0) is False
-        found.follow()
-        found.follow()
+    with watch_cache(server) as actual:
+        actual.read()
+        assert names(actual) == [("a", "1"), ("b", "2")]
+        assert actual.await_change(0) is False
+        actual.follow()
+        actual.follow()
         server.events.put({"type": "MODIFIED", "object": configmap("a", 11)})
-        assert found.await_change(5) is True
-        assert names(found) == [("a", "11"), ("b", "2")]
+        assert actual.await_change(5) is True
+        assert names(actual) == [("a", "11"), ("b", "2")]
         server.events.put({"type": "DELETED", "object": configmap("b", 12)})
         server.events.put({"type": "ADDED", "object": configmap("c", 13)})
-        while ("c", "13") not in names(found):
-            assert found.await_change(5)
-        assert names(found) == [("a", "11"), ("c", "13")]
+        while ("c", "13") not in names(actual):
+            assert actual.await_change(5)
+        assert names(actual) == [("a", "11"), ("c", "13")]
         assert server.versions == ["10"]
 
 
 def test_an_event_from_before_a_write_does_not_undo_its_response() -> None:
     server = FakeServer([configmap("a", 1)])
-    with watch_cache(server) as found:
-        found.read()
-        found.follow()
-        found.put("maps", configmap("a", 15))
+    with watch_cache(server) as actual:
+        actual.read()
+        actual.follow()
+        actual.put("maps", configmap("a", 15))
         server.events.put({"type": "MODIFIED", "object": configmap("a", 12)})
-        found.await_change(5)
-        assert names(found) == [("a", "15")]
+        actual.await_change(5)
+        assert names(actual) == [("a", "15")]
         # Another object with the same name.
         server.events.put({"type": "ADDED", "object": configmap("a", 14, uid="2")})
-        found.await_change(5)
-        assert names(found) == [("a", "14")]
+        actual.await_change(5)
+        assert names(actual) == [("a", "14")]
 
 
 def test_an_expired_version_is_followed_by_a_list() -> None:
     server = FakeServer([configmap("a", 1)], [configmap("b", 30)])
-    with watch_cache(server) as found:
-        found.read()
-        found.follow()
+    with watch_cache(server) as actual:
+        actual.read()
+        actual.follow()
         server.events.put(ApiError("expired", status=410))
-        assert found.await_change(5)
-        assert names(found) == [("b", "30")]
+        assert actual.await_change(5)
+        assert names(actual) == [("b", "30")]
         server.events.put({"type": "ADDED", "object": configmap("c", 31)})
-        assert found.await_change(5)
+        assert actual.await_change(5)
         assert len(server.versions) == 2
 
 
 def test_other_errors_of_a_watch_are_raised() -> None:
     server = FakeServer([])
-    with watch_cache(server) as found:
-        found.read()
-        found.follow()
+    with watch_cache(server) as actual:
+        actual.read()
+        actual.follow()
         server.events.put(ApiError("forbidden", status=403))
         with pytest.raises(ApiError, match="forbidden"):
-            found.await_change(5)
+            actual.await_change(5)
 
 
 class FailingList(Listed):
@@ -132,16 +132,16 @@ class FailingList(Listed):
 def test_a_missing_kind_is_empty_only_if_optional(optional: bool) -> None:
     server = FakeServer()
     server.list = lambda path, **dummy: FailingList()  # type: ignore[method-assign]
-    with watch_cache(server, optional=optional) as found:
+    with watch_cache(server, optional=optional) as actual:
         if optional:
-            found.read()
-            assert not found.is_known("maps")
-            assert found.objects("maps") == ()
-            found.follow()
+            actual.read()
+            assert not actual.is_known("maps")
+            assert actual.objects("maps") == ()
+            actual.follow()
             assert server.versions == []
         else:
             with pytest.raises(ApiError):
-                found.read()
+                actual.read()
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -149,11 +149,11 @@ def test_objects_that_may_not_be_listed_are_absent_only_if_that_is_allowed(allow
     server = FakeServer()
     server.list = lambda path, **dummy: FailingList(403)  # type: ignore[method-assign]
     collection = Collection(PATH, optional=True, may_be_forbidden=allowed)
-    with WatchCache(server, {"maps": collection}) as found:  # type: ignore[arg-type]
+    with WatchCache(server, {"maps": collection}) as actual:  # type: ignore[arg-type]
         if not allowed:
             with pytest.raises(ApiError):
-                found.read()
+                actual.read()
             return
-        found.read()
-        assert found.objects("maps") == ()
-        assert not found.is_known("maps")
+        actual.read()
+        assert actual.objects("maps") == ()
+        assert not actual.is_known("maps")

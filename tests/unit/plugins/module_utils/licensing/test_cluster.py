@@ -31,15 +31,15 @@ def api(*drivers: dict[str, Any]) -> LicenseApi:
         gpu_node("b", "NVIDIA-L40S-24Q", team="b"),
         gpu_node("c", team="c"),
     ]
-    found = LicenseApi([cluster_policy(useNvidiaDriverCRD=True)], list(drivers), nodes)
-    return found.add(license_secret("one", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=2\n"))
+    actual = LicenseApi([cluster_policy(useNvidiaDriverCRD=True)], list(drivers), nodes)
+    return actual.add(license_secret("one", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=2\n"))
 
 
 TWO_DRIVERS = (driver("x", "one", team="a"), driver("y", "two", team="b"))
 
 
-def cluster(found: LicenseApi) -> LicenseCluster:
-    return LicenseCluster(cast(Any, found), derive({"name": "prod"}, {}, []), found.policies[0])
+def cluster(actual: LicenseApi) -> LicenseCluster:
+    return LicenseCluster(cast(Any, actual), derive({"name": "prod"}, {}, []), actual.policies[0])
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def cluster(found: LicenseApi) -> LicenseCluster:
     ],
 )
 def test_a_node_has_the_secret_of_its_driver(drivers: tuple[Any, ...], expected: dict[str, str | None]) -> None:
-    found = cluster(api(*drivers))
-    targets = {node.name: found.expected_of(node) for node in found.license_nodes()}
+    actual = cluster(api(*drivers))
+    targets = {node.name: actual.expected_of(node) for node in actual.license_nodes()}
     assert {name: item.target.name if item else None for name, item in targets.items()} == expected
     tokens = {"one": ONE, "two": TWO}
     for item in filter(None, targets.values()):
@@ -66,14 +66,14 @@ def test_a_node_has_the_secret_of_its_driver(drivers: tuple[Any, ...], expected:
 
 
 def test_the_classes_of_the_nodes_of_a_driver() -> None:
-    found = cluster(api(*TWO_DRIVERS, driver("z", None, team="c")))
-    assert found.classes(LicenseTarget(SECRET, "one")) == {"C"}
-    assert found.classes(LicenseTarget(SECRET, "two")) == {"Q"}
+    actual = cluster(api(*TWO_DRIVERS, driver("z", None, team="c")))
+    assert actual.classes(LicenseTarget(SECRET, "one")) == {"C"}
+    assert actual.classes(LicenseTarget(SECRET, "two")) == {"Q"}
 
 
 def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
-    found = api(*TWO_DRIVERS, driver("z", None, team="c"))
-    result = found.license()
+    actual = api(*TWO_DRIVERS, driver("z", None, team="c"))
+    result = actual.license()
     assert [entry["feature_type"] for entry in result["license"]["objects"]] == [4, 2], result
     assert (
         "No licensing Secret is assigned to node c: the NVIDIADriver that selects the node does not name one."
@@ -90,14 +90,14 @@ def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
 
 
 def test_a_rotation_needs_only_the_secrets_of_its_nodes() -> None:
-    found = api(*TWO_DRIVERS, driver("z", "three", team="z"))
+    actual = api(*TWO_DRIVERS, driver("z", "three", team="z"))
     # No node has this one yet.
-    assert "Not rotated" in str(found.rotation()["warnings"])
+    assert "Not rotated" in str(actual.rotation()["warnings"])
     expired = make_token(hosts=["two.example.com"], expires=-60)
-    found.add(license_secret("two", expired, "FeatureType=2\n"))
-    assert "The token in Secret gpu-operator/two expired at" in found.rotation()["msg"]
-    assert "The token in Secret gpu-operator/two expired at" in found.rotation(node_names=["b"])["msg"]
-    assert "Not rotated: node a." in str(found.rotation(node_names=["a"])["warnings"])
+    actual.add(license_secret("two", expired, "FeatureType=2\n"))
+    assert "The token in Secret gpu-operator/two expired at" in actual.rotation()["msg"]
+    assert "The token in Secret gpu-operator/two expired at" in actual.rotation(node_names=["b"])["msg"]
+    assert "Not rotated: node a." in str(actual.rotation(node_names=["a"])["warnings"])
 
 
 def test_a_token_in_place_of_a_node_is_not_shown() -> None:
@@ -124,18 +124,18 @@ def test_a_token_in_place_of_a_node_is_not_shown() -> None:
 )
 def test_a_pool_declares_another_secret_than_the_one_that_its_driver_names(declared: str, text: str) -> None:
     """All three modules notice it. The pool of a node without a driver pod is not noticed."""
-    found = api(driver("x", "one", **{"accel.gpu/pool": "vdi"}))
-    found.add(license_secret("copy", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=4\n"))
+    actual = api(driver("x", "one", **{"accel.gpu/pool": "vdi"}))
+    actual.add(license_secret("copy", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=4\n"))
     pool: dict[str, Any] = {"pool": "vdi", "accel.gpu/pool": "vdi"}
-    found.nodes = [gpu_node(name, **pool) for name in ("a", "b")]
+    actual.nodes = [gpu_node(name, **pool) for name in ("a", "b")]
     # The driver does not run: no command is sent to it.
     metadata = {"name": "driver-a", "namespace": "gpu-operator"}
-    found.pods = [{"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"phase": "Pending"}}]
+    actual.pods = [{"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"phase": "Pending"}}]
     pools = [vgpu_pool("vdi", declared)]
-    written = found.license(pools)
+    written = actual.license(pools)
     assert not written.get("failed"), written["msg"]
     assert ("do not mount" in str(written.get("warnings"))) == bool(text)
     assert text in str(written.get("warnings"))
-    assert [each for each in found.info(pools)["license_info"]["problems"] if "mount" in each] == [text][: bool(text)]
-    rotated = found.rotation(pools, provided=written["license"])
+    assert [each for each in actual.info(pools)["license_info"]["problems"] if "mount" in each] == [text][: bool(text)]
+    rotated = actual.rotation(pools, provided=written["license"])
     assert rotated.get("msg", "") == (f"No node was rotated. {text}" if text else "")

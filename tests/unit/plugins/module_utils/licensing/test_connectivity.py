@@ -56,10 +56,10 @@ def test_the_servers_of_a_token_and_the_commands() -> None:
     ],
 )  # fmt: skip
 def test_layers(code: int | None, output: str, error: str, layer: str, text: str) -> None:
-    found = evaluate_check(HOST, "", code, output, error)
-    assert (found.layer, found.address) == (layer, "dls.example.com:443")
-    assert text in found.message
-    assert found.as_dict()["reachable"] == {"": True, UNKNOWN: None}.get(layer, False)
+    actual = evaluate_check(HOST, "", code, output, error)
+    assert (actual.layer, actual.address) == (layer, "dls.example.com:443")
+    assert text in actual.message
+    assert actual.as_dict()["reachable"] == {"": True, UNKNOWN: None}.get(layer, False)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_layers(code: int | None, output: str, error: str, layer: str, text: str
     [(5, NONE, PROXY), (7, NAME, PROXY), (28, NAME, PROXY), (56, CONNECTED, PROXY), (35, CONNECTED, TLS), (0, ALL, "")],
 )
 def test_layers_with_a_proxy(code: int, output: str, layer: str) -> None:
-    found = evaluate_check(HOST, "proxy:3128", code, output, "curl: (56) CONNECT tunnel failed, response 403")
-    assert found.layer == layer
-    assert ("the proxy proxy:3128 (CONNECT tunnel failed, response 403)" in found.message) == (layer == PROXY)
+    actual = evaluate_check(HOST, "proxy:3128", code, output, "curl: (56) CONNECT tunnel failed, response 403")
+    assert actual.layer == layer
+    assert ("the proxy proxy:3128 (CONNECT tunnel failed, response 403)" in actual.message) == (layer == PROXY)
 
 
 def test_one_of_several_servers_is_enough() -> None:

@@ -47,9 +47,9 @@ def secret(kind: str | None = "Opaque", **files: str) -> dict[str, Any]:
 
 
 def test_a_new_secret() -> None:
-    found = desired(text=TOKEN)
-    assert found.files == LicenseFiles(TOKEN.encode(), MANAGED)
-    body = object_body(TARGET, NAMESPACE, None, LicenseFiles(), found.files)
+    actual = desired(text=TOKEN)
+    assert actual.files == LicenseFiles(TOKEN.encode(), MANAGED)
+    body = object_body(TARGET, NAMESPACE, None, LicenseFiles(), actual.files)
     assert body == {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -60,11 +60,11 @@ def test_a_new_secret() -> None:
             LICENSE_CONFIG_KEY: base64.b64encode(MANAGED).decode(),
         },
     }
-    assert found.files.shown() == {
+    assert actual.files.shown() == {
         LICENSE_CONFIG_KEY: {"FeatureType": "1"},
-        LICENSE_TOKEN_KEY: f"sha256:{found.token.fingerprint[:16]}",
+        LICENSE_TOKEN_KEY: f"sha256:{actual.token.fingerprint[:16]}",
     }
-    assert TOKEN not in str(found.files.shown())
+    assert TOKEN not in str(actual.files.shown())
 
 
 def test_a_second_run_changes_nothing() -> None:
@@ -82,10 +82,10 @@ def test_a_token_with_a_line_break_in_the_secret_is_kept() -> None:
 
 def test_a_new_token_keeps_a_foreign_configuration() -> None:
     foreign = b"# manual\nFeatureType=4\n"
-    found = desired(LicenseFiles(OTHER.encode(), foreign), TOKEN, {"C"})
-    assert found.files == LicenseFiles(TOKEN.encode(), foreign)
+    actual = desired(LicenseFiles(OTHER.encode(), foreign), TOKEN, {"C"})
+    assert actual.files == LicenseFiles(TOKEN.encode(), foreign)
     live = secret(**{LICENSE_TOKEN_KEY: OTHER, LICENSE_CONFIG_KEY: foreign.decode()})
-    body = object_body(TARGET, NAMESPACE, live, read_files(TARGET, live, NAMESPACE), found.files)
+    body = object_body(TARGET, NAMESPACE, live, read_files(TARGET, live, NAMESPACE), actual.files)
     assert body is not None
     assert body["metadata"] == {"name": "licensing-config", "namespace": NAMESPACE, "resourceVersion": "7"}
 
@@ -157,9 +157,9 @@ def test_unusable_secrets_without_a_token(live: LicenseFiles | None, message: st
 
 
 def test_a_secret_with_wrong_keys_is_completed_by_a_token() -> None:
-    found = desired(LicenseFiles(None, None, ("token.tok",)), TOKEN)
-    assert found.files.is_complete
-    assert found.warnings == (
+    actual = desired(LicenseFiles(None, None, ("token.tok",)), TOKEN)
+    assert actual.files.is_complete
+    assert actual.warnings == (
         "Secret gpu-operator/licensing-config also has token.tok, which the GPU operator does not read. Delete the keys that are not needed.",
     )
 
@@ -222,6 +222,6 @@ def test_other_parameters_of_a_file_stay(header: bytes, options: GriddOptions, c
     expected = before
     for old, new in changes.items():
         expected = expected.replace(old, new)
-    found = desired(LicenseFiles(TOKEN.encode(), before), options=options, classes={"C"}).files
-    assert found.config == expected
-    assert (LicenseFiles(TOKEN.encode(), before).shown() == found.shown()) is (not changes)
+    actual = desired(LicenseFiles(TOKEN.encode(), before), options=options, classes={"C"}).files
+    assert actual.config == expected
+    assert (LicenseFiles(TOKEN.encode(), before).shown() == actual.shown()) is (not changes)

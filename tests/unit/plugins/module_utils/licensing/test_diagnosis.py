@@ -53,11 +53,11 @@ def expected(config: str = "FeatureType=1\n", **options: Any) -> LicenseObject:
 
 
 def reading(
-    wanted: LicenseObject, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
+    expected: LicenseObject, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
 ) -> Reading:
-    found: dict[str, str | None] = dict(wanted.fingerprints)
-    found |= {{"token": TOKEN_PATH, "config": CONFIG_PATH}[name]: digest for name, digest in files.items()}
-    return Reading(status, found, skew)
+    actual: dict[str, str | None] = dict(expected.fingerprints)
+    actual |= {{"token": TOKEN_PATH, "config": CONFIG_PATH}[name]: digest for name, digest in files.items()}
+    return Reading(status, actual, skew)
 
 
 NODE = license_node("n1")
@@ -65,7 +65,7 @@ VALID = expected(expires=364.5 * DAY)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "text"),
+    ("expected", "actual", "text"),
     [
         (VALID, reading(VALID, LICENSED), ""),
         (None, Reading(LICENSED), ""),
@@ -93,8 +93,8 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
     ],
 )  # fmt: skip
-def test_causes(wanted: LicenseObject | None, found: Reading, text: str) -> None:
-    shown = problem(NODE, found, wanted, NOW)
+def test_causes(expected: LicenseObject | None, actual: Reading, text: str) -> None:
+    shown = problem(NODE, actual, expected, NOW)
     assert text in shown if text else shown == ""
 
 
@@ -179,9 +179,9 @@ def test_a_driver_that_does_not_run(container: str, state: dict[str, Any], resta
         "status": {"phase": "Pending", "containerStatuses": [status]},
     }
     node = replace(NODE, pod=parse_driver_pods([failing])["n2"])
-    found = problem(node, Reading(), VALID, NOW)
-    assert found.startswith("The driver does not run: ")
-    assert found.endswith(text)
+    actual = problem(node, Reading(), VALID, NOW)
+    assert actual.startswith("The driver does not run: ")
+    assert actual.endswith(text)
 
 
 def test_the_expiry_of_tokens() -> None:
@@ -211,7 +211,7 @@ def pod(name: str, node: str, *, running: bool = True, deleted: bool = False) ->
 
 
 def test_driver_pods() -> None:
-    found = parse_driver_pods(
+    actual = parse_driver_pods(
         [
             pod("old", "n1", deleted=True),
             pod("new", "n1"),
@@ -220,10 +220,10 @@ def test_driver_pods() -> None:
             pod("broken", "n2", running=False),
         ]
     )
-    assert (found["n1"].name, found["n1"].started, found["n1"].failure) == ("new", "2026-01-01T00:00:00Z", "")
-    assert found["n1"].path == f"/api/v1/namespaces/{NAMESPACE}/pods/new"
-    assert "ImagePullBackOff" in found["n2"].failure
-    assert set(found) == {"n1", "n2"}
+    assert (actual["n1"].name, actual["n1"].started, actual["n1"].failure) == ("new", "2026-01-01T00:00:00Z", "")
+    assert actual["n1"].path == f"/api/v1/namespaces/{NAMESPACE}/pods/new"
+    assert "ImagePullBackOff" in actual["n2"].failure
+    assert set(actual) == {"n1", "n2"}
 
 
 def test_the_overview() -> None:
@@ -235,8 +235,8 @@ def test_the_overview() -> None:
         "n3": Reading(error="lost."),
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
-    found = overview(states, [VALID], NOW, LicenseLimits(), limit=2)
-    assert found["counts"] == {
+    actual = overview(states, [VALID], NOW, LicenseLimits(), limit=2)
+    assert actual["counts"] == {
         "nodes": 4,
         "licensed": 1,
         "unlicensed": 2,
@@ -244,12 +244,12 @@ def test_the_overview() -> None:
         "outdated": 2,
         "not_required": 0,
     }
-    assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
-    assert found["nodes"][0]["token_matches"] is False
-    assert found["nodes"][0]["token_days_left"] is None
+    assert [entry["name"] for entry in actual["nodes"]] == ["n1", "n2"]
+    assert actual["nodes"][0]["token_matches"] is False
+    assert actual["nodes"][0]["token_days_left"] is None
     assert states[-1].as_dict(NOW)["token_days_left"] == 364
-    assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token differs")
+    assert actual["days_left"] == 364
+    assert actual["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token differs")
     assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
         "Neither an NVIDIADriver nor the ClusterPolicy names a Secret"
@@ -262,7 +262,7 @@ def test_the_overview() -> None:
         in overview(states, [replace(unreadable, readable=True)], NOW, LicenseLimits(1), limit=2)["warnings"][0]
     )
 
-    reports: dict[str, dict[str, Any]] = {"prod": {"license_info": found}, "test": {"msg": "unreachable"}}
+    reports: dict[str, dict[str, Any]] = {"prod": {"license_info": actual}, "test": {"msg": "unreachable"}}
     shown = report_lines(reports)
     heads = "CLUSTER NODES LICENSED UNLICENSED UNKNOWN OUTDATED TOKEN EXPIRES DAYS LEFT LICENSE SERVER"
     assert shown[0].split() == heads.split()
@@ -271,7 +271,7 @@ def test_the_overview() -> None:
     assert report_problems({"license_info": overview(states, [VALID], NOW, LicenseLimits(400), limit=2)}) == [
         "3 of 4 nodes have no verified license.",
         "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
-        f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
+        f"The token in Secret {NAMESPACE}/licensing-config expires at {actual['objects'][0]['expires']}, in 364 days. Create a new one in the license "
         "system, and run the playbook license_rotate.",
     ]
     outdated = [state for state in states if state.node.name == "n1"]
@@ -289,7 +289,7 @@ def test_the_overview() -> None:
     assert report_problems(reports["prod"])[-1] == (
         "All 10 licenses of NVIDIA Virtual Compute Server in the license pools are in use."
     )
-    failed = {"license_info": found, "license_servers_failure": "no answer."}
+    failed = {"license_info": actual, "license_servers_failure": "no answer."}
     assert report_problems(failed)[-1] == "The license servers could not be read: no answer."
     assert report_problems(reports["test"]) == ["The cluster could not be read: unreachable"]
 
@@ -323,10 +323,10 @@ def test_nodes_that_need_no_license_now() -> None:
     }
     states = node_states(nodes, {node.name: Reading() for node in nodes}, lambda dummy: None, NOW)
     assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
-    found = overview(states, [VALID], NOW, LicenseLimits(), limit=10)
-    assert found["counts"]["not_required"] == 3
-    assert report_problems({"license_info": found}) == ["3 of 6 nodes have no verified license."]
-    assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
+    actual = overview(states, [VALID], NOW, LicenseLimits(), limit=10)
+    assert actual["counts"]["not_required"] == 3
+    assert report_problems({"license_info": actual}) == ["3 of 6 nodes have no verified license."]
+    assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in actual["warnings"])
 
 
 def test_a_licensed_node_that_is_cordoned() -> None:
@@ -368,7 +368,7 @@ def test_problems_of_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "desired",
     [
         None,
         VALID,
@@ -380,11 +380,11 @@ def test_problems_of_objects() -> None:
     ],
     ids=["unnamed", "valid", "invalid", "unreadable", "early", "soon", "expired"],
 )
-def test_a_report_shows_each_problem_once(wanted: LicenseObject | None) -> None:
+def test_a_report_shows_each_problem_once(desired: LicenseObject | None) -> None:
     """The problems of a cluster, and the warnings of the module, have the same words."""
-    objects = [wanted] if wanted else []
+    objects = [desired] if desired else []
     readings = {f"n{index}": Reading(UNLICENSED) for index in range(2)}
-    states = node_states([license_node(name) for name in readings], readings, lambda dummy: wanted, NOW)
+    states = node_states([license_node(name) for name in readings], readings, lambda dummy: desired, NOW)
     info = overview(states, objects, NOW, LicenseLimits(), limit=2)
     result = {"license_info": info}
     problems = report_problems(result)

@@ -98,9 +98,9 @@ def test_a_parameter_is_set_in_a_file(text: str, expected: str) -> None:
     st.dictionaries(st.sampled_from(["FeatureType", "ProxyServerPort"]), st.sampled_from("124")),
 )
 def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -> None:
-    found = gridd_conf.with_parameters(text, parameters)
-    assert gridd_conf.parse(found) == {**gridd_conf.parse(text), **parameters}
-    assert gridd_conf.with_parameters(found, parameters) == found
+    actual = gridd_conf.with_parameters(text, parameters)
+    assert gridd_conf.parse(actual) == {**gridd_conf.parse(text), **parameters}
+    assert gridd_conf.with_parameters(actual, parameters) == actual
 
     def others(content: str) -> list[str]:
         return [
@@ -108,7 +108,7 @@ def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -
         ]
 
     if parameters:
-        assert [line for line in others(found) if line] == [line for line in others(text) if line]
+        assert [line for line in others(actual) if line] == [line for line in others(text) if line]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -
     ],
 )
 def test_problems(options: GriddOptions, problem: str | None) -> None:
-    found = options.problems()
-    assert (found == []) if problem is None else found[0].startswith(problem)
-    assert not any("word" in text for text in found)
+    problems = options.problems()
+    assert (problems == []) if problem is None else problems[0].startswith(problem)
+    assert not any("word" in text for text in problems)
 
 
 def test_a_foreign_file() -> None:

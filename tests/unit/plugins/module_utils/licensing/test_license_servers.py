@@ -69,10 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
         assert self.headers["X-API-KEY"] == KEY
         if self.path.endswith("/leases"):
             self.server.instances.append(self.headers["x-nv-service-instance-id"])
-        found = ANSWERS.get(self.path)
-        self.send_response(self.server.status if found is not None else 404)
+        actual = ANSWERS.get(self.path)
+        self.send_response(self.server.status if actual is not None else 404)
         self.end_headers()
-        self.wfile.write(self.server.body or json.dumps(found).encode())
+        self.wfile.write(self.server.body or json.dumps(actual).encode())
 
     def log_message(self, template: str, *arguments: Any) -> None:
         """Stay quiet."""
@@ -124,8 +124,8 @@ def test_odd_values_cause_no_traceback(server: Server, monkeypatch: pytest.Monke
     pool = {"licensePoolFeatures": [{"licenseServerFeatureId": ["f1"], "totalAllotment": "7", "inUse": True}]}
     monkeypatch.setitem(ANSWERS, f"{BASE}/1/license-servers", {"licenseServers": [odd]})
     monkeypatch.setitem(ANSWERS, f"{BASE}/1/license-servers/%3F/license-pools", {"licensePools": [pool, None]})
-    found = server.service.read("lic-a", 1)
-    assert found.as_dict()["products"] == [{"name": VCS, "total": 0, "in_use": 0, "free": 0}]
+    actual = server.service.read("lic-a", 1)
+    assert actual.as_dict()["products"] == [{"name": VCS, "total": 0, "in_use": 0, "free": 0}]
     with pytest.raises(LicenseServiceError, match="cannot find"):
         server.service.read("\ud800", 1)
 

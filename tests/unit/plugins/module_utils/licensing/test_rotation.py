@@ -120,12 +120,12 @@ def test_a_run_that_is_killed_at_any_command_is_continued(moment: str, sticky: b
     for number in range(count_commands()):
         containers = cluster(2, sticky=sticky)
         access, rotations = plan(containers)
-        left = number
+        remaining = number
 
         def kill(node: str, command: tuple[str, ...]) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal remaining
+            remaining -= 1
+            if remaining < 0:
                 raise Killed
 
         setattr(containers, moment, kill)
@@ -143,12 +143,12 @@ def test_lost_connections_do_not_end_the_run(moment: str) -> None:
     for number in range(count_commands()):
         containers = cluster(2)
         access, rotations = plan(containers)
-        left = number
+        remaining = number
 
         def fail(node: str, command: tuple[str, ...]) -> None:
-            nonlocal left
-            left -= 1
-            if left == -1:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == -1:
                 raise lost_connection()
 
         setattr(containers, moment, fail)
@@ -254,8 +254,8 @@ def test_the_license_servers_are_checked_from_every_node() -> None:
     containers = cluster(2)
     containers.by_node["n1"].connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: new.example.com")
     nodes = [license_node("n0"), license_node("n1"), license_node("n2", failure="it crashes")]
-    found = LicenseContainers(cast(Any, containers)).check_all(nodes, lambda dummy: expected())
-    assert {name: [check.layer for check in checks] for name, checks in found.items()} == {"n0": [""], "n1": ["dns"]}
+    actual = LicenseContainers(cast(Any, containers)).check_all(nodes, lambda dummy: expected())
+    assert {name: [check.layer for check in checks] for name, checks in actual.items()} == {"n0": [""], "n1": ["dns"]}
     assert LicenseContainers(cast(Any, containers)).check_all(nodes, lambda dummy: None) == {}
 
 
@@ -265,7 +265,7 @@ def test_a_container_without_curl_is_not_checked() -> None:
 
     containers = cluster(1)
     containers.before = fail
-    found = LicenseContainers(cast(Any, containers)).check_all([license_node("n0")], lambda dummy: expected())
-    (check,) = found["n0"]
+    actual = LicenseContainers(cast(Any, containers)).check_all([license_node("n0")], lambda dummy: expected())
+    (check,) = actual["n0"]
     assert (check.layer, check.failed) == ("unknown", False)
     assert check.message == "new.example.com:443 could not be checked from the node: curl: executable file not found."

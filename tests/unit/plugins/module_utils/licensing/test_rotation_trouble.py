@@ -28,9 +28,9 @@ def test_a_lost_lease_is_reported_with_its_node(checks: int) -> None:
     result = RotationResult()
     with pytest.raises(LeaseLost) as error:
         rotator(access, NoLease(6 + checks)).run(rotations, result)
-    found = error.value.partial["license_rotation"]
-    assert (found["rotated"], found["failed"], found["pending"]) == (["n0"], "n1", ["n2"])
-    assert found["reached"] == STEPS[checks]
+    actual = error.value.partial["license_rotation"]
+    assert (actual["rotated"], actual["failed"], actual["pending"]) == (["n0"], "n1", ["n2"])
+    assert actual["reached"] == STEPS[checks]
     assert "The rotation stopped at node n1, " in str(error.value)
     assert "The lease was lost: it was taken." in str(error.value)
     assert "Already rotated: node n0." in str(error.value)
@@ -54,16 +54,16 @@ def test_a_lease_that_is_lost_while_the_license_is_awaited() -> None:
 @pytest.mark.parametrize("delay", [0, 3])
 def test_a_start_whose_response_is_lost_starts_no_second_client(delay: int) -> None:
     containers = cluster(1)
-    container, left = containers.by_node["n0"], delay
+    container, remaining = containers.by_node["n0"], delay
 
     def lose(node: str, command: tuple[str, ...]) -> None:
-        nonlocal left
+        nonlocal remaining
         if command == START and container.started == 1:
             container.hidden = delay > 0
             raise lost_connection()
         if command[0] == "cat" and container.hidden:
-            left -= 1
-            container.hidden = left > 0
+            remaining -= 1
+            container.hidden = remaining > 0
 
     containers.after = lose
     assert rotate(containers).rotated == ["n0"]
@@ -98,13 +98,13 @@ def count_mutations() -> int:
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_driver_pod_that_is_replaced(moment: str, number: int, token: str) -> None:
     containers = cluster(2)
-    left = number
+    remaining = number
 
     def replace(node: str, command: tuple[str, ...]) -> None:
-        nonlocal left
+        nonlocal remaining
         if node == "n0" and command[0] in ("cp", "mv", "kill", "env"):
-            left -= 1
-            if left == -1:
+            remaining -= 1
+            if remaining == -1:
                 containers.starting["n0"] = 3
                 containers.replace_pod("n0", Container(initial_files(token, CONFIG)))
                 raise lost_connection()
@@ -142,8 +142,13 @@ def test_a_driver_pod_that_is_replaced_and_does_not_start() -> None:
         "The rotation stopped at node n1, after its new files were written next to the old ones: Not done within 0 s (wait_timeout). The driver pod "
         "driver-n1 was replaced. The driver does not run: "
     ) in str(error.value)
-    found = error.value.partial["license_rotation"]
-    assert (found["rotated"], found["failed"], found["reached"], found["pending"]) == (["n0"], "n1", "written", ["n2"])
+    actual = error.value.partial["license_rotation"]
+    assert (actual["rotated"], actual["failed"], actual["reached"], actual["pending"]) == (
+        ["n0"],
+        "n1",
+        "written",
+        ["n2"],
+    )
 
 
 def test_a_state_that_cannot_be_read_without_a_client_does_not_leave_the_node_without_one() -> None:

@@ -50,8 +50,8 @@ EXPIRING, PERMANENT = "Licensed (Expiry: 2026-1-5 4:02:01 GMT)", "Licensed (Expi
     ],
 )  # fmt: skip
 def test_states(output: str, expected: LicenseStatus) -> None:
-    wanted = replace(expected, vgpu_type=TYPE) if "License Status" in output else expected
-    assert parse_status(HEAD + output) == wanted
+    desired = replace(expected, vgpu_type=TYPE) if "License Status" in output else expected
+    assert parse_status(HEAD + output) == desired
 
 
 def test_other_output_is_unknown() -> None:

@@ -59,14 +59,14 @@ def test_the_object_that_a_policy_names(licensing: dict[str, Any], expected: Lic
 
 def test_pools_name_their_secrets() -> None:
     pools = [vgpu_pool("a", "one"), vgpu_pool("b", "two"), vgpu_pool("c", "one"), vgpu_pool("d")]
-    found = desired_targets(plan(*pools), policy(secretName="three", nlsEnabled=True), NEWER, "option")
-    assert found == [
+    actual = desired_targets(plan(*pools), policy(secretName="three", nlsEnabled=True), NEWER, "option")
+    assert actual == [
         LicenseTarget(SECRET, "one", ("a", "c")),
         LicenseTarget(SECRET, "two", ("b",)),
         LicenseTarget(SECRET, "three", ("d",)),
     ]
-    assert target_of_pool(found, "c") == found[0]
-    assert target_of_pool(found, None) is None
+    assert target_of_pool(actual, "c") == actual[0]
+    assert target_of_pool(actual, None) is None
     assert [pool.name for pool in vgpu_pools(plan(*pools))] == ["a", "b", "c", "d"]
 
 

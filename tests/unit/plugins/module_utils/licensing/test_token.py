@@ -34,8 +34,8 @@ def claims(*hosts: str, expires_in: float = 30 * 86400, starts_in: float = -3600
     """The claims of a token that was created at NOW; a change to None removes a claim."""
     now = int(NOW.timestamp())
     times = {"iat": now, "nbf": now + int(starts_in), "exp": now + int(expires_in)}
-    found = token_claims(hosts=hosts or (DLS_HOST,)) | times | changes
-    return {name: value for name, value in found.items() if value is not None}
+    actual = token_claims(hosts=hosts or (DLS_HOST,)) | times | changes
+    return {name: value for name, value in actual.items() if value is not None}
 
 
 def encode(data: bytes) -> str:
@@ -48,8 +48,8 @@ def parsed(*hosts: str, **options: Any) -> TokenInfo:
 
 def test_a_complete_token() -> None:
     text = sign_token(claims("dls-a.example.com", "DLS-B.example.com", expires_in=10.5 * 86400))
-    found = parse_token(f"{text}\n")
-    assert found.as_dict(NOW) == {
+    actual = parse_token(f"{text}\n")
+    assert actual.as_dict(NOW) == {
         "fingerprint": hashlib.sha256(text.encode()).hexdigest()[:16],
         "algorithm": "RS256",
         "expires": "2026-03-12T00:00:00Z",
@@ -82,8 +82,8 @@ def test_a_complete_token() -> None:
     ],
 )
 def test_license_servers(host: str, kind: str, expected: str) -> None:
-    found = parsed(host)
-    assert (found.server_type, {service.host for service in found.services}) == (kind, {expected})
+    actual = parsed(host)
+    assert (actual.server_type, {service.host for service in actual.services}) == (kind, {expected})
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_license_servers(host: str, kind: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_the_time(options: dict[str, Any], problem: str) -> None:
-    found = parsed(**options)
-    invalid = found.problem(NOW)
+    actual = parsed(**options)
+    invalid = actual.problem(NOW)
     shown = f"{invalid.reason}. {invalid.remedy_with('set it')}" if invalid else ""
     assert shown.startswith(problem) if problem else shown == ""
-    assert found.as_dict(NOW)["valid"] == (not problem)
+    assert actual.as_dict(NOW)["valid"] == (not problem)
 
 
 def test_missing_claims_are_unknown() -> None:
-    found = parse_token(sign_token({}))
-    assert found.as_dict(NOW) == {
-        "fingerprint": found.fingerprint[:16],
+    actual = parse_token(sign_token({}))
+    assert actual.as_dict(NOW) == {
+        "fingerprint": actual.fingerprint[:16],
         "algorithm": "RS256",
         **dict.fromkeys(("expires", "not_before", "issued", "days_left", "server_type")),
         "valid": True,
@@ -150,23 +150,23 @@ def test_odd_claims_are_warnings(changes: dict[str, Any], warning: str) -> None:
     ],
 )
 def test_a_signature_without_a_usable_key_is_unknown(keys: Any) -> None:
-    found = parsed(service_instance_public_key_configuration={"service_instance_public_key_me": keys})
-    assert found.signature == UNKNOWN
+    actual = parsed(service_instance_public_key_configuration={"service_instance_public_key_me": keys})
+    assert actual.signature == UNKNOWN
 
 
 def test_a_changed_token_is_inconsistent() -> None:
     head, dummy, signature = sign_token(claims()).split(".")
     changed = f"{head}.{encode(json.dumps(claims(expires_in=10**8)).encode())}.{signature}"
-    found = parse_token(changed)
-    assert found.signature == INCONSISTENT
-    assert "its signature does not match the key in it" in found.warnings[-1]
+    actual = parse_token(changed)
+    assert actual.signature == INCONSISTENT
+    assert "its signature does not match the key in it" in actual.warnings[-1]
     assert parse_token(f"{head}.{changed.split('.')[1]}.{signature[:-8]}").signature == INCONSISTENT
 
 
 def test_another_algorithm_is_not_verified() -> None:
-    found = parse_token(sign_token(claims(), header={"alg": "HS256"}))
-    assert (found.algorithm, found.signature) == ("HS256", UNKNOWN)
-    assert 'its algorithm is "HS256", not RS256' in found.warnings[0]
+    actual = parse_token(sign_token(claims(), header={"alg": "HS256"}))
+    assert (actual.algorithm, actual.signature) == ("HS256", UNKNOWN)
+    assert 'its algorithm is "HS256", not RS256' in actual.warnings[0]
 
 
 HEADER, CLAIMS = encode(b'{"alg":"RS256"}'), encode(b"{}")
@@ -239,10 +239,10 @@ JSON = st.recursive(
 def test_claims_of_any_type_are_read(changes: dict[str, Any], server: dict[str, Any]) -> None:
     payload = {**claims(), "service_instance_configuration": server, **changes}
     parts = [HEADER, encode(json.dumps(payload).encode()), encode(b"signature")]
-    found = parse_token(".".join(parts))
-    json.dumps(found.as_dict(NOW), allow_nan=False, ensure_ascii=False).encode()
-    found.description.encode()
-    assert found.not_a_renewal_of(found) == []
+    actual = parse_token(".".join(parts))
+    json.dumps(actual.as_dict(NOW), allow_nan=False, ensure_ascii=False).encode()
+    actual.description.encode()
+    assert actual.not_a_renewal_of(actual) == []
 
 
 @given(st.dictionaries(st.sampled_from(["alg", "typ"]), JSON))
@@ -271,8 +271,8 @@ def test_headers_of_any_type_are_read(changes: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_odd_license_servers(changes: dict[str, Any], expected: list[dict[str, Any]]) -> None:
-    found = parsed(service_instance_configuration=changes)
-    assert [service.as_dict() for service in found.services] == expected
+    actual = parsed(service_instance_configuration=changes)
+    assert [service.as_dict() for service in actual.services] == expected
 
 
 @pytest.mark.parametrize("depth", [100, 900, 5000, 20_000])

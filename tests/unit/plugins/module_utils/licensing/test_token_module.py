@@ -30,17 +30,17 @@ def test_each_source_of_the_token(tmp_path: Path) -> None:
     results = [run(token=TOKEN), run(token_path=str(path)), run({"NLS_CLIENT_TOKEN": TOKEN})]
     fingerprints = {result["license_token"]["fingerprint"] for result in results}
     assert len(fingerprints) == 1
-    found = results[0]["license_token"]
-    assert (found["valid"], found["problem"], found["days_left"], found["server_type"]) == (True, "", 99, "dls")
+    actual = results[0]["license_token"]
+    assert (actual["valid"], actual["problem"], actual["days_left"], actual["server_type"]) == (True, "", 99, "dls")
     assert not results[0]["changed"]
     # An option has precedence over the environment.
     assert run({"NLS_CLIENT_TOKEN": "x"}, token_path=str(path))["license_token"]["fingerprint"] in fingerprints
 
 
 def test_an_expired_token_is_no_error() -> None:
-    found = run(token=make_token(expires=-DAY))["license_token"]
-    assert not found["valid"]
-    assert found["problem"].startswith("expired at")
+    actual = run(token=make_token(expires=-DAY))["license_token"]
+    assert not actual["valid"]
+    assert actual["problem"].startswith("expired at")
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def test_a_relative_path_is_that_of_the_folder_of_the_user(
     monkeypatch.setattr(module_action, "same_cluster", lambda *dummy: "ends before the module runs")
     action = cast(Any, object.__new__(ActionModule))
     action._task = SimpleNamespace(run_once=False, args={"token_path": given} if given else {})
-    wanted = resolved.format(cwd=tmp_path, parent=tmp_path.parent) if resolved else None
+    expected = resolved.format(cwd=tmp_path, parent=tmp_path.parent) if resolved else None
     assert action.run(None, {})["failed"]
-    assert action._task.args.get("token_path") == wanted
+    assert action._task.args.get("token_path") == expected
 
 
 def test_the_message_names_the_path(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ class Cluster(Containers):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A cluster with a licensed node and one without a license."""
     monkeypatch.setattr(license_info, "adapt_plan", lambda client, plan, policy: plan)
-    found = Cluster({})
-    found.join("n0", licensed=True)
-    found.join("n1")
-    return found
+    actual = Cluster({})
+    actual.join("n0", licensed=True)
+    actual.join("n1")
+    return actual
 
 
 def verify(cluster: Cluster, *passes: Callable[[], object], **options: Any) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def reads(cluster: Cluster, node: str) -> int:
 
 
 def test_each_pass_lists_nodes_and_pods_once(cluster: Cluster) -> None:
-    found = verify(cluster, unchanged, unchanged, lambda: cluster.grant("n1"))
-    assert (found["counts"]["nodes"], found["counts"]["licensed"]) == (2, 2)
+    actual = verify(cluster, unchanged, unchanged, lambda: cluster.grant("n1"))
+    assert (actual["counts"]["nodes"], actual["counts"]["licensed"]) == (2, 2)
     assert cluster.requests == {NODES: 3, PODS: 3}
     assert (reads(cluster, "n0"), reads(cluster, "n1")) == (1, 3)
 
@@ -153,15 +153,15 @@ def test_a_node_that_joins_is_verified(cluster: Cluster) -> None:
     def start() -> None:
         cluster.started["n2"] = "2026-01-03T00:00:00Z"
 
-    found = verify(cluster, unchanged, join, start, lambda: cluster.grant("n2"))
-    assert {entry["name"]: entry["state"] for entry in found["nodes"]} == dict.fromkeys(["n0", "n1", "n2"], "licensed")
+    actual = verify(cluster, unchanged, join, start, lambda: cluster.grant("n2"))
+    assert {entry["name"]: entry["state"] for entry in actual["nodes"]} == dict.fromkeys(["n0", "n1", "n2"], "licensed")
     assert cluster.requests[NODES] == 4
 
 
 def test_a_node_that_leaves_needs_no_license(cluster: Cluster) -> None:
-    found = verify(cluster, unchanged, lambda: cluster.leave("n1"))
-    assert [entry["name"] for entry in found["nodes"]] == ["n0"]
-    assert found["counts"]["nodes"] == 1
+    actual = verify(cluster, unchanged, lambda: cluster.leave("n1"))
+    assert [entry["name"] for entry in actual["nodes"]] == ["n0"]
+    assert actual["counts"]["nodes"] == 1
 
 
 def test_a_node_that_becomes_ready_is_verified(cluster: Cluster) -> None:
@@ -172,15 +172,15 @@ def test_a_node_that_becomes_ready_is_verified(cluster: Cluster) -> None:
         cluster.grant("n1")
         cluster.unready.clear()
 
-    found = verify(cluster, unchanged, become_ready, unchanged, lambda: cluster.grant("n2"))
-    assert (found["counts"]["licensed"], found["counts"]["not_required"]) == (3, 0)
+    actual = verify(cluster, unchanged, become_ready, unchanged, lambda: cluster.grant("n2"))
+    assert (actual["counts"]["licensed"], actual["counts"]["not_required"]) == (3, 0)
 
 
 def test_a_node_that_is_not_ready_is_read_once(cluster: Cluster) -> None:
     cluster.join("n2")
     cluster.unready.add("n2")
-    found = verify(cluster, unchanged, unchanged, lambda: cluster.grant("n1"))
-    assert found["counts"]["not_required"] == 1
+    actual = verify(cluster, unchanged, unchanged, lambda: cluster.grant("n1"))
+    assert actual["counts"]["not_required"] == 1
     assert reads(cluster, "n2") == 1
 
 
@@ -189,8 +189,8 @@ def test_a_driver_that_restarts_is_read_again(cluster: Cluster) -> None:
         cluster.restart("n0")
         cluster.grant("n1")
 
-    found = verify(cluster, unchanged, restart, unchanged, lambda: cluster.grant("n0"))
-    assert found["counts"]["licensed"] == 2
+    actual = verify(cluster, unchanged, restart, unchanged, lambda: cluster.grant("n0"))
+    assert actual["counts"]["licensed"] == 2
     assert reads(cluster, "n0") == 4
 
 
@@ -200,18 +200,18 @@ def test_a_secret_that_changes_is_compared(cluster: Cluster) -> None:
         cluster.by_node["n1"].files[TOKEN_PATH] = NEW.encode()
         cluster.grant("n1")
 
-    found = verify(cluster, unchanged, rotate)
-    assert {entry["name"]: entry["token_matches"] for entry in found["nodes"]} == {"n0": False, "n1": True}
-    assert {service["host"] for service in found["objects"][0]["services"]} == {"new.example.com"}
+    actual = verify(cluster, unchanged, rotate)
+    assert {entry["name"]: entry["token_matches"] for entry in actual["nodes"]} == {"n0": False, "n1": True}
+    assert {service["host"] for service in actual["objects"][0]["services"]} == {"new.example.com"}
 
 
 def test_the_metric_without_commands(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = "".join(f'DCGM_FI_DEV_VGPU_LICENSE_STATUS{{gpu="{gpu}"}} {gpu}\n' for gpu in (0, 1))
     monkeypatch.setattr(cluster, "read_pod", lambda *dummy, **others: samples.encode(), raising=False)
     # The third list is that of the exporters.
-    found = verify(cluster, unchanged, unchanged, source="dcgm_exporter", require_licensed=False, check_services=True)
+    actual = verify(cluster, unchanged, unchanged, source="dcgm_exporter", require_licensed=False, check_services=True)
     assert cluster.commands == []
-    assert found["counts"] == {
+    assert actual["counts"] == {
         "nodes": 2,
         "licensed": 0,
         "unlicensed": 2,
@@ -219,7 +219,7 @@ def test_the_metric_without_commands(cluster: Cluster, monkeypatch: pytest.Monke
         "outdated": 0,
         "not_required": 0,
     }
-    for entry in found["nodes"]:
+    for entry in actual["nodes"]:
         assert (entry["state"], entry["status"], entry["product"], entry["expires"]) == (
             "unlicensed",
             "Unlicensed",

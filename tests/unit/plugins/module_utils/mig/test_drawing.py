@@ -28,7 +28,7 @@ def test_names_are_shorter_where_the_bar_would_be_too_wide() -> None:
     assert draw_gpu([(8, devices)], 60)[0].startswith("|1g+me|1g   |")
 
 
-@pytest.mark.parametrize("model", [of for of in models.MODELS if of.mig_capable], ids=lambda of: of.key)
+@pytest.mark.parametrize("model", [item for item in models.MODELS if item.mig_capable], ids=lambda item: item.key)
 def test_every_layout_of_every_model_fits_a_terminal(model: models.Model) -> None:
     geometry = mig.geometry(model.key)
     assert geometry

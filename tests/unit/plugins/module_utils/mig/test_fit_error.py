@@ -20,7 +20,7 @@ A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of(
 
 
 @pytest.mark.parametrize(
-    ("of", "counts", "reason"),
+    ("geometry", "counts", "reason"),
     [
         (
             A100,
@@ -66,8 +66,8 @@ A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of(
         ),
     ],
 )
-def test_reasons(of: Geometry, counts: dict[str, int], reason: str) -> None:
-    assert str(fit_error(of, counts)).startswith(reason)
+def test_reasons(geometry: Geometry, counts: dict[str, int], reason: str) -> None:
+    assert str(fit_error(geometry, counts)).startswith(reason)
 
 
 @given(geometries_and_counts())

@@ -158,12 +158,12 @@ def test_laws(case: Case, order: random.Random) -> None:
 def fleet(models: t.Sequence[str], gpus: int, seed: int) -> list[PackedGpu]:
     """Nodes of 8 GPUs, cut in every way, a third of them whole and two fifths in use."""
     chance = random.Random(seed)
-    found = []
+    actual = []
     for number in range(gpus):
         geometry = GEOMETRIES[models[number // 8 % len(models)]]
         now = None if chance.random() < 0.33 else chance.choice(all_layouts(geometry))
-        found.append(PackedGpu(f"node-{number // 8:03}", number % 8, now, chance.random() < 0.4, geometry))
-    return found
+        actual.append(PackedGpu(f"node-{number // 8:03}", number % 8, now, chance.random() < 0.4, geometry))
+    return actual
 
 
 HEAVY: list[tuple[tuple[str, ...], dict[str, int]]] = [

@@ -55,15 +55,15 @@ def enumerated(geometry: Geometry) -> frozenset[Key]:
 
 @MODELS
 def test_all_layouts_are_those_that_can_be_placed(key: str) -> None:
-    found = [key_of(counts) for counts in placement.all_layouts(GEOMETRIES[key])]
-    assert len(found) == len(set(found))
-    assert set(found) == enumerated(GEOMETRIES[key])
+    actual = [key_of(counts) for counts in placement.all_layouts(GEOMETRIES[key])]
+    assert len(actual) == len(set(actual))
+    assert set(actual) == enumerated(GEOMETRIES[key])
 
 
 @MODELS
 def test_maximal_are_those_that_are_part_of_no_other(key: str) -> None:
-    there = [Counter(dict(one)) for one in enumerated(GEOMETRIES[key])]
-    largest = {key_of(one) for one in there if not any(one < other for other in there)}
+    existing = [Counter(dict(one)) for one in enumerated(GEOMETRIES[key])]
+    largest = {key_of(one) for one in existing if not any(one < other for other in existing)}
     assert {key_of(counts) for counts in placement.maximal(GEOMETRIES[key])} == largest
 
 
@@ -72,7 +72,10 @@ def test_numbers_of_layouts() -> None:
     plain = [counts for counts in placement.all_layouts(A100) if "1g.5gb+me" not in counts]
     largest = [counts for counts in placement.maximal(A100) if "1g.5gb+me" not in counts]
     assert (len(plain), len(largest)) == (77, 28)
-    numbers = {of.kind: (len(placement.all_layouts(of)), len(placement.maximal(of))) for of in GEOMETRIES.values()}
+    numbers = {
+        geometry.kind: (len(placement.all_layouts(geometry)), len(placement.maximal(geometry)))
+        for geometry in GEOMETRIES.values()
+    }
     assert numbers == {"A": (127, 44), "B": (19, 8), "C": (114, 64), "D": (13, 9)}
 
 
@@ -129,13 +132,13 @@ def apart(one: Counts, other: Counts) -> tuple[int, int]:
 @given(geometries_and_counts(), st.integers(1, 6))
 def test_no_layout_is_nearer_than_the_nearest(geometry_and_counts: tuple[Geometry, dict[str, int]], limit: int) -> None:
     geometry, counts = geometry_and_counts
-    found = placement.nearest(geometry, counts, limit)
-    assert len(found) == min(limit, len(placement.all_layouts(geometry)))
-    assert all(placement.fits(geometry, layout) for layout in found)
+    actual = placement.nearest(geometry, counts, limit)
+    assert len(actual) == min(limit, len(placement.all_layouts(geometry)))
+    assert all(placement.fits(geometry, layout) for layout in actual)
     every = sorted((max(apart(counts, layout)), apart(counts, layout)[0]) for layout in placement.all_layouts(geometry))
-    assert [(max(apart(counts, layout)), apart(counts, layout)[0]) for layout in found] == every[: len(found)]
+    assert [(max(apart(counts, layout)), apart(counts, layout)[0]) for layout in actual] == every[: len(actual)]
     if key_of(counts) and placement.fits(geometry, counts):
-        assert key_of(found[0]) == key_of(counts)
+        assert key_of(actual[0]) == key_of(counts)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def test_enumeration_is_quick(key: str) -> None:
 
 # NVIDIA's MIG user guide, and the pairs that its placements exclude although the slices would add up.
 @pytest.mark.parametrize(
-    ("of", "counts", "fits"),
+    ("geometry", "counts", "fits"),
     [
         (A100, {"1g.5gb": 7}, True),
         (A100, {"4g.20gb": 1, "3g.20gb": 1}, True),
@@ -193,9 +196,9 @@ def test_enumeration_is_quick(key: str) -> None:
         (A30, {"3g.24gb": 1}, False),
     ],
 )
-def test_fits(of: Geometry, counts: dict[str, int], fits: bool) -> None:
-    assert placement.fits(of, counts) is fits
-    assert (fit_error(of, counts) is None) is fits
+def test_fits(geometry: Geometry, counts: dict[str, int], fits: bool) -> None:
+    assert placement.fits(geometry, counts) is fits
+    assert (fit_error(geometry, counts) is None) is fits
 
 
 @pytest.mark.parametrize(

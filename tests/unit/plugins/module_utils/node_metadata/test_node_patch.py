@@ -37,12 +37,12 @@ _nodes = st.builds(
     _taints,
 )
 _wanted = st.fixed_dictionaries({"labels": _marks, "annotations": _marks, "taints": _taints}).filter(
-    lambda said: any(said.values())
+    lambda text: any(text.values())
 )
 
 
-def sets(said: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
-    return node_sets([{"label_selectors": [], **said, **more}])
+def sets(text: dict[str, t.Any], **more: t.Any) -> list[NodeSet]:
+    return node_sets([{"label_selectors": [], **text, **more}])
 
 
 def after(node: Node, chosen: list[NodeSet]) -> Node:
@@ -71,34 +71,34 @@ def bare(node: Node) -> tuple[t.Any, ...]:
 
 
 @given(_nodes, _wanted)
-def test_twice_is_once(node: Node, said: dict[str, t.Any]) -> None:
-    once = after(node, sets(said))
-    assert after(once, sets(said)) is once
+def test_twice_is_once(node: Node, text: dict[str, t.Any]) -> None:
+    once = after(node, sets(text))
+    assert after(once, sets(text)) is once
 
 
 @given(_nodes, _wanted)
-def test_wanted_is_there_afterwards(node: Node, said: dict[str, t.Any]) -> None:
-    now = after(node, sets(said))
-    assert said["labels"].items() <= now.labels.items()
-    assert said["annotations"].items() <= now.annotations.items()
-    assert all(taint in now.taints for taint in said["taints"])
+def test_wanted_is_there_afterwards(node: Node, text: dict[str, t.Any]) -> None:
+    now = after(node, sets(text))
+    assert text["labels"].items() <= now.labels.items()
+    assert text["annotations"].items() <= now.annotations.items()
+    assert all(taint in now.taints for taint in text["taints"])
 
 
 @given(_nodes, _wanted)
-def test_what_is_not_named_survives(node: Node, said: dict[str, t.Any]) -> None:
-    now = after(node, sets(said))
-    assert {k: v for k, v in node.labels.items() if k not in said["labels"]}.items() <= now.labels.items()
-    places = [(taint["key"], taint["effect"]) for taint in said["taints"]]
+def test_what_is_not_named_survives(node: Node, text: dict[str, t.Any]) -> None:
+    now = after(node, sets(text))
+    assert {k: v for k, v in node.labels.items() if k not in text["labels"]}.items() <= now.labels.items()
+    places = [(taint["key"], taint["effect"]) for taint in text["taints"]]
     for taint in node.taints:
         assert (taint["key"], taint["effect"]) in places or taint in now.taints
 
 
 @given(_nodes, _wanted)
-def test_what_we_added_can_be_taken_out(node: Node, said: dict[str, t.Any]) -> None:
+def test_what_we_added_can_be_taken_out(node: Node, text: dict[str, t.Any]) -> None:
     """On a node that had none of it, both ways lead back to where it was."""
     empty = Node("n", {"other": "x"}, {"note": "y"}, ({"key": "other", "effect": "NoSchedule"},), resource_version="1")
-    put = after(empty, sets(said))
-    for leave in ({"purge": True}, {**said, "state": "absent"}):
+    put = after(empty, sets(text))
+    for leave in ({"purge": True}, {**text, "state": "absent"}):
         assert bare(after(put, sets(leave))) == bare(empty)
         assert after(put, sets(leave)).annotations == empty.annotations
 
@@ -148,7 +148,7 @@ def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("text", "problem"),
     [
         ({"labels": {"a": "1"}}, "sets[0]: selects no nodes"),
         ({"label_selectors": []}, "sets[0]: changes nothing"),
@@ -169,10 +169,10 @@ def test_sets_that_contradict_each_other(one: dict[str, t.Any], other: dict[str,
         ),
     ],
 )
-def test_mistakes(said: dict[str, t.Any], problem: str) -> None:
+def test_mistakes(text: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(InvalidOptions) as caught:
-        node_sets([copy.deepcopy(said)])
-    assert any(problem in found for found in caught.value.problems), caught.value.problems
+        node_sets([copy.deepcopy(text)])
+    assert any(problem in actual for actual in caught.value.problems), caught.value.problems
 
 
 @pytest.mark.parametrize(

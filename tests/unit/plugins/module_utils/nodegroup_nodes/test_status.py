@@ -81,8 +81,8 @@ def test_nodes_of_a_cloud_without_such_a_label() -> None:
     ],
 )
 def test_the_desired_number_of_nodes(pool: Document, nodegroups: Document, desired: int) -> None:
-    (found,) = statuses(pools=(pool,), nodegroups=nodegroups)
-    assert (found.desired, found.missing, found.complete) == (desired, desired, desired == 0)
+    (actual,) = statuses(pools=(pool,), nodegroups=nodegroups)
+    assert (actual.desired, actual.missing, actual.complete) == (desired, desired, desired == 0)
 
 
 def test_ready_and_surplus_nodes() -> None:
@@ -133,16 +133,16 @@ def test_named_pools() -> None:
 def test_the_message_of_a_timeout() -> None:
     now = [0.0]
     history = StatusHistory(StateTimer(lambda: now[0]))
-    found = statuses(
+    actual = statuses(
         raw(
             "b", {GROUP: "gpus-a"}, ready=False, condition={"reason": "KubeletNotReady", "message": "cni is not there"}
         ),
         pools=(TRAIN, {**SCALED, "autoscale": {"min": 0, "max": 4}}),
     )
-    assert progress_text(found) == "nodes ready: gpus-a 0/2"
-    history.record(found)
+    assert progress_text(actual) == "nodes ready: gpus-a 0/2"
+    history.record(actual)
     now[0] = 60.0
-    assert history.timeout_message(found, "the console") == (
+    assert history.timeout_message(actual, "the console") == (
         "Node group gpus-a (pool train): 0 of 2 nodes are ready, for 60 s; 1 never joined the cluster; b is not ready for 60 s or longer "
         "(KubeletNotReady: cni is not there). Check the machines in the cloud (the console), and run the playbook again."
     )
@@ -159,10 +159,10 @@ def test_a_node_without_conditions() -> None:
 
 def leaving(name: str, why: str = "the machine is being removed from the cluster", **rest: t.Any) -> Document:
     """A node of the group that a run has cordoned."""
-    found = raw(name, {GROUP: "gpus-a", PIN: "train", "team": "x"}, taints=[TAINT], **rest)
-    found["metadata"]["annotations"] = {"accel.gpu/cordoned": why}
-    found["spec"]["unschedulable"] = True
-    return found
+    actual = raw(name, {GROUP: "gpus-a", PIN: "train", "team": "x"}, taints=[TAINT], **rest)
+    actual["metadata"]["annotations"] = {"accel.gpu/cordoned": why}
+    actual["spec"]["unschedulable"] = True
+    return actual
 
 
 @pytest.mark.parametrize("allocatable", [{}, {"nvidia.com/gpu": "1"}])

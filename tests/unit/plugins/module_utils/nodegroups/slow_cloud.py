@@ -49,9 +49,9 @@ class SlowCloud:
         self.lists = 0
         self._due: list[tuple[float, Callable[[], None]]] = []
 
-    def read(self, wanted: Callable[[str], bool]) -> list[NodeGroupState]:
+    def read(self, expected: Callable[[str], bool]) -> list[NodeGroupState]:
         self._advance()
-        return [group for name, group in sorted(self.groups.items()) if wanted(name)]
+        return [group for name, group in sorted(self.groups.items()) if expected(name)]
 
     def check(self, specs: object) -> list[str]:
         return []

@@ -185,25 +185,25 @@ def test_an_applied_change_leaves_no_difference(
     spec = NodeGroupSpec(
         "train", count=count, min_count=low, max_count=high, autoscaled=autoscaled, fields={"labels": want}
     )
-    there = actual(count=now, fields={"labels": have})
-    after = {field: value for field, (dummy, value) in field_differences(spec, there).items()}
+    existing = actual(count=now, fields={"labels": have})
+    after = {field: value for field, (dummy, value) in field_differences(spec, existing).items()}
     changed = dataclasses.replace(
-        there,
-        count=after.get(NODE_COUNT, there.count),
-        min_count=after.get(MIN_NODE_COUNT, there.min_count),
-        max_count=after.get(MAX_NODE_COUNT, there.max_count),
-        fields={**there.fields, "labels": after.get("labels", have)},
+        existing,
+        count=after.get(NODE_COUNT, existing.count),
+        min_count=after.get(MIN_NODE_COUNT, existing.min_count),
+        max_count=after.get(MAX_NODE_COUNT, existing.max_count),
+        fields={**existing.fields, "labels": after.get("labels", have)},
     )
     assert not field_differences(spec, changed)
 
 
 @given(st.text(st.sampled_from("abc-09"), min_size=1, max_size=20), st.text(max_size=3), st.integers(8, 255))
 def test_a_replacement_is_recognized_by_its_name(name: str, flavor: str, longest: int) -> None:
-    found = replacement_name(name, {"flavor": flavor}, longest)
-    assert len(found) <= longest
-    assert is_group_or_replacement(found, name, longest)
+    actual = replacement_name(name, {"flavor": flavor}, longest)
+    assert len(actual) <= longest
+    assert is_group_or_replacement(actual, name, longest)
     assert is_group_or_replacement(name, name, longest)
-    assert found == replacement_name(name, {"flavor": flavor}, longest)
+    assert actual == replacement_name(name, {"flavor": flavor}, longest)
 
 
 MACHINES = frozenset({"template"})

@@ -88,9 +88,9 @@ def test_a_replacement_leaves_one_group_even_after_interruptions(seed: int) -> N
             # The next run starts after the effect of the last request is visible.
             time.sleep(cloud.patience)
     cloud.read(lambda dummy: True)
-    (left,) = cloud.groups.values()
-    assert left.fields["flavor"] == "g5"
-    assert cloud.creations == [left.name]
+    (remaining,) = cloud.groups.values()
+    assert remaining.fields["flavor"] == "g5"
+    assert cloud.creations == [remaining.name]
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -109,8 +109,8 @@ def test_one_run_reverts_a_replacement_whenever_it_was_interrupted(seed: int) ->
         except ServiceError:
             # Only an error of the cloud's servers takes another run.
             assert attempt < 3
-    (left,) = cloud.groups.values()
-    assert left.fields["flavor"] == "g4"
+    (remaining,) = cloud.groups.values()
+    assert remaining.fields["flavor"] == "g4"
 
 
 @pytest.mark.parametrize("seed", range(CASES))

@@ -21,8 +21,8 @@ from tests.helpers.mig import GEOMETRIES, geometry_of
 
 @st.composite
 def layouts(draw: st.DrawFn) -> mig.Layout:
-    of = draw(st.sampled_from(list(GEOMETRIES.values())))
-    names = st.sampled_from([profile.name for profile in of.profiles])
+    geometry = draw(st.sampled_from(list(GEOMETRIES.values())))
+    names = st.sampled_from([profile.name for profile in geometry.profiles])
     of_gpu = st.dictionaries(names, st.integers(1, 7), max_size=3)
     return mig.parse_layout(
         draw(of_gpu.filter(bool) | st.dictionaries(st.integers(0, 7), of_gpu, min_size=1, max_size=4))
@@ -87,7 +87,7 @@ def _configmap(**entries: t.Any) -> dict[str, t.Any]:
     return {
         "data": {
             mig_parted.KEY: mig_parted.render_configuration(
-                {name.replace("_", "-"): of for name, of in entries.items()}
+                {name.replace("_", "-"): entry for name, entry in entries.items()}
             )
         }
     }

@@ -45,7 +45,7 @@ def options(**more: Any) -> OlmOptions:
 
 
 def available(version: str = "v25.10.1", channel: str = "", current: str = "") -> CatalogVersion:
-    found = choose_version(
+    actual = choose_version(
         [parse_package(manifest())],
         package=PACKAGE,
         version=version,
@@ -54,8 +54,8 @@ def available(version: str = "v25.10.1", channel: str = "", current: str = "") -
         source_namespace="openshift-marketplace",
         current_channel=current,
     )
-    assert isinstance(found, CatalogVersion)
-    return found
+    assert isinstance(actual, CatalogVersion)
+    return actual
 
 
 def test_a_first_installation() -> None:
@@ -98,9 +98,9 @@ def test_check_mode_before_the_catalogs_can_be_read() -> None:
     ],
 )
 def test_the_catalogs_are_read_only_if_needed(given: dict[str, Any], needed: bool) -> None:
-    found = installed_entry(observed(), options(**given), installed())
-    assert (found is None) is needed
-    assert needed or found == ChannelEntry(NEW, "25.10.1")
+    actual = installed_entry(observed(), options(**given), installed())
+    assert (actual is None) is needed
+    assert needed or actual == ChannelEntry(NEW, "25.10.1")
 
 
 def test_an_installed_version_is_kept() -> None:
@@ -161,7 +161,7 @@ def test_a_deleted_version_is_installed_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "given", "found", "code"),
+    ("state", "given", "actual", "code"),
     [
         (observed(), {"version": "v25.3.2"}, available("v25.3.2"), "downgrade"),
         (observed(subscriptions=[]), {"version": "v25.3.2"}, available("v25.3.2"), "downgrade"),
@@ -175,9 +175,9 @@ def test_a_deleted_version_is_installed_again() -> None:
         ),
     ],
 )
-def test_refused_before_anything_is_sent(state: Observed, given: dict[str, Any], found: Any, code: str) -> None:
+def test_refused_before_anything_is_sent(state: Observed, given: dict[str, Any], actual: Any, code: str) -> None:
     with pytest.raises(OlmFailure) as error:
-        plan_installation(state, options(**given), state.subscription(PACKAGE), found)
+        plan_installation(state, options(**given), state.subscription(PACKAGE), actual)
     assert error.value.code == code
 
 

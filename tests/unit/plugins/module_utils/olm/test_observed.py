@@ -34,18 +34,18 @@ def test_a_replaced_version_is_referenced() -> None:
 
 def test_plans_of_a_deleted_subscription() -> None:
     def owned(name: str, uid: str) -> dict[str, object]:
-        found = plan(NEW, name=name)
-        found["metadata"]["ownerReferences"] = [{"kind": "Subscription", "uid": uid}]
-        return found
+        actual = plan(NEW, name=name)
+        actual["metadata"]["ownerReferences"] = [{"kind": "Subscription", "uid": uid}]
+        return actual
 
     state = observed(plans=[owned("old", "uid-gone"), owned("new", f"uid-{PACKAGE}"), plan(NEW, name="foreign")])
     assert [name_of(item) for item in state.orphaned_plans()] == ["old"]
 
 
 def test_conditions_may_have_no_message_and_no_type() -> None:
-    found = conditions({"status": {"conditions": [condition("A"), {"status": "True"}]}})
-    assert list(found) == ["A"]
-    assert (found["A"].is_true, found["A"].reason, found["A"].message) == (True, "", "")
+    actual = conditions({"status": {"conditions": [condition("A"), {"status": "True"}]}})
+    assert list(actual) == ["A"]
+    assert (actual["A"].is_true, actual["A"].reason, actual["A"].message) == (True, "", "")
     assert conditions(None) == {}
 
 

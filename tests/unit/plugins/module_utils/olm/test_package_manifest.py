@@ -115,11 +115,11 @@ def test_a_package_with_one_channel_has_it_as_default() -> None:
 
 
 def test_an_old_packageserver_lists_no_entries() -> None:
-    found = manifest()
-    for channel in found["status"]["channels"]:
+    actual = manifest()
+    for channel in actual["status"]["channels"]:
         del channel["entries"]
-    assert parse_package(found).channel("v25.3") is not None
-    available = choose(parse_package(found), version="v25.10.1")
+    assert parse_package(actual).channel("v25.3") is not None
+    available = choose(parse_package(actual), version="v25.10.1")
     assert isinstance(available, CatalogVersion)
     assert available.entry == ChannelEntry(NEW, "25.10.1")
 

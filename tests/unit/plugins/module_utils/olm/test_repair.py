@@ -60,9 +60,9 @@ PENDING = csv(phase="Pending", reason="RequirementsNotMet")
 )
 def test_repairs(objects: dict[str, Any], deleted: list[tuple[str, str]]) -> None:
     state = observed(**objects)
-    found = repairs(state, PACKAGE, state.subscription(PACKAGE))
-    assert [(item.kind, item.name) for item in found] == deleted
-    assert all(str(item).startswith(item.kind) and item.reason for item in found)
+    actual = repairs(state, PACKAGE, state.subscription(PACKAGE))
+    assert [(item.kind, item.name) for item in actual] == deleted
+    assert all(str(item).startswith(item.kind) and item.reason for item in actual)
 
 
 def test_an_object_that_is_being_deleted_is_not_deleted_again() -> None:
@@ -74,8 +74,8 @@ def test_a_failed_upgrade_starts_again_from_the_version_that_runs() -> None:
     live = subscription(currentCSV=NEW, installedCSV=NEW, plan="install-2")
     failed = plan(NEW, phase="Failed", name="install-2")
     state = observed(subscriptions=[live], csvs=[csv(OLD), csv(NEW, "Pending", spec={"replaces": OLD})], plans=[failed])
-    found = repairs(state, PACKAGE, live)
-    assert [(item.kind, item.name, item.previous) for item in found] == [
+    actual = repairs(state, PACKAGE, live)
+    assert [(item.kind, item.name, item.previous) for item in actual] == [
         ("ClusterServiceVersion", NEW, ""),
         ("Subscription", PACKAGE, OLD),
     ]

@@ -75,7 +75,7 @@ def test_a_rollout_is_done_when_all_pods_run_the_current_template(change: dict[s
 
 
 @pytest.mark.parametrize(
-    ("found", "done"),
+    ("actual", "done"),
     [
         (plan(NEW, phase="Complete"), True),
         (plan(NEW, phase="Installing", plan=[{"status": "Created"}, {"status": "Present"}]), True),
@@ -84,8 +84,8 @@ def test_a_rollout_is_done_when_all_pods_run_the_current_template(change: dict[s
         (plan(NEW, phase="Failed", plan=[{"status": "Created"}, {"status": "Unknown"}]), False),
     ],
 )
-def test_a_plan_is_executed_when_all_its_steps_are_done(found: Any, done: bool) -> None:
-    assert is_executed(found) is done
+def test_a_plan_is_executed_when_all_its_steps_are_done(actual: Any, done: bool) -> None:
+    assert is_executed(actual) is done
 
 
 @pytest.mark.parametrize(

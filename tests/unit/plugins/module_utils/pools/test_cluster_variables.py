@@ -231,7 +231,7 @@ def test_all_mistakes_of_the_operator_at_once() -> None:
         "proxy": {"http": "p", "no_proxy": ["a b"]},
         "repo_config": "A",
     }
-    found = [problem.partition(": ")[0] for problem in validate({**CLUSTER, "operator": operator}, {}, [])]
+    actual = [problem.partition(": ")[0] for problem in validate({**CLUSTER, "operator": operator}, {}, [])]
     places = [
         "registry",
         "image_pull_secrets[0]",
@@ -240,7 +240,7 @@ def test_all_mistakes_of_the_operator_at_once() -> None:
         "proxy.http",
         "proxy.no_proxy[0]",
     ]
-    assert found == [f"gpu_cluster.operator.{place}" for place in (*places, "repo_config")]
+    assert actual == [f"gpu_cluster.operator.{place}" for place in (*places, "repo_config")]
 
 
 @pytest.mark.parametrize(

@@ -50,42 +50,42 @@ def test_other_models(product: str) -> None:
 @pytest.mark.parametrize("published", ["NVIDIA-TITAN-V", "NVIDIA-TITAN-V-SHARED", "nvidia-titan-v"])
 def test_model_that_the_catalog_lacks_is_named_by_gfds_label(published: str) -> None:
     unlisted: Document = {"name": "p", "match": {"labels": {PRODUCT: "NVIDIA-TITAN-V", "rack": "a"}}}
-    found = sorted_into([unlisted], n={PRODUCT: published, "rack": "a"}, other={PRODUCT: published})
-    assert found.by_pool == {"p": ["n"]}
+    actual = sorted_into([unlisted], n={PRODUCT: published, "rack": "a"}, other={PRODUCT: published})
+    assert actual.by_pool == {"p": ["n"]}
 
 
 def test_labels_alone_take_gpu_nodes_only() -> None:
-    found = sorted_into([RACK], gpu={"rack": "a", PCI: "true"}, cpu={"rack": "a"}, other={"rack": "b", PCI: "true"})
-    assert found.by_pool == {"rack": ["gpu"]}
-    assert found.undiscovered == ["gpu", "other"]
-    assert found.unclaimed == []
+    actual = sorted_into([RACK], gpu={"rack": "a", PCI: "true"}, cpu={"rack": "a"}, other={"rack": "b", PCI: "true"})
+    assert actual.by_pool == {"rack": ["gpu"]}
+    assert actual.undiscovered == ["gpu", "other"]
+    assert actual.unclaimed == []
 
 
 def test_model_and_labels_both_count() -> None:
     full = {PRODUCT: "NVIDIA-A100-SXM4-80GB", "rack": "a", "zone": "1"}
-    found = sorted_into([A100], full=full, half={**full, "zone": "2"}, other={**full, PRODUCT: "Tesla-T4"})
-    assert found.by_pool == {"a100": ["full"]}
-    assert found.unclaimed == ["half", "other"]
+    actual = sorted_into([A100], full=full, half={**full, "zone": "2"}, other={**full, PRODUCT: "Tesla-T4"})
+    assert actual.by_pool == {"a100": ["full"]}
+    assert actual.unclaimed == ["half", "other"]
 
 
 def test_pin_beats_match() -> None:
-    found = sorted_into([T4, PINNED], n={PRODUCT: "Tesla-T4", PIN: "pinned"}, bare={PIN: "pinned"})
-    assert found.by_pool == {"t4": [], "pinned": ["bare", "n"]}
-    assert found.empty == ["t4"]
-    assert found.mismatched == {}
+    actual = sorted_into([T4, PINNED], n={PRODUCT: "Tesla-T4", PIN: "pinned"}, bare={PIN: "pinned"})
+    assert actual.by_pool == {"t4": [], "pinned": ["bare", "n"]}
+    assert actual.empty == ["t4"]
+    assert actual.mismatched == {}
 
 
 def test_pinned_node_of_another_model_is_said() -> None:
-    found = sorted_into([T4], n={PRODUCT: "NVIDIA-L4", PIN: "t4"}, unknown={PCI: "true", PIN: "t4"})
-    assert found.by_pool == {"t4": ["n", "unknown"]}
-    assert found.mismatched == {"t4": ["n"]}
-    assert found.undiscovered == ["unknown"]
+    actual = sorted_into([T4], n={PRODUCT: "NVIDIA-L4", PIN: "t4"}, unknown={PCI: "true", PIN: "t4"})
+    assert actual.by_pool == {"t4": ["n", "unknown"]}
+    assert actual.mismatched == {"t4": ["n"]}
+    assert actual.undiscovered == ["unknown"]
 
 
 def test_node_of_two_pools_is_in_neither() -> None:
-    found = sorted_into([T4, RACK], n={PRODUCT: "Tesla-T4", "rack": "a"})
-    assert found.overlaps == {"n": ["rack", "t4"]}
-    assert found.by_pool == {"t4": [], "rack": []}
+    actual = sorted_into([T4, RACK], n={PRODUCT: "Tesla-T4", "rack": "a"})
+    assert actual.overlaps == {"n": ["rack", "t4"]}
+    assert actual.by_pool == {"t4": [], "rack": []}
 
 
 NODEGROUP = "magnum.openstack.org/nodegroup"
@@ -110,10 +110,12 @@ def test_nodes_of_a_group_are_its_pools_before_anything_is_known_of_them() -> No
 
 
 def test_a_group_beats_a_match_and_a_pin_beats_a_group() -> None:
-    there = {NODEGROUP: "gpus", PRODUCT: "Tesla-T4"}
-    found = of_a_cloud(MADE, T4, PINNED, n={**there}, pinned={**there, PIN: "pinned"}, former={**there, PIN: "gone"})
-    assert found.by_pool == {"made": ["former", "n"], "t4": [], "pinned": ["pinned"]}
-    assert found.undeclared_pins == {"gone": ["former"]}
+    existing = {NODEGROUP: "gpus", PRODUCT: "Tesla-T4"}
+    actual = of_a_cloud(
+        MADE, T4, PINNED, n={**existing}, pinned={**existing, PIN: "pinned"}, former={**existing, PIN: "gone"}
+    )
+    assert actual.by_pool == {"made": ["former", "n"], "t4": [], "pinned": ["pinned"]}
+    assert actual.undeclared_pins == {"gone": ["former"]}
 
 
 def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
@@ -136,23 +138,23 @@ def test_the_label_of_a_group_is_the_clouds() -> None:
 
 
 def test_a_node_of_another_model_than_its_flavor_was_said_to_have() -> None:
-    found = of_a_cloud(
+    actual = of_a_cloud(
         MADE,
         right={NODEGROUP: "gpus", PRODUCT: "Tesla-T4-SHARED"},
         unknown={NODEGROUP: "gpus", PCI: "true"},
         wrong={NODEGROUP: "gpus", PRODUCT: "NVIDIA-L4"},
         pinned={PIN: "made", PRODUCT: "NVIDIA-L4"},
     )
-    assert found.by_pool == {"made": ["pinned", "right", "unknown", "wrong"]}
-    assert found.wrong_model == {"made": ["pinned", "wrong"]}
-    assert found.mismatched == {}
+    assert actual.by_pool == {"made": ["pinned", "right", "unknown", "wrong"]}
+    assert actual.wrong_model == {"made": ["pinned", "wrong"]}
+    assert actual.mismatched == {}
 
 
 def test_node_of_a_pool_that_is_gone_is_said_and_may_find_another() -> None:
-    found = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
-    assert found.undeclared_pins == {"old": ["lost", "new"]}
-    assert found.by_pool == {"t4": ["new"]}
-    assert found.unclaimed == []
+    actual = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
+    assert actual.undeclared_pins == {"old": ["lost", "new"]}
+    assert actual.by_pool == {"t4": ["new"]}
+    assert actual.unclaimed == []
 
 
 @pytest.mark.parametrize(
@@ -193,12 +195,12 @@ def test_five_thousand_nodes_and_three_hundred_pools(rng: random.Random) -> None
         for number in range(5000)
     ]
     started = time.process_time()
-    found = membership_by_labels(pools, nodes)
+    actual = membership_by_labels(pools, nodes)
     spent = time.process_time() - started
     assert spent < 1, f"took {spent:.2f} s"
     for node in rng.sample(nodes, 200):
         matching = [pool.name for pool in pools if matches(pool, node)]
-        assert [name for name, its in found.by_pool.items() if node.name in its] == (
+        assert [name for name, own in actual.by_pool.items() if node.name in own] == (
             matching if len(matching) == 1 else []
         )
-        assert found.overlaps.get(node.name, []) == (sorted(matching) if len(matching) > 1 else [])
+        assert actual.overlaps.get(node.name, []) == (sorted(matching) if len(matching) > 1 else [])

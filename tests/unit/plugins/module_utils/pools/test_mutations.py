@@ -64,10 +64,10 @@ def mutated(draw: st.DrawFn) -> list[t.Any]:
             name = draw(st.sampled_from(KEYS))
             holder[name] = holder.pop(key)
         else:
-            other, there = draw(st.sampled_from(places))
+            other, existing = draw(st.sampled_from(places))
             holder[key] = (
-                copy.deepcopy(other[there])
-                if there in other or (isinstance(other, list) and there < len(other))
+                copy.deepcopy(other[existing])
+                if existing in other or (isinstance(other, list) and existing < len(other))
                 else None
             )
     return list(documents.values())

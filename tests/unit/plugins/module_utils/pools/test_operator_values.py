@@ -169,11 +169,11 @@ def test_images_moved_between_releases(version: str, component: str, folder: str
     assert values[component]["repository"] == f"{REGISTRY}/{folder}"
 
 
-@pytest.mark.parametrize(("version", "there"), [("v25.10.1", True), ("v26.3.0", False)])
-def test_what_a_release_no_longer_has_gets_no_values(version: str, there: bool) -> None:
+@pytest.mark.parametrize(("version", "existing"), [("v25.10.1", True), ("v26.3.0", False)])
+def test_what_a_release_no_longer_has_gets_no_values(version: str, existing: bool) -> None:
     values = planned(version=version, registry=REGISTRY, image_pull_secrets=["s"]).operator.values
-    assert ("initContainer" in values["operator"]) is there
-    assert ("kataManager" in values) is there
+    assert ("initContainer" in values["operator"]) is existing
+    assert ("kataManager" in values) is existing
 
 
 @pytest.mark.parametrize(("version", "release"), [("v25.10.1", (25, 10)), ("26.3.0", (26, 3)), ("nightly", (98, 0))])
@@ -184,6 +184,6 @@ def test_release(version: str, release: tuple[int, int]) -> None:
 @given(st.lists(st.sampled_from(["ngc", "mirror", "third"]), unique=True), st.sampled_from([None, REGISTRY]))
 def test_pull_secrets_are_the_same_everywhere(secrets: list[str], registry: str | None) -> None:
     values = planned(image_pull_secrets=secrets, registry=registry).operator.values
-    found = [secret for key, secret in leaves(values, "imagePullSecrets")]
-    assert all(secret == secrets for secret in found)
-    assert bool(found) is bool(secrets)
+    actual = [secret for key, secret in leaves(values, "imagePullSecrets")]
+    assert all(secret == secrets for secret in actual)
+    assert bool(actual) is bool(secrets)

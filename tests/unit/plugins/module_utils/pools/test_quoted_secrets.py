@@ -104,9 +104,9 @@ def test_text_in_place_of_a_release_or_its_values_is_never_quoted(which: str, te
     ],
 )
 def test_nothing_about_the_operator_quotes_a_secret(operator: Any, text: str) -> None:
-    found = "\n".join(problems(operator(text)))
+    messages = "\n".join(problems(operator(text)))
     # Letters of another case are the same secret to a reader.
-    assert SECRET.lower() not in found.lower()
+    assert SECRET.lower() not in messages.lower()
 
 
 @pytest.mark.parametrize("text", TEXTS)

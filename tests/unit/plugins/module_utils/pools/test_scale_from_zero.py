@@ -102,8 +102,8 @@ def test_the_gpus_that_each_release_can_count(
     planned: PoolPlan, rules: t.Any, gpu: str, count: str, resource: str
 ) -> None:
     node = future_node(planned)
-    found = capacity_annotations(node.resources, {}, rules, {})
-    assert (found[GPU], found[GPU_COUNT], found[GPU_TYPE]) == (gpu, count, resource)
+    actual = capacity_annotations(node.resources, {}, rules, {})
+    assert (actual[GPU], actual[GPU_COUNT], actual[GPU_TYPE]) == (gpu, count, resource)
 
 
 def test_unknown_gpus_are_not_described() -> None:
@@ -112,14 +112,14 @@ def test_unknown_gpus_are_not_described() -> None:
 
 
 def test_cpu_and_memory_are_copied_from_the_annotations_of_the_platform() -> None:
-    found = capacity_annotations(None, {}, NEWEST, {CPU: "16", MEMORY_MB: "65536"})
-    assert found == {CAPACITY_CPU: "16", CAPACITY_MEMORY: str(64 * 1024**3)}
+    actual = capacity_annotations(None, {}, NEWEST, {CPU: "16", MEMORY_MB: "65536"})
+    assert actual == {CAPACITY_CPU: "16", CAPACITY_MEMORY: str(64 * 1024**3)}
     assert capacity_annotations(None, {}, NEWEST, {MEMORY_MB: "64Gi"}) == {}
 
 
 def test_labels_of_others_in_the_annotation_are_kept() -> None:
-    found = capacity_annotations(None, {"b": "2"}, NEWEST, {CAPACITY_LABELS: "kubernetes.io/arch=arm64,b=1"})
-    assert found == {CAPACITY_LABELS: "b=2,kubernetes.io/arch=arm64"}
+    actual = capacity_annotations(None, {"b": "2"}, NEWEST, {CAPACITY_LABELS: "kubernetes.io/arch=arm64,b=1"})
+    assert actual == {CAPACITY_LABELS: "b=2,kubernetes.io/arch=arm64"}
 
 
 _TEXT = st.text("abcdefghijklmnop-./", min_size=1, max_size=8)

@@ -68,14 +68,14 @@ matches = st.fixed_dictionaries(
 
 
 @given(st.lists(matches, max_size=6))
-def test_certain_overlaps_are_those_that_every_pair_shows(wanted: list[Document]) -> None:
-    pools = [{"name": f"p{number}", "match": match} for number, match in enumerate(wanted)]
-    asked = [MatchTerms.of(resolve_match(match)) for match in wanted]
-    real = [its for its in asked if its != MatchTerms(frozenset(), frozenset())]
+def test_certain_overlaps_are_those_that_every_pair_shows(expected: list[Document]) -> None:
+    pools = [{"name": f"p{number}", "match": match} for number, match in enumerate(expected)]
+    asked = [MatchTerms.of(resolve_match(match)) for match in expected]
+    real = [own for own in asked if own != MatchTerms(frozenset(), frozenset())]
     overlapping = {
         f"gpu_pools[{number}].match"
-        for number, its in enumerate(asked)
-        if its in real and (its in asked[:number] or any(other != its and other.implies(its) for other in real))
+        for number, own in enumerate(asked)
+        if own in real and (own in asked[:number] or any(other != own and other.implies(own) for other in real))
     }
     assert {problem.partition(":")[0] for problem in validate(CLUSTER, {}, pools)} == overlapping
 

@@ -141,12 +141,12 @@ def test_the_warning_about_uncounted_resources_is_that_of_the_release(
     pool: dict[str, t.Any], release: tuple[int, int] | None, expected: str
 ) -> None:
     plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [pool])
-    found = [
+    actual = [
         text for text in doubts(plan, autoscaler=autoscaler_rules(release) if release else None) if "autoscaler" in text
     ]
-    assert len(found) == bool(expected)
-    assert expected in "".join(found)
-    assert ("In 5.0 and later" in "".join(found)) == (release is None)
+    assert len(actual) == bool(expected)
+    assert expected in "".join(actual)
+    assert ("In 5.0 and later" in "".join(actual)) == (release is None)
 
 
 @pytest.mark.parametrize("version", ["v25.10.1", "v99.1.0"])
@@ -228,9 +228,9 @@ OPEN = {"driver": {"kernel_module_type": "open"}}
     ],
 )
 def test_kernel_modules_of_the_operators_driver(operator: dict[str, t.Any], pool: dict[str, t.Any], count: int) -> None:
-    found = [text for text in doubts(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text]
-    assert len(found) == count
-    assert all("Pool old" in text and "set proprietary, or auto" in text for text in found)
+    actual = [text for text in doubts(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text]
+    assert len(actual) == count
+    assert all("Pool old" in text and "set proprietary, or auto" in text for text in actual)
 
 
 def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
@@ -246,8 +246,8 @@ def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
 )
 def test_an_issue_of_versions_of_openshift_is_reported_only_for_these(version: str, warned: bool) -> None:
     plan = derive({"name": "lab", "distribution": "openshift"}, {}, [WHOLE])
-    found = [text for text in doubts(plan, openshift_version=version) if "OpenShift 4.18.22" in text]
-    assert bool(found) is warned
+    actual = [text for text in doubts(plan, openshift_version=version) if "OpenShift 4.18.22" in text]
+    assert bool(actual) is warned
 
 
 @pytest.mark.parametrize("component", ["operator", "nfd"])

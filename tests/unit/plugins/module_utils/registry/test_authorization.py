@@ -85,30 +85,30 @@ def authorization(login: Login | None = USER, *, plain_http: bool = False) -> Au
 
 
 def test_a_registry_that_asks_for_nothing() -> None:
-    service, found = TokenService(challenge=""), authorization()
-    assert [service.header(found, name) for name in ("a", "b", "a")] == [None, None, None]
+    service, actual = TokenService(challenge=""), authorization()
+    assert [service.header(actual, name) for name in ("a", "b", "a")] == [None, None, None]
     assert (service.pings, service.sent) == (1, [])
 
 
 def test_basic() -> None:
-    service, found = TokenService(challenge='Basic realm="r"'), authorization()
+    service, actual = TokenService(challenge='Basic realm="r"'), authorization()
     # echo -n u:p | base64
-    assert [service.header(found, name) for name in ("a", "b", "a")] == ["Basic dTpw"] * 3
+    assert [service.header(actual, name) for name in ("a", "b", "a")] == ["Basic dTpw"] * 3
     assert (service.pings, service.sent) == (1, [])
     # The same password again would be rejected again.
-    assert found.renew(parse_challenge(service.challenge), "a", PULL, service.send, "Basic dTpw") is None
+    assert actual.renew(parse_challenge(service.challenge), "a", PULL, service.send, "Basic dTpw") is None
     assert TokenService(challenge="Basic").header(authorization(None), "a") is None
 
 
 def test_one_token_for_each_repository_and_its_actions() -> None:
-    service, found = TokenService(), authorization()
-    assert [service.header(found, name) for name in ("a/b", "c", "a/b", "c")] == [
+    service, actual = TokenService(), authorization()
+    assert [service.header(actual, name) for name in ("a/b", "c", "a/b", "c")] == [
         "Bearer t1",
         "Bearer t2",
         "Bearer t1",
         "Bearer t2",
     ]
-    assert service.header(found, "c", PUSH) == "Bearer t3"
+    assert service.header(actual, "c", PUSH) == "Bearer t3"
     assert service.pings == 1
     queries = [parse_qs(urlsplit(url).query) for dummy_method, url, dummy_headers, dummy_data in service.sent]
     assert queries == [
@@ -148,14 +148,14 @@ def test_an_identity_token_is_sent_in_the_body() -> None:
 
 
 def test_a_rejected_token_is_renewed_once() -> None:
-    service, found = TokenService(), authorization()
-    first = service.header(found, "a")
+    service, actual = TokenService(), authorization()
+    first = service.header(actual, "a")
     challenge = parse_challenge(BEARER)
-    renewed = found.renew(challenge, "a", PULL, service.send, first)
+    renewed = actual.renew(challenge, "a", PULL, service.send, first)
     assert (first, renewed) == ("Bearer t1", "Bearer t2")
     # A request that was sent with the first token finds the second.
-    assert found.renew(challenge, "a", PULL, service.send, first) == "Bearer t2"
-    assert service.header(found, "a") == "Bearer t2"
+    assert actual.renew(challenge, "a", PULL, service.send, first) == "Bearer t2"
+    assert service.header(actual, "a") == "Bearer t2"
     assert len(service.sent) == 2
 
 
@@ -168,7 +168,7 @@ def test_an_unknown_challenge_has_no_answer(challenge: str) -> None:
 
 def test_threads_fetch_one_token() -> None:
     """All threads ask while the request for the token is under way."""
-    service, found, waiting, asked = (
+    service, actual, waiting, asked = (
         TokenService(),
         authorization(),
         threading.Event(),
@@ -181,7 +181,7 @@ def test_threads_fetch_one_token() -> None:
 
     def header() -> str | None:
         asked.wait()
-        return found.header("a", PULL, send, service.ping)
+        return actual.header("a", PULL, send, service.ping)
 
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(header) for dummy in range(8)]
@@ -192,14 +192,14 @@ def test_threads_fetch_one_token() -> None:
 
 
 def test_tokens_of_several_repositories_are_fetched_at_the_same_time() -> None:
-    both, service, found = threading.Barrier(2, timeout=60), TokenService(), authorization()
+    both, service, actual = threading.Barrier(2, timeout=60), TokenService(), authorization()
 
     def send(method: str, url: str, headers: Mapping[str, str], data: bytes | None) -> HttpResponse:
         both.wait()
         return service.send(method, url, headers, data)
 
     with ThreadPoolExecutor(2) as pool:
-        headers = list(pool.map(lambda name: found.header(name, PULL, send, service.ping), ("a", "b")))
+        headers = list(pool.map(lambda name: actual.header(name, PULL, send, service.ping), ("a", "b")))
     assert sorted(filter(None, headers)) == ["Bearer t1", "Bearer t2"]
 
 
@@ -216,13 +216,13 @@ def test_tokens_of_several_repositories_are_fetched_at_the_same_time() -> None:
     ],
 )
 def test_no_password_without_tls(realm: str, login: Login | None, plain_http: bool, sent: bool) -> None:
-    service, found = TokenService(challenge=f'Bearer realm="{realm}"'), authorization(login, plain_http=plain_http)
+    service, actual = TokenService(challenge=f'Bearer realm="{realm}"'), authorization(login, plain_http=plain_http)
     if sent:
-        assert service.header(found, "a") == "Bearer t1"
+        assert service.header(actual, "a") == "Bearer t1"
         return
     assert login is not None
     with pytest.raises(ConnectionProblem, match=r"has no TLS, so the credentials from the .* are not sent") as raised:
-        service.header(found, "a")
+        service.header(actual, "a")
     assert service.sent == []
     assert all(secret not in str(raised.value) for secret in login.secrets if len(secret) > 1)
 

@@ -40,9 +40,9 @@ def read(
     )
 
 
-def user(found: Login | None) -> str | None:
+def user(actual: Login | None) -> str | None:
     """The user of a login."""
-    return found.username if found else None
+    return actual.username if actual else None
 
 
 NGC_FILE = {"auths": {"nvcr.io": auth("of-file", "p")}}
@@ -52,7 +52,7 @@ OF_HELPER = {("nvcr.io", "pass"): Login("of-helper", "p", "docker-credential-pas
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "source"),
+    ("actual", "expected", "source"),
     [
         (
             read(NGC_FILE, options=NGC_OPTION, key="k"),
@@ -72,8 +72,8 @@ OF_HELPER = {("nvcr.io", "pass"): Login("of-helper", "p", "docker-credential-pas
         ),
     ],
 )
-def test_precedence(found: Credentials, expected: str, source: str) -> None:
-    login = found.find("nvcr.io/nvidia/driver")
+def test_precedence(actual: Credentials, expected: str, source: str) -> None:
+    login = actual.find("nvcr.io/nvidia/driver")
     assert login is not None
     assert (login.username, login.source) == (expected, source)
 
@@ -86,7 +86,7 @@ def test_no_login() -> None:
 
 
 def test_the_most_specific_name_counts() -> None:
-    found = read(
+    actual = read(
         {
             "auths": {
                 "quay.io": auth("host", "p"),
@@ -96,11 +96,11 @@ def test_the_most_specific_name_counts() -> None:
             }
         }
     )
-    names = {name: user(found.find(name)) for name in ("quay.io", "quay.io/x", "quay.io/org/x", "quay.io/org/repo")}
+    names = {name: user(actual.find(name)) for name in ("quay.io", "quay.io/x", "quay.io/org/x", "quay.io/org/repo")}
     assert names == {"quay.io": "host", "quay.io/x": "host", "quay.io/org/x": "org", "quay.io/org/repo": "repo"}
-    assert user(found.find("quay.io/organization")) == "host"
+    assert user(actual.find("quay.io/organization")) == "host"
     # Not widened to the folder above, although docker appends v1 to addresses.
-    assert (user(found.find("quay.io/other/x")), user(found.find("quay.io/other/v1"))) == ("host", "v1")
+    assert (user(actual.find("quay.io/other/x")), user(actual.find("quay.io/other/v1"))) == ("host", "v1")
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_helpers_are_asked_by_the_name_in_the_file() -> None:
         "credsStore": "desktop",
         "credHelpers": {"quay.io": "pass"},
     }
-    found = read(file, helpers=helpers)
-    assert (user(found.find("docker.io/x")), user(found.find("quay.io/x")), found.find("ghcr.io/x")) == (
+    actual = read(file, helpers=helpers)
+    assert (user(actual.find("docker.io/x")), user(actual.find("quay.io/x")), actual.find("ghcr.io/x")) == (
         "hub",
         "quay",
         None,
@@ -171,19 +171,19 @@ def test_only_the_helpers_of_registries_in_use_are_asked_and_once() -> None:
         "auths": {"r.example.com": auth("u", "p")},
         "credHelpers": dict.fromkeys(("quay.io", "ghcr.io", "nvcr.io", "docker.io"), "x"),
     }
-    found = read_credentials((), json.dumps(file), PATH, {"NGC_API_KEY": "k"}, ask)
-    assert (asked, found.secrets) == ([], {"p", "k", auth("u", "p")["auth"], auth("$oauthtoken", "k")["auth"]})
+    actual = read_credentials((), json.dumps(file), PATH, {"NGC_API_KEY": "k"}, ask)
+    assert (asked, actual.secrets) == ([], {"p", "k", auth("u", "p")["auth"], auth("$oauthtoken", "k")["auth"]})
     assert [
-        user(found.find(name)) for name in ("r.example.com/x", "quay.io/x", "quay.io/y", "ghcr.io/x", "ghcr.io/x")
+        user(actual.find(name)) for name in ("r.example.com/x", "quay.io/x", "quay.io/y", "ghcr.io/x", "ghcr.io/x")
     ] == ["u", "quay.io", "quay.io", None, None]
     assert asked == ["quay.io", "ghcr.io"]
     # Without its helper, a registry has the other login.
-    document = json.loads(found.document("docker://r.example.com/x docker://ghcr.io/x"))["auths"]
+    document = json.loads(actual.document("docker://r.example.com/x docker://ghcr.io/x"))["auths"]
     assert (set(document), document["nvcr.io"]) == ({"r.example.com", "quay.io", "nvcr.io"}, auth("$oauthtoken", "k"))
-    document = json.loads(found.document("docker://nvcr.io/x"))["auths"]
+    document = json.loads(actual.document("docker://nvcr.io/x"))["auths"]
     assert document["nvcr.io"] == auth("nvcr.io", "p")
     assert asked == ["quay.io", "ghcr.io", "nvcr.io"]
-    assert set(json.loads(found.document("FROM x", only_named=True))["auths"]) == {"docker.io"}
+    assert set(json.loads(actual.document("FROM x", only_named=True))["auths"]) == {"docker.io"}
 
 
 @pytest.mark.parametrize(
@@ -238,24 +238,24 @@ def test_the_document_is_read_as_the_same_logins() -> None:
     ],
 )
 def test_a_build_gets_only_the_logins_of_its_base_images(dockerfile: str, expected: set[str]) -> None:
-    found = read(
+    actual = read(
         {"auths": {"https://index.docker.io/v1/": auth("u", "p"), "quay.io/org": auth("u", "q")}},
         options=({"registry": "registry.example.com:5000", "username": "a", "password": "b"},),
         key="k",
     )
-    assert set(json.loads(found.document(dockerfile, only_named=True))["auths"]) == expected
+    assert set(json.loads(actual.document(dockerfile, only_named=True))["auths"]) == expected
 
 
 def test_secrets_are_complete_and_not_shown() -> None:
-    found = read(
+    actual = read(
         {"auths": {"quay.io": auth("u", "hunter2"), "ghcr.io": {"identitytoken": "refresh-me"}}},
         options=({"registry": "docker.io", "username": "a", "password": "swordfish"},),
         key="nvapi-1",
     )
     encoded = {auth(*pair)["auth"] for pair in (("u", "hunter2"), ("a", "swordfish"), ("$oauthtoken", "nvapi-1"))}
-    assert found.secrets == {"hunter2", "swordfish", "nvapi-1", "refresh-me"} | encoded
-    shown = repr([found.find(name) for name in ("quay.io", "ghcr.io", "docker.io", "nvcr.io")])
-    assert not [secret for secret in found.secrets if secret in shown]
+    assert actual.secrets == {"hunter2", "swordfish", "nvapi-1", "refresh-me"} | encoded
+    shown = repr([actual.find(name) for name in ("quay.io", "ghcr.io", "docker.io", "nvcr.io")])
+    assert not [secret for secret in actual.secrets if secret in shown]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("actual", "message"),
     [
         (
             error(401, coded("UNAUTHORIZED", "authentication required")),
@@ -146,8 +146,8 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         ),
     ],
 )
-def test_messages(found: RegistryError, message: str) -> None:
-    assert str(found) == found.message == message
+def test_messages(actual: RegistryError, message: str) -> None:
+    assert str(actual) == actual.message == message
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,15 @@ def test_messages(found: RegistryError, message: str) -> None:
     ],
 )
 def test_no_answer(reason: str, remedy: str) -> None:
-    found = error(None, reason=reason)
-    assert str(found).startswith(f"Registry {HOST} did not respond (GET /v2/a/manifests/1): ")
-    assert remedy in str(found)
-    assert found.code == "unreachable"
+    actual = error(None, reason=reason)
+    assert str(actual).startswith(f"Registry {HOST} did not respond (GET /v2/a/manifests/1): ")
+    assert remedy in str(actual)
+    assert actual.code == "unreachable"
 
 
 def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None:
-    found = RegistryError("wrong version number", registry=HOST, status=None, reason=TLS, method="GET", path="/v2/")
-    assert str(found) == (
+    actual = RegistryError("wrong version number", registry=HOST, status=None, reason=TLS, method="GET", path="/v2/")
+    assert str(actual) == (
         f"Registry {HOST} did not respond (GET /v2/): wrong version number. If the registry has no TLS, set plain_http of the registry in gpu_registries "
         "(option registries of the module)."
     )
@@ -193,7 +193,7 @@ def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None
     ],
 )
 def test_a_full_quota_is_not_repeated(status: int, text: str, expected: bool) -> None:
-    found = error(status, coded("X", text), method="PUT")
-    assert found.over_quota == expected
-    assert found.declined == (status == 429)
+    actual = error(status, coded("X", text), method="PUT")
+    assert actual.over_quota == expected
+    assert actual.declined == (status == 429)
     assert error(429, coded("X", "Quota exceeded")).declined is False

@@ -70,8 +70,8 @@ class World:
 
     # The client.
     def digest(self, reference: ImageReference) -> str | None:
-        found = self.manifest(reference)
-        return found.digest if found else None
+        actual = self.manifest(reference)
+        return actual.digest if actual else None
 
     def manifest(self, reference: ImageReference) -> Manifest | None:
         if str(reference) in self.failures:
@@ -125,17 +125,17 @@ def spec(source: str = SOURCE, destination: str = TARGET, **fields: Any) -> Copy
 
 def world(source: Manifest = BOTH) -> World:
     """The source with both platforms."""
-    found = World().put_image(SOURCE, source)
+    actual = World().put_image(SOURCE, source)
     for child in PLATFORMS.values():
-        found.put_image(f"quay.io/a@{child.digest}", child)
-    return found
+        actual.put_image(f"quay.io/a@{child.digest}", child)
+    return actual
 
 
 def test_an_equal_image_costs_one_request_for_each_tag() -> None:
-    found = world().put_image(TARGET, BOTH).put_image("r.example.com/b:2", BOTH)
-    (state,) = found.compare(spec(tags=("2",)))
+    actual = world().put_image(TARGET, BOTH).put_image("r.example.com/b:2", BOTH)
+    (state,) = actual.compare(spec(tags=("2",)))
     assert (state.action, state.different, state.desired) == ("unchanged", [], BOTH.digest)
-    assert found.apply(spec(tags=("2",))) == []
+    assert actual.apply(spec(tags=("2",))) == []
 
 
 def test_a_new_image_is_copied_once_and_tagged() -> None:
@@ -146,24 +146,24 @@ def test_a_new_image_is_copied_once_and_tagged() -> None:
 
 
 def test_a_different_image_is_replaced() -> None:
-    found = world().put_image(TARGET, NEW)
-    assert [state.action for state in found.compare(spec())] == ["updated"]
-    assert found.apply(spec()) == [f"copy all quay.io/a@{BOTH.digest} {TARGET}"]
+    actual = world().put_image(TARGET, NEW)
+    assert [state.action for state in actual.compare(spec())] == ["updated"]
+    assert actual.apply(spec()) == [f"copy all quay.io/a@{BOTH.digest} {TARGET}"]
 
 
-@pytest.mark.parametrize(("there", "missing"), [(TARGET, "r.example.com/b:2"), ("r.example.com/b:2", TARGET)])
-def test_an_image_under_another_tag_is_only_tagged(there: str, missing: str) -> None:
-    found = world().put_image(there, BOTH)
-    assert [state.action for state in found.compare(spec(tags=("2",)))] == ["updated"]
-    assert found.apply(spec(tags=("2",))) == [f"tag {missing}"]
+@pytest.mark.parametrize(("existing", "missing"), [(TARGET, "r.example.com/b:2"), ("r.example.com/b:2", TARGET)])
+def test_an_image_under_another_tag_is_only_tagged(existing: str, missing: str) -> None:
+    actual = world().put_image(existing, BOTH)
+    assert [state.action for state in actual.compare(spec(tags=("2",)))] == ["updated"]
+    assert actual.apply(spec(tags=("2",))) == [f"tag {missing}"]
 
 
 def test_a_source_by_digest_is_not_asked_for_its_digest() -> None:
-    found = world()
+    actual = world()
     source = f"quay.io/a@{BOTH.digest}"
-    found.put_image(TARGET, BOTH)
-    found.failures[source] = RegistryError("must not be read", registry="quay.io", status=500)
-    (state,) = found.compare(spec(source))
+    actual.put_image(TARGET, BOTH)
+    actual.failures[source] = RegistryError("must not be read", registry="quay.io", status=500)
+    (state,) = actual.compare(spec(source))
     assert state.desired == BOTH.digest
 
 
@@ -174,27 +174,27 @@ def test_a_missing_source_by_digest_is_noticed_before_any_copy() -> None:
 
 
 def test_what_prevents_a_copy_is_known_before_it() -> None:
-    found = world().put_image("r.example.com/b:2", BOTH)
-    found.failures["skopeo"] = ConnectionProblem("skopeo is not installed on this machine.")
+    actual = world().put_image("r.example.com/b:2", BOTH)
+    actual.failures["skopeo"] = ConnectionProblem("skopeo is not installed on this machine.")
     # Another tag needs no program.
-    found.copier().require(found.compare(spec(tags=("2",))))
+    actual.copier().require(actual.compare(spec(tags=("2",))))
     with pytest.raises(ConnectionProblem, match="skopeo is not"):
-        found.copier().require(found.compare(spec()))
+        actual.copier().require(actual.compare(spec()))
     with pytest.raises(InvalidOptions, match="the pull-through cache returns no image"):
-        found.copier().require(found.compare(spec(pull_through=True)))
+        actual.copier().require(actual.compare(spec(pull_through=True)))
 
 
 def test_a_manifest_that_is_not_utf_8() -> None:
-    found = world().put_image("oci:/layout:1", NEW)
+    actual = world().put_image("oci:/layout:1", NEW)
     data = b'{"a": "\xff"}'
-    found.inspect = lambda location: data.decode(errors="surrogateescape")  # type: ignore[method-assign]
-    (state,) = found.compare(spec("oci:/layout:1"))
+    actual.inspect = lambda location: data.decode(errors="surrogateescape")  # type: ignore[method-assign]
+    (state,) = actual.compare(spec("oci:/layout:1"))
     assert state.desired == Manifest(data, OCI_MANIFEST).digest
 
 
 def test_images_are_copied_to_a_layout_one_after_another() -> None:
-    found, lock = world(), threading.Lock()
-    copy, together = found.copy, list[str]()
+    actual, lock = world(), threading.Lock()
+    copy, together = actual.copy, list[str]()
 
     def alone(source: Location, destination: Location, *, all_platforms: bool) -> None:
         if not lock.acquire(blocking=False):
@@ -204,8 +204,8 @@ def test_images_are_copied_to_a_layout_one_after_another() -> None:
         copy(source, destination, all_platforms=all_platforms)
         lock.release()
 
-    found.copy = alone  # type: ignore[method-assign]
-    found.apply(*(spec(destination=f"oci:/{path}:{tag}") for tag, path in enumerate(("a", "a/", "./a", "a"))))
+    actual.copy = alone  # type: ignore[method-assign]
+    actual.apply(*(spec(destination=f"oci:/{path}:{tag}") for tag, path in enumerate(("a", "a/", "./a", "a"))))
     assert together == []
 
 
@@ -217,18 +217,18 @@ def test_one_platform_is_an_image_without_an_index() -> None:
 
 
 def test_several_platforms_are_copied_before_their_index() -> None:
-    found = world(index(**PLATFORMS, s390x=NEW))
+    actual = world(index(**PLATFORMS, s390x=NEW))
     chosen = spec(platforms=("linux/amd64", "linux/arm64"), tags=("2",))
-    (state,) = found.compare(chosen)
+    (state,) = actual.compare(chosen)
     assert state.index is not None
     assert state.index.children == {"linux/amd64": AMD.digest, "linux/arm64": ARM.digest}
-    assert found.apply(chosen) == [
+    assert actual.apply(chosen) == [
         f"copy quay.io/a@{AMD.digest} r.example.com/b@{AMD.digest}",
         f"copy quay.io/a@{ARM.digest} r.example.com/b@{ARM.digest}",
         f"tag {TARGET}",
         "tag r.example.com/b:2",
     ]
-    assert found.images[TARGET].digest == state.desired
+    assert actual.images[TARGET].digest == state.desired
 
 
 def test_platforms_of_an_image_without_an_index() -> None:
@@ -254,39 +254,41 @@ def test_platforms_of_an_image_without_an_index() -> None:
     ],
 )
 def test_entries_that_cannot_be_copied(given: CopySpec, message: str) -> None:
-    found = world().put_image("oci:/layout", BOTH)
+    actual = world().put_image("oci:/layout", BOTH)
     with pytest.raises(InvalidOptions) as raised:
-        found.compare(given)
+        actual.compare(given)
     assert str(raised.value).startswith(message)
 
 
 def test_archives() -> None:
     with pytest.raises(ToolFailed, match="no such file"):
         world().compare(spec("oci:/nowhere"))
-    found = world().put_image("oci-archive:/a.tar", NEW)
-    assert found.apply(spec("oci-archive:/a.tar")) == [f"copy all oci-archive:/a.tar {TARGET}"]
-    found = world()
-    assert found.apply(spec(destination="oci:/layout:1")) == [f"copy all quay.io/a@{BOTH.digest} oci:/layout:1"]
+    actual = world().put_image("oci-archive:/a.tar", NEW)
+    assert actual.apply(spec("oci-archive:/a.tar")) == [f"copy all oci-archive:/a.tar {TARGET}"]
+    actual = world()
+    assert actual.apply(spec(destination="oci:/layout:1")) == [f"copy all quay.io/a@{BOTH.digest} oci:/layout:1"]
 
 
 def test_nothing_is_sent_to_a_pull_through_cache() -> None:
-    found = world().put_image(TARGET, BOTH)
-    assert found.apply(spec(pull_through=True)) == []
-    for there, text in ((NEW, NEW.digest), (None, "no image")):
-        found = world()
-        if there is not None:
-            found.put_image(TARGET, there)
-        states = found.compare(spec(pull_through=True), spec(destination="r.example.com/c:1"))
+    actual = world().put_image(TARGET, BOTH)
+    assert actual.apply(spec(pull_through=True)) == []
+    for existing, text in ((NEW, NEW.digest), (None, "no image")):
+        actual = world()
+        if existing is not None:
+            actual.put_image(TARGET, existing)
+        states = actual.compare(spec(pull_through=True), spec(destination="r.example.com/c:1"))
         with pytest.raises(InvalidOptions, match=f"the pull-through cache returns {text} instead of {BOTH.digest}"):
-            found.copier().copy(states)
-        assert found.done == []
+            actual.copier().copy(states)
+        assert actual.done == []
 
 
 def test_all_comparisons_are_reported_together() -> None:
-    found = world()
-    found.failures["quay.io/x:1"] = RegistryError("denied", registry="quay.io", status=403, method="HEAD", path="/v2/x")
+    actual = world()
+    actual.failures["quay.io/x:1"] = RegistryError(
+        "denied", registry="quay.io", status=403, method="HEAD", path="/v2/x"
+    )
     with pytest.raises(PartialFailure) as raised:
-        found.compare(spec("quay.io/x:1", "r.example.com/x:1"), spec("quay.io/y:1", "r.example.com/y:1"), spec())
+        actual.compare(spec("quay.io/x:1", "r.example.com/x:1"), spec("quay.io/y:1", "r.example.com/y:1"), spec())
     lines = str(raised.value).splitlines()
     assert lines[0] == "2 of 3 images were not compared, so nothing was copied:"
     assert lines[1].startswith("r.example.com/x:1: Registry quay.io denies the request")
@@ -294,13 +296,13 @@ def test_all_comparisons_are_reported_together() -> None:
 
 
 def test_a_rejected_login_is_reported_once_for_all_images() -> None:
-    found = world()
+    actual = world()
     for name in "abcdefg":
-        found.failures[f"quay.io/{name}:1"] = RegistryError(
+        actual.failures[f"quay.io/{name}:1"] = RegistryError(
             "", registry="quay.io", status=401, method="HEAD", path=f"/v2/{name}"
         )
     with pytest.raises(PartialFailure) as raised:
-        found.compare(*(spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "abcdefg"))
+        actual.compare(*(spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "abcdefg"))
     head, line = str(raised.value).splitlines()
     assert head == "7 of 7 images were not compared, so nothing was copied:"
     assert line.startswith("r.example.com/a:1, ")
@@ -308,42 +310,42 @@ def test_a_rejected_login_is_reported_once_for_all_images() -> None:
 
 
 def test_all_missing_sources_are_reported_together() -> None:
-    found = world()
+    actual = world()
     missing = [spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "xyx"]
     with pytest.raises(InvalidOptions) as raised:
-        found.compare(*missing, spec("quay.io/z:1", "r.example.com/z:1", platforms=("linux/amd64",)), spec())
+        actual.compare(*missing, spec("quay.io/z:1", "r.example.com/z:1", platforms=("linux/amd64",)), spec())
     assert str(raised.value).splitlines()[0] == "Nothing was copied, because these images cannot be copied:"
     assert raised.value.problems == [
         f"quay.io/{name}:1: this image does not exist; check the repository and the tag" for name in "xyz"
     ]
-    assert found.done == []
+    assert actual.done == []
 
 
 def test_other_images_are_copied_after_a_failure() -> None:
-    found, progress = world(), list[tuple[int, int]]()
-    found.failures[f"copy {TARGET}"] = ToolFailed("skopeo copy failed.")
-    states = found.compare(spec(), spec(destination="r.example.com/c:1"))
+    actual, progress = world(), list[tuple[int, int]]()
+    actual.failures[f"copy {TARGET}"] = ToolFailed("skopeo copy failed.")
+    states = actual.compare(spec(), spec(destination="r.example.com/c:1"))
     with pytest.raises(ToolFailed, match="skopeo copy failed") as raised:
-        found.copier(lambda dummy, count, total: progress.append((count, total))).copy(states)
+        actual.copier(lambda dummy, count, total: progress.append((count, total))).copy(states)
     assert [entry["destination"] for entry in raised.value.partial["images"]] == ["r.example.com/c:1"]
-    assert found.done == [f"copy all quay.io/a@{BOTH.digest} r.example.com/c:1"]
+    assert actual.done == [f"copy all quay.io/a@{BOTH.digest} r.example.com/c:1"]
     assert progress == [(1, 2), (2, 2)]
 
 
 def test_a_bug_is_raised_as_it_is() -> None:
-    found = world()
-    found.failures[SOURCE] = KeyError("bug")
+    actual = world()
+    actual.failures[SOURCE] = KeyError("bug")
     with pytest.raises(KeyError, match="bug"):
-        found.compare(spec(), spec("quay.io/y:1", "r.example.com/y:1"))
+        actual.compare(spec(), spec("quay.io/y:1", "r.example.com/y:1"))
 
 
 def test_two_manifests_of_one_platform() -> None:
     """Both are in the index, so both are copied; the first one is the image of the platform."""
     document = {**BOTH.document, "manifests": [*BOTH.document["manifests"], *index(amd64=NEW).document["manifests"]]}
-    found = world(Manifest(json.dumps(document).encode(), OCI_INDEX)).put_image("quay.io/a:new", NEW)
-    done = found.apply(spec(platforms=("linux/amd64", "linux/arm64")))
+    actual = world(Manifest(json.dumps(document).encode(), OCI_INDEX)).put_image("quay.io/a:new", NEW)
+    done = actual.apply(spec(platforms=("linux/amd64", "linux/arm64")))
     copied = [f"copy quay.io/a@{one.digest} r.example.com/b@{one.digest}" for one in (AMD, ARM, NEW)]
     assert done == [*copied, f"tag {TARGET}"]
-    assert found.apply(spec(platforms=("linux/amd64",), destination="r.example.com/c:1")) == [
+    assert actual.apply(spec(platforms=("linux/amd64",), destination="r.example.com/c:1")) == [
         f"copy quay.io/a@{AMD.digest} r.example.com/c:1"
     ]

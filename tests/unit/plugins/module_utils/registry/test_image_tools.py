@@ -72,11 +72,11 @@ PING = r"pinging container registry 127.0.0.1:5056: Get \"https://127.0.0.1:5056
     ],
 )
 def test_errors_of_skopeo(errors: str, words: str, remedy: str) -> None:
-    found = error_summary("skopeo", errors)
-    assert found.startswith("skopeo says: ")
-    assert words in found
-    assert "level=fatal" not in found
-    assert remedy in found.partition(f"{words}. ")[2]
+    actual = error_summary("skopeo", errors)
+    assert actual.startswith("skopeo says: ")
+    assert words in actual
+    assert "level=fatal" not in actual
+    assert remedy in actual.partition(f"{words}. ")[2]
 
 
 def test_an_error_without_a_known_remedy() -> None:
@@ -85,16 +85,16 @@ def test_an_error_without_a_known_remedy() -> None:
 
 def test_the_end_of_a_long_error_counts() -> None:
     lines = [f"step {number}" for number in range(1000)]
-    found = error_summary("buildah", "\n".join([*lines, "Error: " + "x" * 590]))
-    assert found.endswith("x.")
-    assert "step 10 " not in found
+    actual = error_summary("buildah", "\n".join([*lines, "Error: " + "x" * 590]))
+    assert actual.endswith("x.")
+    assert "step 10 " not in actual
     assert error_summary("buildah", "") == "buildah says: no reason was given."
 
 
 def test_secrets_in_errors_are_masked() -> None:
-    found = error_summary("skopeo", f'{FATAL}Get "https://u:hunter2@registry.example.com/v2/": no such host"')
-    assert "hunter2" not in found
-    assert "The name does not resolve" in found
+    actual = error_summary("skopeo", f'{FATAL}Get "https://u:hunter2@registry.example.com/v2/": no such host"')
+    assert "hunter2" not in actual
+    assert "The name does not resolve" in actual
 
 
 class Programs:
@@ -234,16 +234,16 @@ def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, missi
     else:
         exists = os.path.exists
         monkeypatch.setattr(os.path, "exists", lambda path: not str(path).startswith(missing) and exists(path))
-    found: list[tuple[str, Any]] = []
+    actual: list[tuple[str, Any]] = []
 
     def run(arguments: list[str], **options: Any) -> tuple[int, str, str]:
         path = Path(arguments[arguments.index("--authfile") + 1])
-        found.append((str(path), options["pass_fds"]))
+        actual.append((str(path), options["pass_fds"]))
         assert json.loads(path.read_text()) == {"auths": {}}
         return 0, "", ""
 
     ImageTools(run, lambda name: name, Credentials({}), RegistryAccess).copy(SOURCE, TARGET, all_platforms=True)
-    ((path, descriptors),) = found
+    ((path, descriptors),) = actual
     assert (descriptors, os.path.lexists(path)) == ((), False)
     assert "accel-gpu-auth-" in path
 

@@ -75,15 +75,15 @@ def test_other_content_is_not_a_manifest(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("actual", "expected"),
     [
         ({"os": "linux", "architecture": "amd64"}, "linux/amd64"),
         ({"os": "linux", "architecture": "arm64", "variant": "v8"}, "linux/arm64/v8"),
         ({}, ""),
     ],
 )
-def test_platforms(found: Any, expected: str) -> None:
-    assert image_platform(found) == expected
+def test_platforms(actual: Any, expected: str) -> None:
+    assert image_platform(actual) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_an_index_of_some_platforms_is_the_same_in_each_run() -> None:
     ],
 )
 def test_malicious_manifests(document: Any) -> None:
-    found = Manifest(json.dumps(document).encode(), OCI_INDEX)
+    actual = Manifest(json.dumps(document).encode(), OCI_INDEX)
     with pytest.raises(InvalidManifest):
-        _ = found.children, found.config_digest, found.size
+        _ = actual.children, actual.config_digest, actual.size
 
 
 @pytest.mark.parametrize("data", [b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", b"null", b"\xff"])

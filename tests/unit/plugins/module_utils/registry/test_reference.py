@@ -38,10 +38,10 @@ HOST = "registry.example.com"
     ],
 )
 def test_images(text: str, expected: tuple[str, str, str | None, str | None]) -> None:
-    found = parse_image(text)
-    assert found == ImageReference(*expected)
-    assert str(found) == text.removeprefix("docker://")
-    assert found.selector == (expected[3] or expected[2])
+    actual = parse_image(text)
+    assert actual == ImageReference(*expected)
+    assert str(actual) == text.removeprefix("docker://")
+    assert actual.selector == (expected[3] or expected[2])
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_invalid_images(text: str, message: str) -> None:
 
 
 def test_repositories() -> None:
-    found = parse_repository(f"{HOST}/nvidia/driver")
-    assert (found.name, found.tag, found.digest, str(found)) == (f"{HOST}/nvidia/driver", None, None, found.name)
+    actual = parse_repository(f"{HOST}/nvidia/driver")
+    assert (actual.name, actual.tag, actual.digest, str(actual)) == (f"{HOST}/nvidia/driver", None, None, actual.name)
     for text in (f"{HOST}/a:1", f"{HOST}/a:", f"{HOST}/a@{DIGEST}", f"{HOST}/a@"):
         with pytest.raises(InvalidReference, match="write only registry and repository"):
             parse_repository(text)
@@ -96,9 +96,9 @@ def test_repositories() -> None:
     ],
 )
 def test_archives_and_layouts(text: str, kind: str, path: str) -> None:
-    found = parse_location(text)
-    assert isinstance(found, FileReference)
-    assert (found.kind, found.path, found.transport, str(found)) == (kind, path, text, text)
+    actual = parse_location(text)
+    assert isinstance(actual, FileReference)
+    assert (actual.kind, actual.path, actual.transport, str(actual)) == (kind, path, text, text)
 
 
 @pytest.mark.parametrize("text", ["oci:relative", "oci-archive:", "dir:./a", "docker-archive:~/a.tar"])
@@ -148,7 +148,7 @@ def test_a_written_reference_is_read_as_the_same(
 @given(st.text(max_size=60))
 def test_no_text_raises_another_error(text: str) -> None:
     try:
-        found = parse_location(text)
+        actual = parse_location(text)
     except InvalidReference:
         return
-    assert parse_location(str(found)) == found
+    assert parse_location(str(actual)) == actual

@@ -80,12 +80,12 @@ def serve(certificate: Path | None = None) -> Iterator[Server]:
         def respond(self) -> None:
             path = self.path.partition("?")[0]
             authorization = self.headers.get("Authorization") or ""
-            found.requests.append((self.command, path, authorization))
-            found.accepted.append(self.headers.get("Accept") or "")
-            found.bodies.append(
+            actual.requests.append((self.command, path, authorization))
+            actual.accepted.append(self.headers.get("Accept") or "")
+            actual.bodies.append(
                 (self.headers.get("Content-Type"), self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             )
-            answer = found.responses.get(f"{self.command} {path}", Response(404))
+            answer = actual.responses.get(f"{self.command} {path}", Response(404))
             if callable(answer):
                 answer = answer(authorization)
             self.send_response(answer.status)
@@ -106,11 +106,11 @@ def serve(certificate: Path | None = None) -> Iterator[Server]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    found = Server(f"127.0.0.1:{server.server_port}", {"GET /v2/": Response()})
+    actual = Server(f"127.0.0.1:{server.server_port}", {"GET /v2/": Response()})
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield found
+        yield actual
     finally:
         server.shutdown()
         thread.join()
@@ -120,8 +120,8 @@ def serve(certificate: Path | None = None) -> Iterator[Server]:
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server without images."""
-    with serve() as found:
-        yield found
+    with serve() as actual:
+        yield actual
 
 
 def typed(**headers: str) -> Response:
@@ -259,10 +259,10 @@ def test_the_folder_of_official_images_on_docker_hub() -> None:
 
 
 def test_content_with_another_digest_is_rejected(server: Server) -> None:
-    wanted = f"sha256:{'a' * 64}"
-    found = Response(200, DATA, {"Content-Type": OCI_MANIFEST, "Docker-Content-Digest": IMAGE.digest})
-    server.responses.update({f"{method} /v2/a/manifests/{wanted}": found for method in ("GET", "HEAD")})
-    image = server.image().with_digest(wanted)
+    expected = f"sha256:{'a' * 64}"
+    actual = Response(200, DATA, {"Content-Type": OCI_MANIFEST, "Docker-Content-Digest": IMAGE.digest})
+    server.responses.update({f"{method} /v2/a/manifests/{expected}": actual for method in ("GET", "HEAD")})
+    image = server.image().with_digest(expected)
     for read in (server.client().manifest, server.client().digest):
         with pytest.raises(RegistryError, match="instead of"):
             read(image)

@@ -55,8 +55,8 @@ profiles = st.dictionaries(
 def test_a_layout_and_its_gpus_give_each_gpu_that_layout(of_one: dict[str, int], gpus: int) -> None:
     dotted = {name.replace("+", "."): count for name, count in of_one.items()}
     row = {"gpus": gpus, "mig": {"state": "success", "devices": {name: count * gpus for name, count in dotted.items()}}}
-    found = gpu_layouts(row, {"layout": [{"devices": [], "profiles": of_one}]})
-    assert [dict(layout) for layout in found] == [dotted] * gpus
+    actual = gpu_layouts(row, {"layout": [{"devices": [], "profiles": of_one}]})
+    assert [dict(layout) for layout in actual] == [dotted] * gpus
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def result(state: ClusterObjects, *not_read: str, **pool: Any) -> Object:
     """The result of gpu_info for the pool in this state."""
     declared = {key: value for key, value in {**POOL, **pool}.items() if value is not None}
     plan = derive({"name": "prod", "cloud": {"machineset": {}}}, {}, [declared])
-    found = [item.as_dict() for item in explained(plan, state)]
-    return {"autoscaling": {"version": state.version, "not_read": list(not_read), "machine_sets": found}}
+    actual = [item.as_dict() for item in explained(plan, state)]
+    return {"autoscaling": {"version": state.version, "not_read": list(not_read), "machine_sets": actual}}
 
 
 def owned(name: str, **more: Any) -> Object:

@@ -62,7 +62,7 @@ def test_no_boolean(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "actual"),
     [
         ("train", ["train"]),
         ("train,notebooks", ["train", "notebooks"]),
@@ -83,12 +83,12 @@ def test_no_boolean(text: str) -> None:
         ("a b", ["a b"]),
     ],
 )
-def test_elements(text: str, found: list[t.Any]) -> None:
-    assert elements(text) == found
+def test_elements(text: str, actual: list[t.Any]) -> None:
+    assert elements(text) == actual
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "actual"),
     [
         (None, []),
         ("", []),
@@ -103,8 +103,8 @@ def test_elements(text: str, found: list[t.Any]) -> None:
         (7, ["7"]),
     ],
 )
-def test_names(value: t.Any, found: list[str]) -> None:
-    assert names(value) == found
+def test_names(value: t.Any, actual: list[str]) -> None:
+    assert names(value) == actual
 
 
 @pytest.mark.parametrize("value", [{"train": 1}, True, 1.5, [["train"]], [{"a": 1}], "[null]", '[{"a": 1}]', "[true]"])

@@ -81,9 +81,9 @@ CASES: list[tuple[Object, Object, list[str]]] = [
 
 @pytest.mark.parametrize(("driver", "operator", "problems"), CASES)
 def test_driver_of_a_pool(driver: Object, operator: Object, problems: list[str]) -> None:
-    found = validate({"name": "lab", "operator": operator}, {}, [{"name": "a", "driver": driver}])
-    assert len(found) == len(problems), found
-    for message, expected in zip(found, problems, strict=True):
+    actual = validate({"name": "lab", "operator": operator}, {}, [{"name": "a", "driver": driver}])
+    assert len(actual) == len(problems), actual
+    for message, expected in zip(actual, problems, strict=True):
         assert message.startswith("gpu_pools[0].driver")
         assert expected in message
 
@@ -115,9 +115,9 @@ def test_driver_of_a_pool(driver: Object, operator: Object, problems: list[str])
 )
 def test_kernel_modules_that_do_not_support_the_model(model: str, driver: Object, operator: Object, path: str) -> None:
     pool = {"name": "a", "match": {"model": model}, "driver": driver}
-    found = validate({"name": "lab", "operator": operator}, {}, [pool])
-    assert len(found) == bool(path), found
-    assert all(text.startswith("gpu_pools[0].driver.kernel_module_type: ") and path in text for text in found)
+    actual = validate({"name": "lab", "operator": operator}, {}, [pool])
+    assert len(actual) == bool(path), actual
+    assert all(text.startswith("gpu_pools[0].driver.kernel_module_type: ") and path in text for text in actual)
 
 
 def test_defaults_give_every_pool_a_driver() -> None:

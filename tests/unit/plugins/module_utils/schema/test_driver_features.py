@@ -119,9 +119,9 @@ def test_values(operator: dict[str, t.Any], path: tuple[str, ...], value: t.Any)
     ],
 )
 def test_constraints(operator: dict[str, t.Any], pools: list[dict[str, t.Any]], words: list[str]) -> None:
-    found = problems(operator, pools)
-    assert len(found) == len(words), found
-    assert all(word in text for word, text in zip(words, found, strict=True)), found
+    messages = problems(operator, pools)
+    assert len(messages) == len(words), messages
+    assert all(word in text for word, text in zip(words, messages, strict=True)), messages
 
 
 _BUILT = st.fixed_dictionaries(

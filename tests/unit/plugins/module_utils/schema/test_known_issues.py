@@ -68,6 +68,6 @@ def test_pods_are_read_only_for_issues_that_need_them(version: str, conditions: 
     ],
 )
 def test_form(issue: dict[str, t.Any], words: list[str]) -> None:
-    found = validate({"name": "c", "known_issues": [issue]}, {}, POOLS)
-    assert len(found) == len(words), found
-    assert all(word in text for word, text in zip(words, found, strict=True)), found
+    actual = validate({"name": "c", "known_issues": [issue]}, {}, POOLS)
+    assert len(actual) == len(words), actual
+    assert all(word in text for word, text in zip(words, actual, strict=True)), actual

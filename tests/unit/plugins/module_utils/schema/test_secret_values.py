@@ -67,10 +67,10 @@ SECRETS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("document", "path"), [case[1:] for case in SECRETS], ids=[case[0] for case in SECRETS])
 def test_a_secret_is_found_at_its_path(document: Any, path: str) -> None:
-    (found,) = find_secrets(document)
-    assert found.path == path
-    assert found.value not in found.description
-    assert found.value not in repr(found)
+    (actual,) = find_secrets(document)
+    assert actual.path == path
+    assert actual.value not in actual.description
+    assert actual.value not in repr(actual)
     kept, left_out = without_secrets(document)
     assert left_out == [path]
     assert list(find_secrets(kept)) == []

@@ -18,9 +18,9 @@ def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:
     """A ConfigMap whose keys belong to these field managers."""
     data: dict[str, str] = {}
     fields = []
-    for manager, of in managers.items():
-        data.update(of)
-        fields.append({"manager": manager.replace("_", "."), "fieldsV1": {"f:data": {f"f:{key}": {} for key in of}}})
+    for manager, owned in managers.items():
+        data.update(owned)
+        fields.append({"manager": manager.replace("_", "."), "fieldsV1": {"f:data": {f"f:{key}": {} for key in owned}}})
     return {"data": data, "metadata": {"managedFields": fields}}
 
 

@@ -65,17 +65,17 @@ def change_of(
 def test_which_changes_are_rolling(
     to: PoolPlan, pods: list[PodOnNode], rolling: bool, evicted: list[str], is_new: bool
 ) -> None:
-    found = change_of(node(labels=MEMBER), to, *pods)
-    assert found is not None
-    assert (found.rolling, found.as_dict()["evicts"], found.is_new) == (rolling, evicted, is_new)
+    actual = change_of(node(labels=MEMBER), to, *pods)
+    assert actual is not None
+    assert (actual.rolling, actual.as_dict()["evicts"], actual.is_new) == (rolling, evicted, is_new)
 
 
 def test_drain_all_evicts_pods_without_gpus_too() -> None:
     web = PodOnNode("web", "front", "front")
     to = pool(mode="mps", replicas=4, rollout=rollout(drain="all"))
-    found = change_of(node(labels=MEMBER), to, holder(), other_pods=[web])
-    assert found is not None
-    assert found.as_dict()["evicts"] == ["team/work", "web/front"]
+    actual = change_of(node(labels=MEMBER), to, holder(), other_pods=[web])
+    assert actual is not None
+    assert actual.as_dict()["evicts"] == ["team/work", "web/front"]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_drain_all_evicts_pods_without_gpus_too() -> None:
     ],
 )
 def test_which_pods_block_a_change(pod: PodOnNode, force: bool, blocked: list[str]) -> None:
-    found = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4, rollout=rollout(force=force)), pod)
-    assert found is not None
-    assert list(map(str, found.blocking_pods)) == blocked
+    actual = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4, rollout=rollout(force=force)), pod)
+    assert actual is not None
+    assert list(map(str, actual.blocking_pods)) == blocked
 
 
 def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
@@ -103,9 +103,9 @@ def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
         (False, ["team/second (no controller recreates it)"], []),
         (True, [], ["team/second"]),
     ):
-        found = change_of(shared, pool(rollout=rollout(force=force)), *pods)
-        assert found is not None
-        assert (found.rolling, list(map(str, found.blocking_pods)), found.as_dict()["evicts"]) == (
+        actual = change_of(shared, pool(rollout=rollout(force=force)), *pods)
+        assert actual is not None
+        assert (actual.rolling, list(map(str, actual.blocking_pods)), actual.as_dict()["evicts"]) == (
             True,
             blocked,
             evicted,
@@ -115,11 +115,11 @@ def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
 @pytest.mark.parametrize("unmanaged", [False, True])
 def test_a_run_evicts_no_pods_from_a_node_whose_change_is_blocked(unmanaged: bool) -> None:
     pods = holder("first"), holder("second", unmanaged=unmanaged)
-    found = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4), *pods)
-    assert found is not None
-    assert pods[0] in found.pods_to_evict
+    actual = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4), *pods)
+    assert actual is not None
+    assert pods[0] in actual.pods_to_evict
     entries = ConfigMapEntries({}, (), (), {})
-    assert ChangePlan((found,), {}, entries, entries).evictions == ({} if unmanaged else {"n1": pods})
+    assert ChangePlan((actual,), {}, entries, entries).evictions == ({} if unmanaged else {"n1": pods})
 
 
 def test_a_node_that_is_as_declared_changes_only_if_it_has_marks() -> None:
@@ -149,9 +149,9 @@ STUCK = {**MEMBER, "nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.conf
     ],
 )
 def test_a_repair_changes_stuck_nodes(labels: dict[str, str], text: str) -> None:
-    found = change_of(node(labels={**STUCK, **labels}), pool(), repair=True)
-    assert (found.stuck if found else "") == (text and found and found.stuck)
-    assert text in (found.stuck if found else "")
+    actual = change_of(node(labels={**STUCK, **labels}), pool(), repair=True)
+    assert (actual.stuck if actual else "") == (text and actual and actual.stuck)
+    assert text in (actual.stuck if actual else "")
     assert change_of(node(labels={**STUCK, **labels}), pool()) is None
 
 
@@ -163,16 +163,20 @@ def _rolling(name: str, of_pool: PoolPlan, displaced: int = 0) -> NodeChange:
 def test_unfinished_changes_come_first_then_idle_nodes() -> None:
     to = pool(mode="mps", replicas=4)
     changes = [_rolling("a", to, 2), _rolling("b", to), _rolling("c", to, 1), replace(_rolling("d", to, 9), edit=None)]
-    assert [found.node for found in in_rollout_order(changes)] == ["d", "b", "c", "a"]
+    assert [actual.node for actual in in_rollout_order(changes)] == ["d", "b", "c", "a"]
     by_name = replace(to, rollout=rollout(order="name"))
-    assert [found.node for found in in_rollout_order([_rolling(name, by_name, 2) for name in "cab"])] == ["a", "b", "c"]
+    assert [actual.node for actual in in_rollout_order([_rolling(name, by_name, 2) for name in "cab"])] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_limit_leaves_the_rest_for_another_run() -> None:
     to = replace(pool(mode="mps", replicas=4), rollout=rollout(limit="50%"))
     changes = [_rolling(name, to) for name in "abcd"]
-    chosen, left = limit_changes(changes, 4)
-    assert ([found.node for found in chosen], left) == (["a", "b"], ["c", "d"])
+    chosen, remaining = limit_changes(changes, 4)
+    assert ([actual.node for actual in chosen], remaining) == (["a", "b"], ["c", "d"])
 
 
 @pytest.mark.parametrize(
@@ -204,11 +208,11 @@ CUTTABLE = {**MEMBER, "nvidia.com/mig.capable": "true", "nvidia.com/mig.config":
     ],
 )
 def test_daemonsets_that_use_gpus_during_a_mig_change(pod: PodOnNode, blocked: list[str], stops: list[str]) -> None:
-    found = change_of(node(labels=CUTTABLE), CUT, pod)
-    assert found is not None
-    assert found.rolling
-    assert (list(map(str, found.blocking_pods)), [item.full_name for item in found.pods_to_pause]) == (blocked, stops)
-    shown = found.as_dict()
+    actual = change_of(node(labels=CUTTABLE), CUT, pod)
+    assert actual is not None
+    assert actual.rolling
+    assert (list(map(str, actual.blocking_pods)), [item.full_name for item in actual.pods_to_pause]) == (blocked, stops)
+    shown = actual.as_dict()
     assert (shown.get("blocked_by", []), shown.get("stops", [])) == (blocked, stops)
 
 
@@ -218,9 +222,9 @@ def test_possible_holders_are_named_for_mig_changes_and_never_evicted() -> None:
     )
     for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
         known = node(labels=CUTTABLE)
-        found = node_change(known, to, PodsByNode({}, {}, {"n1": [cni]}))
-        assert found is not None
-        assert (found.as_dict().get("possible_holders"), found.pods_to_evict, found.blocking_pods) == (named, (), [])
+        actual = node_change(known, to, PodsByNode({}, {}, {"n1": [cni]}))
+        assert actual is not None
+        assert (actual.as_dict().get("possible_holders"), actual.pods_to_evict, actual.blocking_pods) == (named, (), [])
 
 
 def test_a_node_with_paused_clients_is_unfinished() -> None:

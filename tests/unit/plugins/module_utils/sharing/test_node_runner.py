@@ -109,11 +109,11 @@ def test_nothing_is_scheduled_to_a_cordoned_node(actual: Node) -> None:
 @given(nodes, st.sampled_from(["drain", "mig-failed"]))
 def test_a_quarantined_node_has_the_reason_and_the_next_run_uncordons_it(actual: Node, reason: str) -> None:
     closed = patched(actual, node_runner.cordon_patch(actual, "why"))
-    left = patched(closed, node_runner.quarantine_patch(closed, reason, "message"))
-    assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in left.taints
-    assert left.annotations[FAILED] == "message"
-    assert node_runner.quarantine_patch(left, reason, "message") is None
-    again = patched(left, node_runner.cordon_patch(left, "why"))
+    remaining = patched(closed, node_runner.quarantine_patch(closed, reason, "message"))
+    assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in remaining.taints
+    assert remaining.annotations[FAILED] == "message"
+    assert node_runner.quarantine_patch(remaining, reason, "message") is None
+    again = patched(remaining, node_runner.cordon_patch(remaining, "why"))
     assert FAILED not in {taint["key"] for taint in again.taints}
     assert patched(again, node_runner.uncordon_patch(again)).annotations == {}
 
@@ -136,8 +136,8 @@ def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
     ],
 )
 def test_rollback_patch(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
-    found = node_runner.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
-    assert (found["metadata"]["labels"] if found else None) == patch
+    actual = node_runner.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
+    assert (actual["metadata"]["labels"] if actual else None) == patch
 
 
 MEMBER = {"accel.gpu/pool": "notebooks", CONFIG: "old"}
@@ -167,9 +167,9 @@ def test_a_broken_configuration_does_not_replace_the_recorded_one() -> None:
     broken = replace(node(labels=MEMBER, allocatable={}), annotations=noted)
     change = membership_edit(broken, pool(replicas=4))
     assert change is not None
-    found = last_good(patched(broken, change.patch))
-    assert found is not None
-    assert found.labels[CONFIG] == "first"
+    actual = last_good(patched(broken, change.patch))
+    assert actual is not None
+    assert actual.labels[CONFIG] == "first"
 
 
 @pytest.mark.parametrize(

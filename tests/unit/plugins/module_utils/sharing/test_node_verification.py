@@ -114,8 +114,8 @@ def test_a_timeout_names_the_duration_of_the_finding() -> None:
 
 
 def test_a_timeout_of_a_release_names_it_too() -> None:
-    left = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
-    cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
+    remaining = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
+    cut = node(labels=remaining, allocatable={"nvidia.com/mig-3g.40gb": 2})
     with pytest.raises(NodeFailure) as failure:
         verifier(Cluster(), cut, None).verify(None)
     match = re.search(r"unchanged for (\d+) s", str(failure.value))
@@ -125,11 +125,11 @@ def test_a_timeout_of_a_release_names_it_too() -> None:
 
 def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
     """The node offers the right resources, and NFD's master has dropped the update of its labels."""
-    wanted = node(replicas=4)
+    expected = node(replicas=4)
 
     def arrive(cluster: Cluster) -> None:
         assert cluster.nodes is not None
-        cluster.nodes.note(wanted)
+        cluster.nodes.note(expected)
 
     cluster = Cluster(arrive)
     result = NodeResult("n1")

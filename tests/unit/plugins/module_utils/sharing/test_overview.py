@@ -22,7 +22,7 @@ def test_a_fact_that_the_user_may_not_read_is_a_warning() -> None:
     plan = derive(
         {"name": "lab"}, {}, [{"name": "a", "match": {"model": "L40S"}}, {"name": "b", "match": {"model": "T4"}}]
     )
-    found, nodes = cast("Overview", SimpleNamespace(plan=plan, membership="members")), [node("n")]
+    actual, nodes = cast("Overview", SimpleNamespace(plan=plan, membership="members")), [node("n")]
     pools: dict[str, dict[str, Any]] = {"a": {}, "b": {}}
 
     def read(*given: Any) -> dict[str, str]:
@@ -32,7 +32,7 @@ def test_a_fact_that_the_user_may_not_read_is_a_warning() -> None:
     def refuse(*dummy: Any) -> dict[str, str]:
         raise ApiError(MESSAGE, status=403)
 
-    warnings = add_pool_facts(cast("Client", "client"), found, nodes, {"quota": refuse, "validation": read}, pools)
+    warnings = add_pool_facts(cast("Client", "client"), actual, nodes, {"quota": refuse, "validation": read}, pools)
     assert warnings == [
         f"This user is not allowed to read the quota data of the pools, so the report omits it: {MESSAGE}"
     ]
@@ -43,6 +43,6 @@ def test_other_errors_of_a_reader_fail() -> None:
     def fail(*dummy: Any) -> dict[str, str]:
         raise ApiError("overloaded", status=503)
 
-    found = cast("Overview", SimpleNamespace(plan=None, membership=None))
+    actual = cast("Overview", SimpleNamespace(plan=None, membership=None))
     with pytest.raises(ApiError, match="overloaded"):
-        add_pool_facts(cast("Client", None), found, [], {"quota": fail}, {})
+        add_pool_facts(cast("Client", None), actual, [], {"quota": fail}, {})

@@ -207,9 +207,9 @@ def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
     [("", ["team/work-1", "team/work-2"]), ('{"drain": "none"}', []), ("not sound", ["team/work-1", "team/work-2"])],
 )
 def test_a_release_follows_the_recorded_rollout_settings(record: str, evicted: list[str]) -> None:
-    found = member("t4-1", "notebooks", **{"accel.gpu/rollout": record})
+    actual = member("t4-1", "notebooks", **{"accel.gpu/rollout": record})
     (change,) = changes(
-        [L40S], [found, member("l40s-1", "inference")], pods=PodsByNode(held("t4-1", 3))
+        [L40S], [actual, member("l40s-1", "inference")], pods=PodsByNode(held("t4-1", 3))
     ).rolling_changes
     assert (change.released_from, change.rolling, change.as_dict()["evicts"]) == ("notebooks", True, evicted)
 
@@ -224,5 +224,5 @@ def test_the_most_careful_recorded_settings_of_a_pool_count() -> None:
 def test_a_recorded_limit_leaves_nodes_for_another_run() -> None:
     nodes = [member(f"t4-{at}", "notebooks", **{"accel.gpu/rollout": '{"limit": 1}'}) for at in range(3)]
     pods = PodsByNode({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
-    found = changes([], nodes, pods=pods)
-    assert (len(found.rolling_changes), len(found.limited), found.releases.counts) == (1, 2, {"notebooks": 3})
+    actual = changes([], nodes, pods=pods)
+    assert (len(actual.rolling_changes), len(actual.limited), actual.releases.counts) == (1, 2, {"notebooks": 3})

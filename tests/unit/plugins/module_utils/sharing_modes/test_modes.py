@@ -28,16 +28,16 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes impo
     ],
 )
 def test_mode_by_the_configuration_of_a_node(plugin_key: str, partitioned: bool, name: str | None) -> None:
-    found = find_mode(plugin_key, partitioned=partitioned)
-    assert (found.name if found else None) == name
+    actual = find_mode(plugin_key, partitioned=partitioned)
+    assert (actual.name if actual else None) == name
 
 
 @pytest.mark.parametrize(
     ("name", "known"), [*((name, True) for name in MODES), ("MIG", False), (None, False), ([], False)]
 )
 def test_mode_by_name(name: Any, known: bool) -> None:
-    found = mode_named(name)
-    assert (found is not None and found.name == name) is known
+    actual = mode_named(name)
+    assert (actual is not None and actual.name == name) is known
 
 
 def test_mode_of_a_node_as_tables_show_it() -> None:

@@ -110,15 +110,17 @@ TOLERATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("held", "managed", "left"), TOLERATIONS)
-def test_recorded_tolerations_are_removed(held: list[Object], managed: list[Object], left: list[Object] | None) -> None:
+@pytest.mark.parametrize(("held", "managed", "remaining"), TOLERATIONS)
+def test_recorded_tolerations_are_removed(
+    held: list[Object], managed: list[Object], remaining: list[Object] | None
+) -> None:
     live = with_managed_fields(
         {"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": held}}, managed
     )
     change = restore_policy(live)
     after = patched(live, change.patch)["spec"]["daemonsets"]
-    assert after == {"priorityClassName": "p", **({"tolerations": left} if left else {})}
-    assert change.reaches_driver is (left != held)
+    assert after == {"priorityClassName": "p", **({"tolerations": remaining} if remaining else {})}
+    assert change.reaches_driver is (remaining != held)
 
 
 def test_held_back_while_drivers_run() -> None:
@@ -170,9 +172,9 @@ def test_replaced_values_are_restored() -> None:
         {"driver": {"enabled": True}}, {"migManager": {"config": {"name": "accel-gpu-mig-parted"}}}
     )
     live["metadata"]["annotations"] = {FORMER: json.dumps({"mig": STRATEGY, "migManager": MIG_CONFIG})}
-    found = patched(live, restore_policy(live).patch)
-    assert found["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
-    assert restore_policy({**found, "metadata": {**found["metadata"], "managedFields": []}}).patch is None
+    actual = patched(live, restore_policy(live).patch)
+    assert actual["spec"] == {"driver": {"enabled": True}, "mig": STRATEGY, "migManager": MIG_CONFIG}
+    assert restore_policy({**actual, "metadata": {**actual["metadata"], "managedFields": []}}).patch is None
 
 
 def test_later_foreign_values_stay() -> None:

@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def release(name: str, *, managed: bool, exists: bool) -> ReleaseRemoval:
-    found = SimpleNamespace(
+    actual = SimpleNamespace(
         name=name,
         namespace="gpu",
         managed=managed,
@@ -29,7 +29,7 @@ def release(name: str, *, managed: bool, exists: bool) -> ReleaseRemoval:
         initial_status="deployed" if exists else "absent",
         contains=lambda item: item.get("release") == name,
     )
-    return cast("ReleaseRemoval", found)
+    return cast("ReleaseRemoval", actual)
 
 
 OWN = release("operator", managed=True, exists=True)

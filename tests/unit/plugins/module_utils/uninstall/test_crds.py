@@ -60,7 +60,7 @@ def test_names_of_a_custom_kind(kind: Kind, name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "agent"),
+    ("actual", "agent"),
     [
         (feature("t4-1", "t4-1"), True),
         (feature("nvidia-features-for-t4-1", "t4-1"), True),
@@ -68,8 +68,8 @@ def test_names_of_a_custom_kind(kind: Kind, name: str, path: str) -> None:
         (feature("t4-1"), False),
     ],
 )
-def test_is_agent_feature(found: Object, agent: bool) -> None:
-    assert is_agent_feature(FEATURE.kind, found) is agent
+def test_is_agent_feature(actual: Object, agent: bool) -> None:
+    assert is_agent_feature(FEATURE.kind, actual) is agent
 
 
 CASES: list[tuple[Object, list[Object], str]] = [
@@ -95,6 +95,6 @@ CASES: list[tuple[Object, list[Object], str]] = [
 
 @pytest.mark.parametrize(("live", "foreign", "reason"), CASES)
 def test_keep_reason(live: Object, foreign: list[Object], reason: str) -> None:
-    found = keep_reason(FEATURE, live, foreign)
-    assert found.startswith(reason)
-    assert bool(found) is bool(reason)
+    actual = keep_reason(FEATURE, live, foreign)
+    assert actual.startswith(reason)
+    assert bool(actual) is bool(reason)

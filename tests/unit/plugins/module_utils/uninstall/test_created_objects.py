@@ -35,8 +35,8 @@ class FakeClient:
 
     def list(self, path: str, **options: Any) -> list[Object]:
         name = options.get("field_selector", "").removeprefix("metadata.name=")
-        found = self.objects.get(path.rpartition("/")[2], [])
-        return [item for item in found if not name or item["metadata"]["name"] == name]
+        actual = self.objects.get(path.rpartition("/")[2], [])
+        return [item for item in actual if not name or item["metadata"]["name"] == name]
 
     def delete(self, path: str, *, body: Object | None = None, dry_run: bool = False) -> None:
         self.sent.append((path, body, dry_run))

@@ -28,6 +28,6 @@ def daemonset(uid: str, nodes: int) -> Object:
     ],
 )
 def test_objects_of_a_kept_operator_need_a_permission(daemonsets: list[Object], text: str) -> None:
-    found = refusal([OWN], daemonsets)
-    assert bool(found) == bool(text)
-    assert text in found
+    actual = refusal([OWN], daemonsets)
+    assert bool(actual) == bool(text)
+    assert text in actual

@@ -100,9 +100,9 @@ def test_a_secret_without_a_user_is_deleted() -> None:
 
 def test_a_created_configmap_with_a_token_is_deleted() -> None:
     others = (configmap("theirs", created=False), configmap("accel-gpu-mig-parted", key="config.yaml"))
-    found = Secrets(configmaps=(configmap("by-release"), *others))
-    assert removed(found, [policy("by-release")], []).removed == ["ConfigMap gpu-operator/by-release: deleted"]
-    assert [path for path, dummy in found.deleted] == ["/api/v1/namespaces/gpu-operator/configmaps/by-release"]
+    actual = Secrets(configmaps=(configmap("by-release"), *others))
+    assert removed(actual, [policy("by-release")], []).removed == ["ConfigMap gpu-operator/by-release: deleted"]
+    assert [path for path, dummy in actual.deleted] == ["/api/v1/namespaces/gpu-operator/configmaps/by-release"]
 
     users: list[tuple[list[Object], list[Object]]] = [
         ([policy("by-release", "configMapName")], []),

@@ -45,7 +45,7 @@ class FakeClient:
     """Nodes whose MIG state is the result of a function of (node, reading), and pods."""
 
     def __init__(self, states: dict[str, Sequence[str]], pods: Iterable[Object] = (), *, log: str | None = "") -> None:
-        self._states = {name: list(of) for name, of in states.items()}
+        self._states = {name: list(sequence) for name, sequence in states.items()}
         self._pods = list(pods)
         self._log = log
 
@@ -84,8 +84,8 @@ def reset(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout
 
 def test_nothing_is_restarted_where_the_mig_manager_succeeds() -> None:
     restarted: list[Node] = []
-    found = reset(FakeClient({"a": ["", "pending", "success"], "b": ["success"], "c": ["failed"]}), restarted.extend)
-    assert {node.name for node in found} == {"a", "b", "c"}
+    actual = reset(FakeClient({"a": ["", "pending", "success"], "b": ["success"], "c": ["failed"]}), restarted.extend)
+    assert {node.name for node in actual} == {"a", "b", "c"}
     assert restarted == []
 
 

@@ -65,10 +65,10 @@ def test_departing_objects_are_not_foreign() -> None:
     assert foreign_objects(DEPARTING_OBJECTS, DEPARTING) == []
 
 
-@pytest.mark.parametrize("found", FOREIGN, ids=[name["name"] for _kind, name in FOREIGN])
-def test_foreign_objects_are_named(found: tuple[str, Object]) -> None:
-    others = [entry for entry in DEPARTING_OBJECTS if entry[1]["name"] != found[1]["name"]]
-    assert foreign_objects([*others, found], DEPARTING) == [f"{found[0]} {found[1]['name']}"]
+@pytest.mark.parametrize("actual", FOREIGN, ids=[name["name"] for _kind, name in FOREIGN])
+def test_foreign_objects_are_named(actual: tuple[str, Object]) -> None:
+    others = [entry for entry in DEPARTING_OBJECTS if entry[1]["name"] != actual[1]["name"]]
+    assert foreign_objects([*others, actual], DEPARTING) == [f"{actual[0]} {actual[1]['name']}"]
 
 
 def test_objects_of_licensing() -> None:

@@ -105,9 +105,9 @@ RETURNS: list[tuple[str, Node, Node]] = [
 
 @pytest.mark.parametrize(("before", "expected"), [case[1:] for case in RETURNS], ids=[case[0] for case in RETURNS])
 def test_gives_back(before: Node, expected: Node) -> None:
-    found = restore_node(before, reset_mig=True)
-    assert not found.partitioned
-    assert after(before, found.edit) == expected
+    actual = restore_node(before, reset_mig=True)
+    assert not actual.partitioned
+    assert after(before, actual.edit) == expected
     assert restore_node(expected, reset_mig=True).edit is None
 
 
@@ -168,8 +168,8 @@ def test_a_run_before_this_version_noted_the_mig_configuration_alone() -> None:
 
 def test_cut_gpus_may_stay_cut() -> None:
     before = node({MIG: "mig-x", POOL: "cut"}, {POOL_OWNER.labels: [MIG, POOL]})
-    found = restore_node(before, reset_mig=False)
-    assert (found.partitioned, after(before, found.edit)) == (False, node())
+    actual = restore_node(before, reset_mig=False)
+    assert (actual.partitioned, after(before, actual.edit)) == (False, node())
 
 
 def test_a_foreign_layout_is_not_changed() -> None:
@@ -218,7 +218,7 @@ def test_what_was_put_on_a_node_is_given_back_and_nothing_else(
 
 
 def test_what_the_operator_leaves() -> None:
-    found = operator_residue(
+    actual = operator_residue(
         node(
             {
                 "nvidia.com/gpu.present": "true",
@@ -236,7 +236,7 @@ def test_what_the_operator_leaves() -> None:
             {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/other": "x"},
         )
     )
-    assert found.labels == {
+    assert actual.labels == {
         "nvidia.com/gpu.present",
         "nvidia.com/gpu.deploy.driver",
         "nvidia.com/gpu.deploy.dcgm",
@@ -245,7 +245,7 @@ def test_what_the_operator_leaves() -> None:
         MIG,
         STATE,
     }
-    assert found.annotations == {"nvidia.com/gpu-driver-upgrade-enabled"}
+    assert actual.annotations == {"nvidia.com/gpu-driver-upgrade-enabled"}
 
 
 NFD_ANNOTATIONS = {
@@ -269,17 +269,17 @@ def test_what_nfd_leaves() -> None:
     before = node(labels, NFD_ANNOTATIONS, [special, THEIRS])
     leaving = nfd_residue(before)
     assert leaving.resources == {"feature.node.kubernetes.io/cards", "example.com/fpga"}
-    left = after(before, removal_edit(before, leaving))
+    remaining = after(before, removal_edit(before, leaving))
     kept = {"feature.node.kubernetes.io/not-noted": "true"}
-    assert left == node(kept, {"example.com/kept": "x"}, [THEIRS])
-    assert removal_edit(left, nfd_residue(left)) is None
+    assert remaining == node(kept, {"example.com/kept": "x"}, [THEIRS])
+    assert removal_edit(remaining, nfd_residue(remaining)) is None
 
 
 def test_another_instance_of_nfd_keeps_its_own() -> None:
     annotations = {"mine.nfd.node.kubernetes.io/feature-labels": "a", "nfd.node.kubernetes.io/feature-labels": "b"}
-    found = nfd_residue(node({}, annotations), "mine")
-    assert found.labels == {"feature.node.kubernetes.io/a"}
-    assert found.annotations == {"mine.nfd.node.kubernetes.io/feature-labels"}
+    actual = nfd_residue(node({}, annotations), "mine")
+    assert actual.labels == {"feature.node.kubernetes.io/a"}
+    assert actual.annotations == {"mine.nfd.node.kubernetes.io/feature-labels"}
 
 
 KEPT: list[tuple[Node, list[str]]] = [
@@ -297,11 +297,11 @@ KEPT: list[tuple[Node, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "lines"), KEPT)
-def test_kept_parts(found: Node, lines: list[str]) -> None:
-    reported = list(kept_parts(found, operator=True))
-    assert [line for line, wanted in zip(reported, lines, strict=True) if line.startswith(wanted)] == reported
-    assert list(kept_parts(found, operator=False)) == [
+@pytest.mark.parametrize(("actual", "lines"), KEPT)
+def test_kept_parts(actual: Node, lines: list[str]) -> None:
+    reported = list(kept_parts(actual, operator=True))
+    assert [line for line, expected in zip(reported, lines, strict=True) if line.startswith(expected)] == reported
+    assert list(kept_parts(actual, operator=False)) == [
         line for line in reported if line.startswith("label accel.gpu/pool")
     ]
 

@@ -27,7 +27,7 @@ def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: i
 
 
 @pytest.mark.parametrize(
-    ("found", "line"),
+    ("actual", "line"),
     [
         (daemonset(["other"]), ""),
         (daemonset(["managed"]), "DaemonSet plugin still mounts managed"),
@@ -35,5 +35,5 @@ def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: i
         (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are updated"),
     ],
 )
-def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
-    assert unfinished_daemonsets([found], ["managed"]) == ([line] if line else [])
+def test_who_still_needs_a_configmap(actual: Object, line: str) -> None:
+    assert unfinished_daemonsets([actual], ["managed"]) == ([line] if line else [])

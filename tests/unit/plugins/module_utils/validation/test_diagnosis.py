@@ -54,9 +54,9 @@ LOST = "The container toolkit has not mounted the driver"
     ],
 )
 def test_meaning(text: str, code: int, meaning: str) -> None:
-    found = diagnose(text, NODE, KERNEL, IMAGE, code)
-    assert meaning in found
-    assert bool(found) == bool(meaning)
+    actual = diagnose(text, NODE, KERNEL, IMAGE, code)
+    assert meaning in actual
+    assert bool(actual) == bool(meaning)
 
 
 TAGGED = "nvcr.io:5000/nvidia/k8s/cuda-sample:vectoradd-cuda"
@@ -77,10 +77,10 @@ REQUIREMENT = "nvidia-container-cli: requirement error: unsatisfied condition: c
     ],
 )
 def test_a_sufficient_driver_is_not_called_too_old(text: str, image: str, other_driver: bool) -> None:
-    found = diagnose(text, NODE, KERNEL, image, 1)
+    actual = diagnose(text, NODE, KERNEL, image, 1)
     supports = "Driver 535.183.01 supports CUDA 12.2, "
     enough = f"which is sufficient for {image}, so the container does not use this driver. Look for an older libcuda.so"
-    assert found.startswith(supports + (enough if other_driver else f"and {image} needs a newer one. Update"))
+    assert actual.startswith(supports + (enough if other_driver else f"and {image} needs a newer one. Update"))
 
 
 def test_without_the_version_of_the_node_a_driver_may_be_too_old() -> None:

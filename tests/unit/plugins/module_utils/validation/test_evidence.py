@@ -116,8 +116,8 @@ def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expe
     stored = {**entry, "evidence": evidence.fingerprint(inputs)}
     configmap = {"data": {"notebooks": json.dumps(stored)}}
     client = t.cast("Client", SimpleNamespace(get=lambda path: configmap))
-    found = evidence.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
-    assert found == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
+    actual = evidence.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
+    assert actual == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
 
 
 MEASURED = {"nodes": ["a"], "gpus": 8, "bus_bandwidth": 350.0}

@@ -73,10 +73,10 @@ def test_the_node_with_most_free_shares_is_chosen() -> None:
     ],
 )
 def test_why_no_node(nodes: list[t.Any], used: dict[str, list[GpuRequest]], words: str) -> None:
-    found = choose_node(pool(), nodes, used, 8)
-    assert isinstance(found, NotTestable)
-    assert words in found.reason
-    assert found.busy == ("in use" in words)
+    actual = choose_node(pool(), nodes, used, 8)
+    assert isinstance(actual, NotTestable)
+    assert words in actual.reason
+    assert actual.busy == ("in use" in words)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_names_are_unique(clusters: list[DiscoveredCluster], names: list[str]) -
     assert host_names(clusters) == names
 
 
-found = st.builds(
+actual = st.builds(
     lambda name, cloud, region, number: cluster(name, cloud=cloud, region=region, id=f"{number:08d}-{number}"),
     st.sampled_from(["a", "b", "a-r", "a-x-r"]),
     st.sampled_from(["x", "y"]),
@@ -68,7 +68,7 @@ found = st.builds(
 )
 
 
-@given(st.lists(found, unique_by=lambda one: one.id, max_size=8), st.integers())
+@given(st.lists(actual, unique_by=lambda one: one.id, max_size=8), st.integers())
 def test_names_do_not_depend_on_the_order(clusters: list[DiscoveredCluster], seed: int) -> None:
     names = host_names(clusters)
     assert len(set(names)) == len(names)
@@ -124,8 +124,8 @@ def test_the_common_beginning_of_models(models: tuple[str, ...], common: str) ->
 
 
 def test_groups() -> None:
-    found = groups_of(cluster(groups=(GPUS, VAGUE)))
-    assert found == ["magnum", "cloud_cern", "region_RegionOne", "model_A100-SXM4", "model_Tesla-T4"]
+    actual = groups_of(cluster(groups=(GPUS, VAGUE)))
+    assert actual == ["magnum", "cloud_cern", "region_RegionOne", "model_A100-SXM4", "model_Tesla-T4"]
     assert groups_of(cluster(region="", provider="vks", cloud="vks")) == ["vks", "cloud_vks"]
 
 

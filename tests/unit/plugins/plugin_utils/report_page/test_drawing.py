@@ -36,9 +36,9 @@ def mig(profile: str, used: int, free: int) -> ResourceUsage:
     return count(used, free, resource=f"nvidia.com/mig-{profile}")
 
 
-def draw(of: GpuNode) -> Element:
+def draw(node: GpuNode) -> Element:
     """The elements of the drawing of a node."""
-    return parse(str(template("drawing.html.j2").module.node(node_drawing(of))))  # type: ignore[attr-defined]
+    return parse(str(template("drawing.html.j2").module.node(node_drawing(node))))  # type: ignore[attr-defined]
 
 
 def number(rect: Element, name: str) -> float:
@@ -87,9 +87,9 @@ PER_GPU: list[tuple[str, GpuNode, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("of", "boxes"), [case[1:] for case in PER_GPU], ids=[case[0] for case in PER_GPU])
-def test_a_gpu_has_its_own_shares_only_if_they_are_certain(of: GpuNode, boxes: list[str]) -> None:
-    assert [" ".join(state for state, _width in cells) for cells in cells_per_gpu(of)] == boxes
+@pytest.mark.parametrize(("node", "boxes"), [case[1:] for case in PER_GPU], ids=[case[0] for case in PER_GPU])
+def test_a_gpu_has_its_own_shares_only_if_they_are_certain(node: GpuNode, boxes: list[str]) -> None:
+    assert [" ".join(state for state, _width in cells) for cells in cells_per_gpu(node)] == boxes
 
 
 DRAWN: list[tuple[str, GpuNode, dict[str, int]]] = [
@@ -109,9 +109,9 @@ DRAWN: list[tuple[str, GpuNode, dict[str, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("of", "expected"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
-def test_drawn(of: GpuNode, expected: dict[str, int]) -> None:
-    assert kinds(draw(of)) == expected
+@pytest.mark.parametrize(("node", "expected"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
+def test_drawn(node: GpuNode, expected: dict[str, int]) -> None:
+    assert kinds(draw(node)) == expected
 
 
 def test_devices_are_as_wide_as_their_slices() -> None:
@@ -132,8 +132,8 @@ nodes = st.builds(
 
 
 @given(nodes)
-def test_all_shapes_are_within_the_frame_and_visible(of: GpuNode) -> None:
-    drawing, width = draw(of), node_drawing(of).width
+def test_all_shapes_are_within_the_frame_and_visible(node: GpuNode) -> None:
+    drawing, width = draw(node), node_drawing(node).width
     assert 0 < width <= 150
     for rect in drawing.find("rect"):
         x, y = number(rect, "x"), number(rect, "y")
@@ -145,14 +145,14 @@ def test_all_shapes_are_within_the_frame_and_visible(of: GpuNode) -> None:
 
 
 @given(nodes)
-def test_each_present_state_has_a_cell(of: GpuNode) -> None:
-    drawn = kinds(draw(of))
+def test_each_present_state_has_a_cell(node: GpuNode) -> None:
+    drawn = kinds(draw(node))
     present: Counter[str] = Counter()
-    for one in of.usage:
+    for one in node.usage:
         present.update(used=one.used, lost=one.lost, missing=one.missing)
         present.update({"free" if one.known else "unknown": one.free})
     assert {state for state in STATES if drawn.get(state)} == {state for state in STATES if present[state]}
-    if of.gpus > 1 and not cells_per_gpu(of) and not is_crowded(of):
+    if node.gpus > 1 and not cells_per_gpu(node) and not is_crowded(node):
         assert {state: drawn.get(state, 0) for state in STATES} == {state: present[state] for state in STATES}
 
 

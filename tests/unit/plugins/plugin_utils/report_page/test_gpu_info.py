@@ -32,15 +32,15 @@ CUT = {
 }
 
 
-def info_of(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
+def info_of(nodes: t.Sequence[Node], pool: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
     """The result of gpu_info for nodes that all belong to one pool."""
     held = gpu_requests(pods)
-    results = [report_data.node_result(one, of.name, of, held.get(one.name, [])) for one in nodes]
+    results = [report_data.node_result(one, pool.name, pool, held.get(one.name, [])) for one in nodes]
     return {
         "cluster": "lab",
         "reachable": True,
         **report_data.cluster_result(nodes, results),
-        "pools": {of.name: {**report_data.declared_pool(of), "nodes": len(nodes), "as_declared": True}},
+        "pools": {pool.name: {**report_data.declared_pool(pool), "nodes": len(nodes), "as_declared": True}},
         "nodes": results,
         "nodes_not_shown": 0,
     }

@@ -152,8 +152,8 @@ def test_the_same_input_gives_the_same_page_and_is_not_changed(info: dict[str, t
     assert info == before
 
 
-def text_of(info: t.Mapping[str, t.Any], *, of: str = "body") -> str:
-    (element,) = parse(render(info)).find(of)
+def text_of(info: t.Mapping[str, t.Any], *, tag: str = "body") -> str:
+    (element,) = parse(render(info)).find(tag)
     return " ".join(element.text.split())
 
 

@@ -23,7 +23,7 @@ PARTIAL = {"mode": "Partial", "partial": {"machineResourceSelector": {"matchLabe
 
 
 @pytest.mark.parametrize(
-    ("found", "release", "labels", "replaced"),
+    ("actual", "release", "labels", "replaced"),
     [
         (None, (4, 19), {}, False),
         (None, (4, 21), {}, False),
@@ -38,8 +38,8 @@ PARTIAL = {"mode": "Partial", "partial": {"machineResourceSelector": {"matchLabe
         (configuration({"mode": "None"}, "controlplanemachinesets"), (5, 0), {}, True),
     ],
 )
-def test_replaced_templates(found: t.Any, release: tuple[int, int], labels: dict[str, str], replaced: bool) -> None:
-    assert replaces_templates(found, release, labels) == replaced
+def test_replaced_templates(actual: t.Any, release: tuple[int, int], labels: dict[str, str], replaced: bool) -> None:
+    assert replaces_templates(actual, release, labels) == replaced
 
 
 def test_the_warning_names_the_remedy() -> None:

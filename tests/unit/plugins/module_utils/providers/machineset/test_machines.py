@@ -29,7 +29,7 @@ CONDITION = {
 
 
 @pytest.mark.parametrize(
-    ("found", "texts"),
+    ("actual", "texts"),
     [
         (
             machine("train-a", SET, "Failed", **QUOTA),
@@ -67,23 +67,23 @@ CONDITION = {
         (DELETING, ["Machine train-d is being deleted for 60 s"]),
     ],
 )
-def test_the_message_about_a_machine(found: Object, texts: list[str]) -> None:
-    (message,) = machine_problems([found], NOW)
+def test_the_message_about_a_machine(actual: Object, texts: list[str]) -> None:
+    (message,) = machine_problems([actual], NOW)
     assert [text for text in texts if text not in message] == [], message
 
 
 def test_failed_machines_come_first_and_the_list_is_short() -> None:
     machines = [machine(f"train-{index}", SET, "Provisioning") for index in range(4)]
-    found = machine_problems([*machines, machine("train-x", SET, "Failed", **QUOTA), machine("fine", SET)], NOW)
-    assert found[0].startswith("Machine train-x has failed")
-    assert found[-1] == "Also not running: train-2, train-3"
-    assert len(found) == 4
+    problems = machine_problems([*machines, machine("train-x", SET, "Failed", **QUOTA), machine("fine", SET)], NOW)
+    assert problems[0].startswith("Machine train-x has failed")
+    assert problems[-1] == "Also not running: train-2, train-3"
+    assert len(problems) == 4
 
 
 def test_a_damaged_time_is_left_out() -> None:
-    found = machine("train-a", SET, "Provisioned")
-    found["metadata"]["creationTimestamp"] = None
-    (message,) = machine_problems([found], NOW)
+    actual = machine("train-a", SET, "Provisioned")
+    actual["metadata"]["creationTimestamp"] = None
+    (message,) = machine_problems([actual], NOW)
     assert "created:" in message
 
 

@@ -81,17 +81,17 @@ def test_what_the_platform_measures_is_left_to_it(platform: str, measured: str |
     machineset = copied(platform)
     if measured is not None:
         machineset["metadata"]["annotations"] = {f"{OLD}GPU": measured}
-    found = annotations_of(applied(machineset, {}, {}, SHARED))
-    assert found[f"{OLD}GPU"] == gpu
-    assert (found[f"{NEW}gpu-count"], found[f"{NEW}gpu-type"]) == ("4", "nvidia.com/gpu")
+    actual = annotations_of(applied(machineset, {}, {}, SHARED))
+    assert actual[f"{OLD}GPU"] == gpu
+    assert (actual[f"{NEW}gpu-count"], actual[f"{NEW}gpu-type"]) == ("4", "nvidia.com/gpu")
 
 
 def test_a_value_that_the_platform_has_set_meanwhile_is_not_removed() -> None:
     first = applied(copied(), {}, {}, SHARED)
     first["metadata"]["annotations"].update({f"{OLD}GPU": "1", f"{OLD}vCPU": "4", f"{OLD}memoryMb": "16384"})
     second = applied(first, {}, {}, SHARED)
-    found = annotations_of(second)
-    assert (found[f"{OLD}GPU"], found[f"{NEW}cpu"], found[f"{NEW}memory"]) == ("1", "4", str(16 * 1024**3))
+    actual = annotations_of(second)
+    assert (actual[f"{OLD}GPU"], actual[f"{NEW}cpu"], actual[f"{NEW}memory"]) == ("1", "4", str(16 * 1024**3))
     assert applied(second, {}, {}, SHARED) == second
 
 

@@ -55,8 +55,8 @@ def cluster(*machinesets: Object) -> Cluster:
     ],
 )
 def test_mistakes_in_the_options(given: dict[str, t.Any], message: str) -> None:
-    (found,) = option_problems(options(**given))
-    assert message in found
+    (actual,) = option_problems(options(**given))
+    assert message in actual
 
 
 def test_the_options_of_a_group_to_delete_are_not_checked() -> None:

@@ -58,8 +58,8 @@ def test_zones_that_become_empty_create_no_group_beside_those_of_the_zones(zones
 )
 def test_each_removed_zone_is_named(zones: list[str], undeclared: list[str]) -> None:
     live = [managed("extra-us-east-2a"), managed("extra-us-east-2b")]
-    found = problems(live, groups(zones))
-    assert [f"MachineSet {name} (" in text for name, text in zip(undeclared, found, strict=True)] == [True] * len(
+    messages = problems(live, groups(zones))
+    assert [f"MachineSet {name} (" in text for name, text in zip(undeclared, messages, strict=True)] == [True] * len(
         undeclared
     )
 

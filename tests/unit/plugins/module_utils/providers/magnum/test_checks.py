@@ -81,8 +81,8 @@ def group(count: int = 1, **more: Any) -> NodeGroupState:
     ],
 )
 def test_new_groups(fields: Object, cluster: Object, message: str | None) -> None:
-    found = problems(Cloud(), NodeGroupSpec("g", fields=fields), **cluster)
-    assert (message in found[0]) if message else not found
+    messages = problems(Cloud(), NodeGroupSpec("g", fields=fields), **cluster)
+    assert (message in messages[0]) if message else not messages
 
 
 def test_drivers_that_cannot_scale_from_zero() -> None:
@@ -131,8 +131,8 @@ def test_members_of_a_group() -> None:
         Node("by-capi", {"capi.stackhpc.com/node-group": "g"}),
         Node("other", {"magnum.openstack.org/nodegroup": "h"}, addresses=("10.0.0.6",)),
     ]
-    found = provider().members(group(addresses=("10.0.0.5",)), nodes)
-    assert [node.name for node in found] == ["by-address", "by-label", "by-capi"]
+    actual = provider().members(group(addresses=("10.0.0.5",)), nodes)
+    assert [node.name for node in actual] == ["by-address", "by-label", "by-capi"]
 
 
 @pytest.mark.parametrize(
@@ -169,18 +169,18 @@ def test_a_failed_group_is_retried_once() -> None:
         {"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}
     ]
     cloud.resize = lambda *dummy: None
-    there = MagnumProvider(
+    existing = MagnumProvider(
         cloud,
         cloud,
         cloud,
         {"uuid": "u", "name": "c"},
         [spec_of({"name": "g"}, cluster_labels={}, version=(1, 14))],
     )
-    [failed] = there.read(lambda name: True)
-    [request] = there.requests(failed, NodeGroupSpec("g", count=2), ())
+    [failed] = existing.read(lambda name: True)
+    [request] = existing.requests(failed, NodeGroupSpec("g", count=2), ())
     assert request.description == "retry after UPDATE_FAILED"
     request.send()
-    assert not there.requests(failed, NodeGroupSpec("g", count=2), ()), "a failure of this run is reported"
+    assert not existing.requests(failed, NodeGroupSpec("g", count=2), ()), "a failure of this run is reported"
 
 
 def test_no_change_is_lost_when_no_request_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,9 @@ def test_a_missing_cluster_is_reported_with_the_existing_clusters() -> None:
 def test_a_cluster_at_the_end_of_its_deletion_is_no_cluster_to_work_on() -> None:
     with pytest.raises(OpenStackError, match="master_count"):
         OfMagnum(WITHOUT_GROUPS).cluster("new")
-    found = OfMagnum(WITHOUT_GROUPS).find_cluster("new")
-    assert found is not None
-    assert found["status"] == "DELETE_IN_PROGRESS"
+    actual = OfMagnum(WITHOUT_GROUPS).find_cluster("new")
+    assert actual is not None
+    assert actual["status"] == "DELETE_IN_PROGRESS"
 
 
 def test_a_new_cluster_is_awaited_until_magnum_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,9 @@ def test_a_value_in_a_patch_is_a_python_literal(labels: dict[str, str]) -> None:
     assert ast.literal_eval(encoding.patch_value(labels)) == labels
 
 
-def path(now: Size, wanted: Size) -> Iterator[Size]:
-    while now != wanted:
-        now = next_size(now, wanted)
+def path(now: Size, expected: Size) -> Iterator[Size]:
+    while now != expected:
+        now = next_size(now, expected)
         yield now
 
 
@@ -51,20 +51,20 @@ def sizes(draw: st.DrawFn) -> Size:
 
 
 @given(sizes(), sizes())
-def test_every_step_is_valid_and_the_last_one_is_the_desired_size(now: Size, wanted: Size) -> None:
+def test_every_step_is_valid_and_the_last_one_is_the_desired_size(now: Size, expected: Size) -> None:
     before = now
-    steps = list(path(now, wanted))
+    steps = list(path(now, expected))
     for size in steps:
         assert is_legal(size)
         # One request changes the bounds or the count; a resize is to a number inside of the bounds that there are.
         assert (size.count == before.count) != ((size.low, size.high) == (before.low, before.high))
         before = size
-    assert before == wanted
+    assert before == expected
     assert len(steps) <= 3
 
 
 @pytest.mark.parametrize(
-    ("now", "wanted", "steps"),
+    ("now", "expected", "steps"),
     [
         (Size(2, 0, None), Size(2, 0, None), []),
         (Size(2, 0, None), Size(5, 0, None), [Size(5, 0, None)]),
@@ -74,5 +74,5 @@ def test_every_step_is_valid_and_the_last_one_is_the_desired_size(now: Size, wan
         (Size(3, 1, 5), Size(4, 4, 4), [Size(4, 1, 5), Size(4, 4, 4)]),
     ],
 )
-def test_the_order(now: Size, wanted: Size, steps: list[Size]) -> None:
-    assert list(path(now, wanted)) == steps
+def test_the_order(now: Size, expected: Size, steps: list[Size]) -> None:
+    assert list(path(now, expected)) == steps

@@ -40,16 +40,16 @@ CASES: list[tuple[dict[str, str] | None, Any]] = [
 
 @pytest.mark.parametrize(("specs", "expected"), CASES)
 def test_extra_specs(specs: dict[str, str] | None, expected: Any) -> None:
-    found = gpus_of(specs)
-    assert (found and (found.count, found.kind, found.models)) == expected
+    actual = gpus_of(specs)
+    assert (actual and (actual.count, actual.kind, actual.models)) == expected
 
 
 def test_an_operator_s_own_names() -> None:
     specs = {"pci_passthrough:alias": "bigcard:2"}
     assert gpus_of(specs) is None
-    found = gpus_of(specs, {"BigCard": "A100-SXM4-80GB"})
-    assert found is not None
-    assert found.to_result() == {
+    actual = gpus_of(specs, {"BigCard": "A100-SXM4-80GB"})
+    assert actual is not None
+    assert actual.to_result() == {
         "count": 2,
         "kind": "gpu",
         "model": "A100-SXM4-80GB",

@@ -85,7 +85,7 @@ def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Autho
     foreign = made(place, other)
     mixed = {**config, "users": [{"name": "prod", "user": {**config["users"][0]["user"], **_key_only(foreign)}}]}
     tokens = {**config, "users": [{"name": "prod", "user": {"token": "x"}}]}
-    for found, there, said in (
+    for actual, existing, text in (
         (None, place, "the file does not exist"),
         ({}, place, "no current context"),
         (config, elsewhere, "its server is https://10.0.0.1:6443"),
@@ -97,7 +97,7 @@ def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Autho
         (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
         (made(place, authority, until=NOW + MONTH / 2), place, "expires at 2026-12-07"),
     ):
-        assert said in (kubeconfig.problem(found, there, MONTH, NOW) or "")
+        assert text in (kubeconfig.problem(actual, existing, MONTH, NOW) or "")
     assert kubeconfig.problem(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
 
 

@@ -104,5 +104,5 @@ def test_mistakes(options: Options, message: str) -> None:
 
 
 def test_all_mistakes_of_all_groups_at_once() -> None:
-    found = problems({"name": "a", "node_count": -1, "role": "master"}, {"name": "b", "max_node_count": 0})
-    assert len(found) == 3
+    messages = problems({"name": "a", "node_count": -1, "role": "master"}, {"name": "b", "max_node_count": 0})
+    assert len(messages) == 3

@@ -49,22 +49,22 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "found"), [("ops", "ssh-1"), ("ssh-3", "ssh-3")])
-def test_a_name_or_id_means_one_item(wanted: str, found: str) -> None:
-    assert resolve("ssh_key", wanted, KEYS, "project p") == found
+@pytest.mark.parametrize(("expected", "actual"), [("ops", "ssh-1"), ("ssh-3", "ssh-3")])
+def test_a_name_or_id_means_one_item(expected: str, actual: str) -> None:
+    assert resolve("ssh_key", expected, KEYS, "project p") == actual
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("expected", "message"),
     [
         ("twin", "'twin' is the name of 2 resources in project p: ssh-2 (older), ssh-3. Use the id."),
         ("gone", "'gone' in project p is not usable now"),
         ("opps", "there is no 'opps' in project p. Available: ops, twin."),
     ],
 )
-def test_another_name_is_refused(wanted: str, message: str) -> None:
+def test_another_name_is_refused(expected: str, message: str) -> None:
     with pytest.raises(UnresolvedName) as raised:
-        resolve("ssh_key", wanted, KEYS, "project p")
+        resolve("ssh_key", expected, KEYS, "project p")
     assert message in str(raised.value)
 
 

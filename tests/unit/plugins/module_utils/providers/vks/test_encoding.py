@@ -228,11 +228,11 @@ def test_a_written_map_is_shown_as_declared(have: Any, want: Any, own: dict[str,
     """`own` are entries that the service adds under keys of its own."""
     before = state(labels=have)
     spec = NodeGroupSpec("train", fields={"node_labels": want})
-    found = differences(spec, before)
-    if not found:
+    actual = differences(spec, before)
+    if not actual:
         return
-    sent = change_body(found, before)["labels"]
+    sent = change_body(actual, before)["labels"]
     now = state(labels={**sent, **{f"own/{key}": value for key, value in own.items()}})
-    assert is_shown(found, now)
+    assert is_shown(actual, now)
     assert not differences(spec, now)
-    assert is_shown(found, before) is False
+    assert is_shown(actual, before) is False

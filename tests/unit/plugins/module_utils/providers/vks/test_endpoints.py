@@ -11,10 +11,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.endpoints 
 
 
 def test_a_region_is_enough() -> None:
-    there = endpoints({"region": "HAN"})
-    assert there.vks == "https://vks-han-1.api.vngcloud.vn"
-    assert there.vserver == "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"
-    assert (there.iam, there.iam_version) == ("https://iam.api.vngcloud.vn/accounts-api/v2/auth/token", "v2")
+    existing = endpoints({"region": "HAN"})
+    assert existing.vks == "https://vks-han-1.api.vngcloud.vn"
+    assert existing.vserver == "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"
+    assert (existing.iam, existing.iam_version) == ("https://iam.api.vngcloud.vn/accounts-api/v2/auth/token", "v2")
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_a_region_is_enough() -> None:
     ],
 )
 def test_the_generation_of_iam_is_said_by_option_or_address(given: dict[str, str], address: str, version: str) -> None:
-    there = endpoints(given)
-    assert (there.iam, there.iam_version) == (address, version)
+    existing = endpoints(given)
+    assert (existing.iam, existing.iam_version) == (address, version)
 
 
 def test_an_address_may_end_with_the_version() -> None:

@@ -25,8 +25,8 @@ LIFETIME = KubeconfigLifetime(days=30, renew_before=3)
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeVks]:
     iam.TOKENS.clear()
-    with running(tmp_path / "demo") as found:
-        yield found
+    with running(tmp_path / "demo") as actual:
+        yield actual
 
 
 def source(fake: FakeVks, **settings: Any) -> VksSource:
@@ -48,8 +48,8 @@ def everything(name: str, status: str) -> bool:
 
 def test_a_cluster_with_its_groups_and_their_gpus(fake: FakeVks) -> None:
     Account(fake).created()
-    (found,) = source(fake).discover(everything)
-    assert (found.provider, found.cloud, found.region, found.name, found.status, found.ready) == (
+    (actual,) = source(fake).discover(everything)
+    assert (actual.provider, actual.cloud, actual.region, actual.name, actual.status, actual.ready) == (
         "vks",
         "vks",
         "HCM-3",
@@ -57,12 +57,12 @@ def test_a_cluster_with_its_groups_and_their_gpus(fake: FakeVks) -> None:
         "ACTIVE",
         True,
     )
-    assert found.settings == {"cluster": "demo", "region": "HCM-3"}
-    by_name = {one.name: one for one in found.groups}
+    assert actual.settings == {"cluster": "demo", "region": "HCM-3"}
+    by_name = {one.name: one for one in actual.groups}
     gpus = by_name.pop("gpus-1")
     assert (gpus.count, gpus.flavor, gpus.gpus, gpus.models) == (1, "g4-standard-32x128-2L40s", 2, ("L40S",))
     assert {(one.gpus, one.models) for one in by_name.values()} == {(0, ())}
-    assert (found.gpus, found.models) == (2, ["L40S"])
+    assert (actual.gpus, actual.models) == (2, ["L40S"])
 
 
 def test_all_pages_are_read(fake: FakeVks) -> None:
@@ -71,25 +71,25 @@ def test_all_pages_are_read(fake: FakeVks) -> None:
     for name in names:
         assert account.create(name=name, numNodes=0).status < 300
     account.put("page-limit", 5)
-    (found,) = source(fake).discover(everything)
-    assert {one.name for one in found.groups} >= set(names)
+    (actual,) = source(fake).discover(everything)
+    assert {one.name for one in actual.groups} >= set(names)
 
 
 def test_only_wanted_clusters_are_discovered(fake: FakeVks) -> None:
     assert source(fake).discover(lambda name, dummy: name == "other") == []
     assert source(fake).discover(lambda dummy, status: status != "ACTIVE") == []
-    (found,) = source(fake, vks_url=f"{fake.url}/vks").discover(everything)
-    assert found.settings["vks_url"] == f"{fake.url}/vks"
+    (actual,) = source(fake, vks_url=f"{fake.url}/vks").discover(everything)
+    assert actual.settings["vks_url"] == f"{fake.url}/vks"
 
 
 def test_a_kubeconfig_is_issued_once(fake: FakeVks, tmp_path: Path) -> None:
     one = source(fake)
-    (found,) = one.discover(everything)
-    first = one.kubeconfig(found, LIFETIME)
-    assert one.kubeconfig(found, LIFETIME) == first
+    (actual,) = one.discover(everything)
+    first = one.kubeconfig(actual, LIFETIME)
+    assert one.kubeconfig(actual, LIFETIME) == first
     folder = KubeconfigFolder(str(tmp_path / "kubeconfigs"), LIFETIME)
-    folder.fetch("demo", found, one)
-    assert folder.is_usable("demo", found)
+    folder.fetch("demo", actual, one)
+    assert folder.is_usable("demo", actual)
     current = folder.existing("demo")
     assert current is not None
     assert current.context == "demo"

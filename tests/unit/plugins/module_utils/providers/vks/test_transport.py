@@ -21,21 +21,21 @@ def rows(count: int) -> list[Row]:
     return [{"id": f"ng-{at}"} for at in range(count)]
 
 
-def service(there: list[Row], most: int, *, counts_requested: bool = False) -> Callable[[int, int], Any]:
+def service(existing: list[Row], most: int, *, counts_requested: bool = False) -> Callable[[int, int], Any]:
     """Pages of at most `most`; where a page begins is counted by what was asked for, or by what comes."""
 
     def fetch(page: int, size: int) -> Any:
         begin = page * (size if counts_requested else min(size, most))
-        items = there[begin : begin + min(size, most)]
-        return {"items": items, "page": page, "pageSize": min(size, most), "total": len(there)}
+        items = existing[begin : begin + min(size, most)]
+        return {"items": items, "page": page, "pageSize": min(size, most), "total": len(existing)}
 
     return fetch
 
 
 @given(st.integers(0, 70), st.integers(1, 60), st.booleans())
 def test_all_entries_are_read_once(count: int, most: int, counts_requested: bool) -> None:
-    there = rows(count)
-    assert collect(service(there, most, counts_requested=counts_requested)) == there
+    existing = rows(count)
+    assert collect(service(existing, most, counts_requested=counts_requested)) == existing
 
 
 @pytest.mark.parametrize("body", [None, [], {"items": []}, "x"])
@@ -53,10 +53,10 @@ def test_an_entry_that_is_deleted_meanwhile_is_no_gap() -> None:
     lists = iter([rows(12), rows(11), rows(11), rows(11)])
 
     def fetch(page: int, size: int) -> Any:
-        there = next(lists)
+        existing = next(lists)
         return {
-            "items": there[page * 10 : page * 10 + 10],
-            "total": 12 if page == 0 and len(there) == 12 else len(there),
+            "items": existing[page * 10 : page * 10 + 10],
+            "total": 12 if page == 0 and len(existing) == 12 else len(existing),
         }
 
     assert collect(fetch) == rows(11)
