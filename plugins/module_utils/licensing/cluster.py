@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the nodes of a cluster that need a license, their driver pods, and the objects with the token."""
+"""Reads the nodes that need a license in a cluster, their driver pods, and the objects that contain the token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Object = dict[str, t.Any]
 
 
 class LicenseCluster:
-    """The licensing of one cluster; each list is read at most once."""
+    """The licensing state of one cluster. Each list is read at most once."""
 
     def __init__(self, client: Client, plan: Plan, policy: Object | None) -> None:
         """`plan` is adapted to the operator's namespace; `policy` is the active ClusterPolicy."""
@@ -54,7 +54,7 @@ class LicenseCluster:
 
     @functools.cached_property
     def drivers(self) -> list[Object]:
-        """The NVIDIADriver objects, if they describe the driver."""
+        """The NVIDIADriver objects if they describe the driver; otherwise empty."""
         spec = (self.policy or {}).get("spec") or {}
         return list(self._client.list_known(NVIDIA_DRIVERS)) if uses_driver_objects(spec) else []
 
@@ -75,7 +75,7 @@ class LicenseCluster:
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
     def selected_nodes(self, names: t.Collection[str]) -> list[LicenseNode]:
-        """The license nodes with these names, or all if none is given; raises InvalidOptions for names of other nodes."""
+        """The license nodes with these names, or all license nodes if `names` is empty. Raises InvalidOptions if a name is not that of a license node."""
         nodes = self.license_nodes()
         if unknown := sorted(set(names) - {node.name for node in nodes}):
             raise InvalidOptions([f"{NODE_NAMES_OPTION}: {abbreviate(unknown)} is not a vGPU node of this cluster"])
@@ -93,7 +93,7 @@ class LicenseCluster:
 
     @functools.cached_property
     def has_vgpu(self) -> bool:
-        """Whether nodes need a license, now or later."""
+        """Whether the cluster has nodes that need a license, or will have such nodes later."""
         return declares_vgpu(self._plan, self.policy, self.drivers) or bool(self._vgpu_nodes)
 
     @functools.cached_property
@@ -101,7 +101,7 @@ class LicenseCluster:
         return license_nodes(self._plan, self.nodes, self.membership, {})
 
     def classes(self, target: LicenseTarget) -> set[str]:
-        """The classes of the vGPU types of the nodes whose driver pods mount the object."""
+        """The classes of the vGPU types on the nodes whose driver pods mount the object."""
         kinds = {profile_class(node.vgpu_type) for node in self._vgpu_nodes if self._may_mount(node, target)}
         return {kind for kind in kinds if kind}
 
@@ -123,7 +123,9 @@ class LicenseCluster:
         return {node: [by_name[name] for name in selecting] for node, selecting in names.items()}
 
     def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
-        """The object that the node's NVIDIADriver refers to if exactly one selects the node; otherwise, the pool's object or the only object."""
+        """The object that the driver pod of a node mounts. If exactly one NVIDIADriver selects the node, this is the object that the NVIDIADriver refers to;
+        otherwise, it is the pool's object or the only object.
+        """
         drivers = self._drivers_of_nodes.get(node.name, ())
         if len(drivers) != 1:
             return target_of_pool(self.mounted, node.pool)
@@ -131,7 +133,9 @@ class LicenseCluster:
         return next((each for each in self.mounted if own is not None and each.is_same_object(own)), None)
 
     def nodes_without_token(self) -> dict[str, list[str]]:
-        """The nodes whose NVIDIADriver does not determine an object, by reason. In managed drivers, the name is set once the object exists."""
+        """The nodes whose NVIDIADriver does not determine an object, by reason. A managed NVIDIADriver may lack the object's name, which is set once the
+        object exists.
+        """
         reasons: dict[str, list[str]] = {}
         for node in self._vgpu_nodes:
             drivers = self._drivers_of_nodes.get(node.name, ())
@@ -157,7 +161,7 @@ class LicenseCluster:
         return self.expected[target] if target is not None else None
 
     def mount_problem(self, nodes: t.Iterable[LicenseNode], target: LicenseTarget, digests: t.Mapping[str, str]) -> str:
-        """A sentence if driver pods of the target's pools mount a different object with different files; empty otherwise."""
+        """A sentence that lists the nodes of the target's pools whose driver pods mount a different object with different files; empty if there are none."""
         names = [
             node.name
             for node in nodes
@@ -177,7 +181,7 @@ class LicenseCluster:
         return not expected.readable or expected.files.digests() != digests
 
     def mount_problems(self, nodes: t.Sequence[LicenseNode]) -> list[str]:
-        """The sentence of mount_problem() for each Secret that pools declare, if it is not empty."""
+        """The non-empty sentences that mount_problem() returns for the Secrets that pools declare."""
         texts = []
         for target in declared_targets(self._plan):
             known = next((each for each in self.expected.values() if each.target.is_same_object(target)), None)
@@ -186,7 +190,7 @@ class LicenseCluster:
         return [text for text in texts if text]
 
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
-        """In check mode, expect the files that the module license would write according to its result."""
+        """In check mode, expect the files that the module `license` would write; `provided` is the result of that module."""
         by_identity = {(item["kind"], item["name"]): item for item in provided["objects"]}
         if provided["policy"] and not provided["held_back"]:
             self.mounted = [LicenseTarget(kind, name) for kind, name in by_identity]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks whether the license client in a driver pod can reach a license server: name resolution, port and TLS (pure).
 
-NVIDIA's driver images have curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). The manual page of curl documents the exit codes.
-The certificate is not checked: the license client trusts the server by the key in the token.
+NVIDIA's driver images contain curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). The manual page of curl documents the exit codes.
+The certificate is not checked, because the license client uses the key in the token, not the certificate, to decide whether it trusts the server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
 _MAX_SECONDS = 10
 _DEFAULT_PORT = 443
-# The maximum number of servers to check: more addresses than a highly available license server has.
+# The maximum number of servers to check. A highly available license server has fewer addresses.
 _MAX_SERVERS = 8
 _TIMES = "%{time_namelookup} %{time_connect} %{time_appconnect}"
 _RESOLVE_PROXY, _RESOLVE, _CONNECT, _TIMEOUT, _RECEIVE, _PROXY_HANDSHAKE = 5, 6, 7, 28, 56, 97
@@ -42,7 +42,7 @@ class Server:
 
 @dataclass(frozen=True)
 class ServiceCheck:
-    """The check of one license server from one node; `layer` is the layer that failed (empty: none), and `message` contains the remedy."""
+    """The result of checking one license server from one node. `layer` is the layer that failed; empty if none failed. `message` describes the failure."""
 
     address: str
     layer: str = ""
@@ -54,7 +54,7 @@ class ServiceCheck:
         return self.layer not in ("", UNKNOWN)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The check as a module returns it; `reachable` is null if this could not be determined."""
+        """The result in the format that modules return; `reachable` is null if the check could not determine it."""
         reachable = None if self.layer == UNKNOWN else not self.layer
         return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
 
@@ -66,7 +66,7 @@ def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
 
 
 def proxy_of(config: str) -> str:
-    """The proxy in gridd.conf through which the license client connects; empty without one."""
+    """The proxy from gridd.conf that the license client uses; empty if gridd.conf contains none."""
     parameters = gridd_conf.parse(config)
     host, port = parameters.get("ProxyServerAddress", "").strip("[]"), parameters.get("ProxyServerPort", "")
     return _address(host, port) if host and port.isdecimal() else ""
@@ -77,7 +77,7 @@ def _address(host: str, port: str) -> str:
 
 
 def check_command(server: Server, proxy: str) -> list[str]:
-    """The command that checks a server; like the license client, it ignores the proxy in the environment."""
+    """The command that checks a server. Like the license client, the command ignores the proxy in the environment."""
     way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
     options = ["-sSkg", "-o", "/dev/null", "-m", str(_MAX_SECONDS), "-w", _TIMES]
     return ["curl", *options, *way, f"https://{server.address}/"]

@@ -3,7 +3,7 @@
 """The license client in the containers of driver pods: reads its state and its files, replaces files, and restarts it.
 
 Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (the client returns its
-license only if SIGTERM ends it; the guest keeps its performance for 20 minutes).
+license only if SIGTERM ends the client; the guest keeps its performance for 20 minutes without a license).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .diagnosis import LicenseObject
 
-# The private libraries of the license client, in each image of the driver. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
+# The directories with the license client's private libraries in the driver images. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
 # ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
 # ("LD_LIBRARY_PATH=/usr/lib/$DRIVER_ARCH-linux-gnu/nvidia/gridd nvidia-gridd"; DRIVER_ARCH is x86_64 or aarch64).
 _LIBRARIES = (
@@ -47,7 +47,7 @@ _LIBRARIES = (
 _CLIENT = "nvidia-gridd"
 START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", _CLIENT)
 _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
-# Seconds for one command; nvidia-smi waits for the driver.
+# The time limits, in seconds, for one command; nvidia-smi waits for the driver.
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
 # The time limits, in seconds, for the client to return its license and end, and for a written file to be complete.
 _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
@@ -82,8 +82,8 @@ class LicenseContainers:
         client: bool = False,
         on_done: t.Callable[[int], None] = lambda done: None,
     ) -> dict[str, Reading]:
-        """Read all nodes in parallel; returns their readings by name. The error of a single node is part of its reading; errors that affect every node
-        are raised.
+        """Read all nodes in parallel; returns the readings by node name. The error of a single node becomes part of that node's reading; errors that affect
+        every node are raised.
         """
         calls = [
             (node.name, functools.partial(self.read, pod, files=files, client=client))
@@ -93,7 +93,9 @@ class LicenseContainers:
         return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """Read one node, including its clock if it has no license. With `client`, also read leftovers, and whether a licensed node's client runs."""
+        """Read one node, including the clock if the node has no license. With `client`, also find leftover files, and check whether a licensed node's client
+        runs.
+        """
         status = self.status(pod)
         digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
         leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
@@ -138,7 +140,7 @@ class LicenseContainers:
         self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], LicenseObject | None]
     ) -> dict[str, tuple[ServiceCheck, ...]]:
         """Check the license servers from all nodes in parallel; returns the checks by node. Nodes whose driver does not run or whose servers are unknown
-        are left out.
+        are skipped.
         """
         calls = []
         for node in nodes:
@@ -152,7 +154,7 @@ class LicenseContainers:
         return {outcome.name: outcome.value or () for outcome in outcomes}
 
     def fingerprints(self, pod: DriverPod, *paths: str) -> dict[str, str | None]:
-        """The SHA-256 digests of files in the container by path; None for a file that does not exist."""
+        """The SHA-256 digests of files in the container, by path; the digest of a missing file is None."""
         output = self._run(pod, "sha256sum", *paths)
         digests: dict[str, str | None] = dict.fromkeys(paths)
         for line in output.stdout.splitlines():
@@ -193,13 +195,13 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Replace a file with the one that write_new() has written; this may be repeated after a lost response."""
+        """Replace a file with the one that write_new() has written. The call can safely be repeated after a lost response."""
         result = self._run(pod, "mv", f"{path}{_NEW}", path)
         if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
             raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")
 
     def stop(self, pod: DriverPod) -> None:
-        """End the license client, so that it returns its license, and wait until it has ended."""
+        """Stop the license client with SIGTERM, so that it returns its license, and wait until the process has exited."""
         pid = self.client_pid(pod)
         if not pid:
             return
@@ -218,7 +220,7 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def client_pid(self, pod: DriverPod) -> str:
-        """The process ID of the license client; empty if it does not run, even if a PID file is left from an earlier process."""
+        """The process ID of the license client; empty if the client is not running, even if an earlier process has left a PID file."""
         file = self._run(pod, "cat", _PID_FILE)
         pid = file.stdout.strip()
         return pid if file.ok and pid.isdecimal() and int(pid) > 1 and self._is_client(pod, pid) else ""
@@ -240,7 +242,7 @@ class LicenseContainers:
             )
 
     def _start(self, pod: DriverPod) -> ExecResult:
-        """Run the command once: after a lost response, the client may already be running, and must not be started a second time."""
+        """Run the start command only once: after a lost response, the client may already be running, and must not be started a second time."""
         try:
             return self._client.exec(pod.path, DRIVER_CONTAINER, START, timeout=_READ_TIMEOUT)
         except ApiError as error:
@@ -254,7 +256,7 @@ class LicenseContainers:
             return ExecResult(0, "", "")
 
     def current_pod(self, pod: DriverPod) -> DriverPod | None:
-        """The current driver pod on the node of the given driver pod; None if there is none, or if it is being deleted."""
+        """The current driver pod on the same node as the given one; None if there is none, or if that pod is being deleted."""
         path = collection_path("v1", "Pod", pod.namespace)
         pods = self._client.list(
             path, label_selector=DRIVER_POD_SELECTOR, field_selector=f"{LIVE_PODS},spec.nodeName={pod.node}"
@@ -266,7 +268,7 @@ class LicenseContainers:
         return any(True for dummy in self._client.list(NODES, field_selector=f"metadata.name={name}"))
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
-        """Run a command whose repetition is harmless."""
+        """Run a command that can safely be repeated."""
         return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
 
 

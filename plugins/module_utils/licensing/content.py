@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads, compares and composes the content of the Secret (or, for old operators, the ConfigMap) with the licensing files (pure).
+"""Reads, compares and composes the content of the object with the licensing files: a Secret or, for old operators, a ConfigMap (pure).
 
 Source: NVIDIA's cloud-native-docs, install-gpu-operator-vgpu: the operator mounts exactly these two keys.
 """
@@ -36,7 +36,7 @@ _OPAQUE = "Opaque"
 
 @dataclass(frozen=True)
 class LicenseFiles:
-    """The two files as bytes; None if the object does not have the key. `stray`: the object's other keys."""
+    """The two files as bytes; a file is None if the object does not have its key. `stray` contains the object's other keys."""
 
     token: bytes | None = None
     config: bytes | None = None
@@ -48,7 +48,7 @@ class LicenseFiles:
         return self.token is not None and self.config is not None
 
     def completed_by(self, other: LicenseFiles) -> LicenseFiles:
-        """These files, with the missing ones taken from another object. An empty gridd.conf is valid."""
+        """These files, with the missing ones taken from another object. An empty gridd.conf is valid, so it does not count as missing."""
         return replace(
             self,
             token=other.token if self.token is None else self.token,
@@ -66,7 +66,7 @@ class LicenseFiles:
         return {key: fingerprint(content)[:SHORT] for key, content in files.items() if content is not None}
 
     def shown(self) -> dict[str, t.Any]:
-        """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
+        """The content for a diff: the parameters of gridd.conf that may be shown, and the fingerprint of the token."""
         content: dict[str, t.Any] = {}
         if self.config is not None:
             content[LICENSE_CONFIG_KEY] = gridd_conf.shown(self.config_text)
@@ -76,7 +76,7 @@ class LicenseFiles:
 
 
 def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> LicenseFiles:
-    """The files in the object; raises InvalidOptions if the object has another purpose."""
+    """The files in the object; raises InvalidOptions if the object is a Secret of a type other than Opaque."""
     if live is None:
         return LicenseFiles()
     if target.kind == SECRET and live.get("type") not in (None, _OPAQUE):
@@ -127,13 +127,13 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token (a result of normalize_token()), or the existing one, and gridd.conf with the options. Raises
-    InvalidOptions.
+    """The content for an object: the given token (a result of normalize_token()) or the existing one, and gridd.conf with the options. Raises
+    InvalidOptions if nodes would get no license from this content.
     """
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([_unusable_message(target, live, namespace, exists=exists)])
     content = token.encode() if token is not None else t.cast("bytes", live.token)
-    # A given token has been checked before, so only an existing one can be invalid.
+    # A given token has already been checked, so only an existing one can be invalid.
     info = _require_token(content, target.label(namespace), f"{_SET_TOKEN}.")
     config, warnings = _config(target, live, options, classes, namespace)
     if token is None or (live.token is not None and _same_token(live.token, content)):
@@ -171,7 +171,7 @@ def managed_files(
 
 
 def _require_token(content: bytes, label: str, remedy: str) -> TokenInfo:
-    """The values of the token in an object; raises InvalidOptions."""
+    """The values of the token in an object; raises InvalidOptions if the token is not valid."""
     try:
         return parse_token(content)
     except InvalidToken as error:
@@ -194,7 +194,9 @@ def token_of(files: LicenseFiles) -> TokenInfo | None:
 def require_renewal(
     target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str, *, given: bool = True
 ) -> None:
-    """Raise InvalidOptions if the token would replace a newer one or, if the user has provided the token, one for another license server."""
+    """Raise InvalidOptions if the token would replace a newer one. If the user has provided the token, also raise it if the existing token is for a
+    different license server.
+    """
     current = token_of(live)
     if current is None:
         return
@@ -210,7 +212,7 @@ def require_renewal(
 def other_config_warning(
     target: LicenseTarget, desired: LicenseFiles, origin: LicenseTarget, mounted: LicenseFiles, namespace: str
 ) -> str:
-    """A sentence if gridd.conf in the object differs from that in the object that drivers mount now; empty otherwise."""
+    """A warning if the object's gridd.conf differs from the one in the object that the drivers mount now; empty otherwise."""
     if mounted.config is None or gridd_conf.parse(mounted.config_text) == gridd_conf.parse(desired.config_text):
         return ""
     return f"gridd.conf of {target.label(namespace)} differs from that of {origin.label(namespace)}, which the drivers mount until they restart."
@@ -221,9 +223,9 @@ def _config(
 ) -> tuple[bytes, list[str]]:
     """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license.
 
-    Undeclared parameters are kept, except that in a managed file, a FeatureType that does not fit the nodes is replaced.
+    Undeclared parameters are kept, with one exception: in a managed file, a FeatureType that is missing or does not fit the nodes is set automatically.
     """
-    # Bytes that are not valid UTF-8 are kept as well.
+    # Bytes that are not valid UTF-8 are also kept.
     before = gridd_conf.HEADER if live.config is None else live.config.decode(errors="surrogateescape")
     parameters = options.parameters
     if gridd_conf.is_managed(before) and options.feature_type is None:
@@ -249,7 +251,7 @@ def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None
 def object_body(
     target: LicenseTarget, namespace: str, live: Document | None, before: LicenseFiles, after: LicenseFiles
 ) -> Object | None:
-    """The object to create, or the patch for the existing one; None if it already contains the files."""
+    """The object to create, or the patch for the existing one; None if the existing object already contains the files."""
     if live is not None and (before.token, before.config) == (after.token, after.config):
         return None
     metadata: Object = {"name": target.name, "namespace": namespace}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines why a node has no license, and the remedy (pure)."""
+"""Determines why a node has no license, and what the remedy is (pure)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_SKEW = 60.0
 
 @dataclass(frozen=True)
 class PredictedFiles:
-    """The files that an object will have, in check mode: their shortened fingerprints by path, their license servers and their proxy."""
+    """The known values of the files that an object will have, in check mode: shortened fingerprints by path, license servers, and the proxy."""
 
     fingerprints: t.Mapping[str, str]
     servers: t.Sequence[Server]
@@ -34,7 +34,7 @@ class PredictedFiles:
 
 @dataclass(frozen=True)
 class LicenseObject:
-    """The object that a driver pod mounts, with the files and the token that its node should use; without a token, nothing is compared."""
+    """The object that a driver pod mounts, with the files and the token that the node should use. `token` is None if it is not known or not valid."""
 
     target: LicenseTarget
     namespace: str
@@ -71,7 +71,7 @@ class LicenseObject:
 
     @property
     def proxy(self) -> str:
-        """The proxy in gridd.conf; empty without one."""
+        """The proxy in gridd.conf; empty if gridd.conf contains none."""
         return self.predicted.proxy if self.predicted is not None else proxy_of(self.files.config_text)
 
     def matches(self, reading: Reading, path: str) -> bool | None:
@@ -103,7 +103,7 @@ def problem(node: LicenseNode, reading: Reading, expected: LicenseObject | None,
 
 
 def _outdated(node: LicenseNode, reading: Reading, expected: LicenseObject | None) -> str:
-    """Why a licensed node must be rotated."""
+    """Why a licensed node must be rotated; empty if it does not have to be."""
     if expected is None:
         return ""
     changed = [
@@ -154,7 +154,7 @@ def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
 
 def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     if not token.services:
-        return "The token names no license server. Create a new one in the license system."
+        return "The token names no license server. Create a new token in the license system."
     if are_unreachable(reading.services):
         return " ".join(check.message for check in reading.services)
     answering = [check.address for check in reading.services if not check.layer]
@@ -174,7 +174,10 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: LicenseObject, now: datetime.datetime) -> str:
     """Why driver pods cannot get a license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user is not allowed to read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant permission to get it."
+        return (
+            f"This user is not allowed to read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant permission to read the "
+            "object."
+        )
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)
@@ -189,7 +192,7 @@ def _time_problem(expected: LicenseObject, token: TokenInfo, now: datetime.datet
 
 
 def expiry_warning(expected: LicenseObject, now: datetime.datetime, min_days: int) -> str:
-    """A sentence if the token, which is valid, expires in fewer than `min_days` days; empty otherwise."""
+    """A sentence if the token, which must be valid, expires in fewer than `min_days` days; empty otherwise."""
     token = expected.token
     days_left = token.days_left(now) if token else None
     if token is None or days_left is None or days_left >= min_days:

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver pods of vGPU nodes, and the license state that is read in each of them (pure).
+"""Represents the driver pods of vGPU nodes, and the license state that is read from each pod (pure).
 
-Source: gpu-operator assets/state-driver/0500_daemonset.yaml and manifests/state-driver/0500_daemonset.yaml (labels, name of the container).
+Source: gpu-operator assets/state-driver/0500_daemonset.yaml and manifests/state-driver/0500_daemonset.yaml (labels, container name).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 
 DRIVER_POD_SELECTOR = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}"
-# The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
+# The files of the license client in the driver container (gpu-driver-container rhel9/nvidia-driver).
 CONFIG_PATH = "/etc/nvidia/gridd.conf"
 TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 
 
 @dataclass(frozen=True)
 class DriverPod:
-    """A driver pod; `started` is the start time of its container, `failure` the reason why it does not run (or empty), and `ready` whether its driver is
-    loaded.
+    """A driver pod.
 
-    log_container: the container whose log may show the failure; empty if the log does not exist.
+    `started` is the start time of the driver container, and `failure` is the reason why the container does not run; empty if it runs. `ready` shows
+    whether the driver is loaded. `log_container` is the container whose log may show the failure; empty if the log does not exist.
     """
 
     name: str
@@ -65,7 +65,9 @@ class DriverPod:
 
 @dataclass(frozen=True)
 class LicenseNode:
-    """A vGPU node, its pool and its driver pod (each None if there is none), and why the node needs no license now (empty if it needs one)."""
+    """A vGPU node, with its pool and its driver pod if these exist. `not_required` is the reason why the node needs no license now; empty if it needs
+    one.
+    """
 
     name: str
     pool: str | None
@@ -91,14 +93,16 @@ class LicenseNode:
 
 @dataclass(frozen=True)
 class Reading:
-    """The values that were read from a node: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
+    """The values that were read from a node: the license state, the fingerprints of the files by path (None for a missing file) and the clock; or an
+    error.
+    """
 
     status: LicenseStatus | None = None
     files: t.Mapping[str, str | None] = field(default_factory=dict)
     # Seconds by which the node's clock differs from that of this machine; positive if the node's clock is fast.
     clock_skew: float | None = None
     error: str = ""
-    # The checks of license servers that were made from the node.
+    # The results of checking the license servers from the node.
     services: tuple[ServiceCheck, ...] = ()
     # The new files that an earlier rotation has written next to the files in use, but not renamed.
     leftovers: tuple[str, ...] = ()
@@ -119,7 +123,7 @@ class Reading:
 
 
 def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
-    """The driver pods by node; if a node has several, the one that is not being deleted."""
+    """The driver pods by node. If a node has several, a pod that is not being deleted takes precedence."""
     by_node: dict[str, DriverPod] = {}
     for pod in pods:
         node = node_of(pod)
@@ -145,7 +149,7 @@ def _driver_pod(pod: Document, node: str) -> DriverPod:
 def license_nodes(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, pods: t.Mapping[str, DriverPod]
 ) -> list[LicenseNode]:
-    """The nodes that need a license, sorted: those whose label shows that their GPU is a vGPU, and those of pools with a vGPU driver."""
+    """The nodes that need a license, sorted by name: nodes whose label shows that their GPU is a vGPU, and nodes of pools with a vGPU driver."""
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
     declared = {pool.name for pool in vgpu_pools(plan)}
 

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cordons and drains a node, and restarts its driver, which reads the token of its Secret when it starts.
+"""Cordons and drains a node, and restarts the driver. When the driver starts, it reads the token from the mounted Secret.
 
 An annotation records which driver pod is restarted, so after a killed run, the next run can determine whether that pod was already deleted. A driver
-pod is deleted only while no pod uses the GPUs, not even one that tolerates the cordon: a driver is not unloaded while a process has a device file
-open.
+pod is deleted only while no pod uses the GPUs, including pods that tolerate the cordon, because a driver is not unloaded while a process has a device
+file open.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
     from .driver_pods import DriverPod
 
-# Seconds within which a pod that tolerates the cordon is scheduled again after its predecessor is gone (the first backoff of the scheduler is 1 second).
+# The seconds within which the replacement of a removed pod is scheduled if it tolerates the cordon (the scheduler's first backoff is 1 second).
 _RETURN_TIME = 5.0
 _RETURNED = "A pod that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down."
 
@@ -62,7 +62,7 @@ class RestartBlocked(ModuleFailure):
 
 @dataclass(frozen=True)
 class NodeDrain:
-    """The drain of one node before its driver is restarted: all pods that use its GPUs lose access to them."""
+    """The drain of one node before a restart of its driver. All pods that use the node's GPUs lose access to them."""
 
     displaced: tuple[PodOnNode, ...]
     pods_to_evict: tuple[PodOnNode, ...]
@@ -71,7 +71,7 @@ class NodeDrain:
 
     @classmethod
     def of_node(cls, name: str, pods: PodsByNode, rollout: RolloutPlan) -> NodeDrain:
-        """The drain of a node with the settings `rollout` of its pool."""
+        """The drain of a node; `rollout` contains its drain settings."""
         displaced = tuple(pods.gpu_pods.get(name, ()))
         return cls(
             displaced,
@@ -93,7 +93,7 @@ def restart_problem(node: Node, drain: NodeDrain) -> str:
 
 @dataclass(frozen=True)
 class DriverRestarts:
-    """The restarts of drivers in one cluster. `rollouts` contains the drain settings of each node."""
+    """Restarts drivers in one cluster. `rollouts` contains the drain settings of each node."""
 
     client: Client
     namespace: str
@@ -227,7 +227,7 @@ class DriverRestarts:
         return parse_node(node)
 
     def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> Patch:
-        """Send the patch that `make_patch` returns for the node, if any; returns the patch that has changed the node, or an empty one."""
+        """Send the patch that `make_patch` returns for the node, if any. Returns the patch that was applied; empty if the node was not changed."""
 
         def make_edit(node: Node) -> NodeEdit | None:
             patch = make_patch(node)

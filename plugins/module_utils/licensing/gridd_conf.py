@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Composes the file gridd.conf of the license client in a vGPU guest from options, and parses it (pure).
+"""Composes and parses gridd.conf, the configuration file of the license client in a vGPU guest (pure).
 
 Source: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
 install-gpu-operator-vgpu. An empty file is valid.
@@ -24,7 +24,7 @@ FEATURE_TYPES: dict[int, str] = {
     2: "NVIDIA RTX Virtual Workstation",
     4: "NVIDIA Virtual Compute Server",
 }
-# With this value, the client requests the product that fits its vGPU type. The value therefore does not depend on the nodes of the cluster.
+# With this value, the client requests the product that fits its vGPU type, so the same value is suitable for all nodes of the cluster.
 AUTOMATIC = 1
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
@@ -58,7 +58,7 @@ class GriddOptions:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The declared parameters as the file contains them."""
+        """The declared parameters by their names in the file."""
         values = {
             "FeatureType": self.feature_type,
             "ProxyServerAddress": self.proxy_address,
@@ -68,14 +68,14 @@ class GriddOptions:
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> GriddOptions:
-        """Create from the options of a module; an empty string counts as not declared. problems() finds invalid values."""
+        """Create the object from the options of a module. An empty string counts as not declared; problems() reports invalid values."""
         given = {name: None if is_blank(params[name]) else params[name] for name in cls.__dataclass_fields__}
         return cls(
             _FEATURE_TYPE.coerce(given["feature_type"]), given["proxy_address"], _PORT.coerce(given["proxy_port"])
         )
 
     def problems(self) -> list[str]:
-        """The problems in the options."""
+        """The problems in the options; each begins with the name of the option."""
         texts: list[str] = []
         for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
             if getattr(self, name) is not None:
@@ -84,18 +84,18 @@ class GriddOptions:
             texts.append("proxy_address: is not a host; use a name or an address without scheme, user and port")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
-            texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
+            texts.append(f"{missing}: is missing; proxy_address and proxy_port must be set together")
         return texts
 
 
 def profile_class(product: str) -> str | None:
-    """The class (Q, C, B or A) of a vGPU type, or of a GPU's product that ends with it; None for any other text."""
+    """The class (Q, C, B or A) of a vGPU type, or of a GPU product name that ends with a vGPU type; None for any other string."""
     match = _PROFILE.search(product)
     return match["kind"] if match else None
 
 
 def mismatch(feature_type: int | None, kind: str) -> str:
-    """Why vGPU types of a class get no license with this FeatureType, as a sentence without its full stop; empty if they get one."""
+    """Why vGPU types of a class get no license with this FeatureType, as a sentence without the period; empty if they get one."""
     if feature_type is None or feature_type in _FITTING[kind]:
         return ""
     needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
@@ -104,7 +104,7 @@ def mismatch(feature_type: int | None, kind: str) -> str:
 
 
 def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
-    """The file with these parameters; its other lines are kept."""
+    """The content of the file with these parameters; all other lines are kept."""
     present = parse(text)
     pending = {name: value for name, value in parameters.items() if present.get(name) != value}
     if not pending:
@@ -122,12 +122,12 @@ def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
 
 
 def is_managed(text: str) -> bool:
-    """Whether this collection has generated the file."""
+    """Whether the collection has generated the file."""
     return text.startswith(HEADER.rstrip())
 
 
 def parse(text: str) -> dict[str, str]:
-    """The parameters of a file, as written; lines in any other format are left out."""
+    """The parameters of a file, as strings; lines in any other format are ignored."""
     parameters: dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
@@ -137,7 +137,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def feature_type_of(text: str) -> int | None:
-    """The FeatureType of a file; None without a valid one."""
+    """The FeatureType of a file; None if it is missing or not valid."""
     value = parse(text).get("FeatureType", "")
     return int(value) if value.isascii() and value.isdecimal() and len(value) <= 4 else None
 

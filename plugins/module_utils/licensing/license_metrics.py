@@ -3,7 +3,7 @@
 """Reads the license state of nodes from the metric of dcgm-exporter, through the API server's proxy to its pods.
 
 Source: DCGM dcgmlib/dcgm_fields.h (field 526; 0: not licensed, 1: licensed); NVIDIA/dcgm-exporter etc/default-counters.csv and
-etc/dcp-metrics-included.csv (both export it); gpu-operator assets/state-dcgm-exporter (label and port of the pods).
+etc/dcp-metrics-included.csv (both list the metric); gpu-operator assets/state-dcgm-exporter (label and port of the pods).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
 _PORT = 9400
 # Prometheus's default timeout for an exporter, and a size limit far above the size of a node's metrics.
 _LIMITS = PodLimits(seconds=10, size=4 * 1024 * 1024)
-# A sample in the text format of Prometheus, or in that of OpenMetrics, where an exemplar may follow the value.
+# Matches a sample in the text format of Prometheus or OpenMetrics. In OpenMetrics, an exemplar may follow the value.
 _SAMPLE = re.compile(rf"^[ \t]*{METRIC}(?![\w:])(.*)$", re.MULTILINE | re.ASCII)
 _LABEL = re.compile(r'[{,][ \t]*(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*', re.ASCII)
 _END_OF_LABELS = re.compile(r"[{,]?[ \t]*\}")
 _ESCAPE = re.compile(r"\\(.)")
 _STATES = {0.0: UNLICENSED, 1.0: LICENSED}
-# The error message if the API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
+# The API server's error message if it cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
 _NO_CONNECTION = "error trying to reach service"
 _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 
@@ -46,13 +46,13 @@ _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 def parse_metrics(text: str) -> LicenseStatus | None:
     """The state of a node according to its metrics; a node with several vGPUs has the worst of their states. None if the metric is missing.
 
-    If the metric has any other value, the state is UNKNOWN, and its text is this value.
+    If the value of the metric is not 0 or 1, the state is UNKNOWN, and `text` contains the value.
     """
     return worst(_status(sample[1]) for sample in _SAMPLE.finditer(text))
 
 
 def _status(rest: str) -> LicenseStatus:
-    """The state of one vGPU according to the rest of its line."""
+    """The state of one vGPU; `rest` is the part of its sample after the name of the metric."""
     labels, value = _labels_and_value(rest.strip(" \t\r"))
     try:
         state = _STATES[float(value)]
@@ -81,17 +81,17 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 class LicenseMetrics:
-    """The metrics of one cluster's nodes; reading them requires no permission to run commands."""
+    """The metrics of one cluster's nodes. Reading them does not require permission to run commands in pods."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """Store the arguments; no request is sent yet. `namespace`: the operator's namespace."""
+        """Store the arguments; no request is sent yet. `namespace` is the operator's namespace."""
         self._client = client
         self._namespace = namespace
 
     def read_all(
         self, nodes: t.Sequence[LicenseNode], on_done: t.Callable[[int], None] = lambda done: None
     ) -> dict[str, Reading]:
-        """The readings of all nodes by name, as LicenseContainers.read_all() returns them, but without files and clocks."""
+        """The readings of all nodes by name. In contrast to those of LicenseContainers.read_all(), they contain no files and no clocks."""
         pods = self._exporters()
         calls = [
             (node.name, functools.partial(self._read, pods.get(node.name)))
@@ -101,7 +101,7 @@ class LicenseMetrics:
         return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def _exporters(self) -> dict[str, str]:
-        """The names of the exporter's pods by node."""
+        """The names of the dcgm-exporter pods by node."""
         path = collection_path("v1", "Pod", self._namespace)
         pods = self._client.list(path, label_selector=f"app={DCGM_EXPORTER}", field_selector=LIVE_PODS)
         return {node_of(pod): pod["metadata"]["name"] for pod in pods if not is_deleting(pod)}
@@ -141,7 +141,7 @@ class LicenseMetrics:
 
 
 def _is_of_pod(error: ApiError) -> bool:
-    """Whether it is the pod (for example, its authentication proxy), not the API server, that refuses the request."""
+    """Whether the pod (for example, its authentication proxy) refuses the request, and not the API server."""
     return not error.lacks_right if error.status == 403 else error.status == 401 and not error.has_status_object
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Returns the licenses of vGPU nodes before their machines are removed.
 
-A drain does not evict the pods of DaemonSets, and clouds power machines off. A license client that is not stopped first keeps its license until the
-license expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
+A drain does not evict the pods of DaemonSets, and clouds power off the machines. A license client that is not stopped first keeps its license until
+the license expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
 
 
 class LicenseReturn(NodeRemoval):
-    """Ends the license clients of nodes that will be removed. Failures are only warnings, because the machines can be removed anyway."""
+    """Ends the license clients of nodes that will be removed. Failures cause only warnings, because the machines can be removed anyway."""
 
     def __init__(
         self, client: Client, warn: t.Callable[[str], None], containers: LicenseContainers | None = None
@@ -77,7 +77,7 @@ class LicenseReturn(NodeRemoval):
 
 
 def _is_unexpected(error: Exception) -> bool:
-    """Whether the error does not concern a single node, for example because the lease was lost."""
+    """Whether the error does not belong to a single node, for example because the lease was lost."""
     return not isinstance(error, (ServiceError, CommandFailed))
 
 

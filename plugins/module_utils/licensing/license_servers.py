@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The license servers of an organization in the NVIDIA License System: licenses in their pools, and leases.
+"""Reads an organization's license servers in the NVIDIA License System, with the licenses in their pools and the leases.
 
-Source: ui.licensing.nvidia.com/api-doc/nls-api-docs.html (paths, header of the key); the fields are those that nvidia-license-server-exporter
-(internal/cls/client.go) reads. Only GET requests are sent.
+Sources: ui.licensing.nvidia.com/api-doc/nls-api-docs.html (paths, header of the API key); nvidia-license-server-exporter, internal/cls/client.go (fields).
+Only GET requests are sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if URLLIB3_IMPORT_ERROR is None:
     from urllib3.exceptions import HTTPError
 
 PUBLIC_URL = "https://api.licensing.nvidia.com"
-# The options, for messages.
+# The names of the options in messages.
 API_URL_OPTION = option_of_role("gpu_licensing_api_url", "api_url")
 API_KEY_OPTION = option_of_role("gpu_licensing_api_key", "api_key")
 _ORG_OPTION = option_of_role("gpu_licensing_org", "org")
@@ -53,7 +53,7 @@ class Access:
 
 @dataclass
 class Product:
-    """The licenses of one product in the pools: how many exist, and how many are in use."""
+    """One product: the number of its licenses in the pools, and the number of those in use."""
 
     name: str
     total: int = 0
@@ -69,7 +69,7 @@ class LicenseServers:
     leases: int = 0
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The servers, licenses and leases as the module returns them."""
+        """The servers, licenses and leases in the format that the module returns."""
         products = sorted(self.products.values(), key=lambda product: product.name)
         return {
             "servers": self.servers,
@@ -84,7 +84,7 @@ class LicenseServers:
 
 
 class LicenseServiceClient:
-    """Sends the requests to the service."""
+    """Sends requests to the license service."""
 
     def __init__(self, access: Access, user_agent: str, retrier: Retrier | None = None) -> None:
         """Store the arguments; no connection is opened yet."""
@@ -97,7 +97,7 @@ class LicenseServiceClient:
         self._connected_before = False
 
     def read(self, org: str, virtual_group: int | None) -> LicenseServers:
-        """The license servers of one virtual group, or of all; raises LicenseServiceError."""
+        """The license servers of one virtual group, or of all groups; raises LicenseServiceError."""
         result = LicenseServers()
         base = f"/v1/org/{quote(org, safe='', errors='replace')}/virtual-groups"
         groups = [virtual_group] if virtual_group is not None else self._group_ids(base)
@@ -118,7 +118,7 @@ class LicenseServiceClient:
         return [value for value in ids if isinstance(value, int)]
 
     def get(self, path: str, headers: t.Mapping[str, str] | None = None) -> Row:
-        """The object in the response; raises LicenseServiceError."""
+        """Send a GET request; returns the JSON object in the response. Raises LicenseServiceError."""
         return self._retrier.send(
             lambda dummy_left: self._attempt(path, headers or {}),
             limit=2 * self._access.timeout,
@@ -163,7 +163,7 @@ class LicenseServiceClient:
 
 
 def explain(error: ServiceError) -> str:
-    """The message for users, with the remedy."""
+    """The error message for users, with the remedy."""
     if error.unreachable:
         return f"{error.service} does not respond to {error.operation}: {error.message}. {error.remedy}"
     return error.message
@@ -174,7 +174,7 @@ def _explain(status: int, path: str) -> str:
     if status in (401, 403):
         return f"The license service does not accept the API key for GET {path}. Create a key with the access type Licensing State for this organization."
     if status == 404:
-        return f"The license service does not know {path}. Check {_ORG_OPTION}, {_GROUP_OPTION} and {API_URL_OPTION}."
+        return f"The license service cannot find {path}. Check {_ORG_OPTION}, {_GROUP_OPTION} and {API_URL_OPTION}."
     return f"The license service rejected GET {path} with {status}."
 
 
@@ -192,7 +192,7 @@ def _add_pools(servers: LicenseServers, server: Row, pools: t.Iterable[Row]) -> 
 
 
 def _rows(answer: Row, name: str) -> list[Row]:
-    """The objects in the list with this name; all other entries are left out."""
+    """The objects in the list with this name; entries of other types are ignored."""
     value = answer.get(name)
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of modules that take a client configuration token."""
+"""Defines the options of modules that accept a client configuration token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN: ArgumentSpec = {
 
 
 def tokens_in(value: t.Any) -> list[str]:
-    """The strings in the value of an option that may be tokens."""
+    """The strings in the value of an option that look like tokens."""
     texts = value if isinstance(value, list) else [value]
     return [text for text in texts if isinstance(text, str) and looks_like_token(text)]
 
@@ -39,7 +39,7 @@ class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
     def secrets(self) -> set[str]:
-        """The module's secrets, the token in the environment, and tokens that were set in a different option by mistake."""
+        """The module's secrets, the token in the environment, and tokens that were mistakenly set in other options."""
         return super().secrets() | {
             *filter(None, [os.environ.get(TOKEN_ENV)]),
             *(text for value in self.params.values() for text in tokens_in(value)),
@@ -52,7 +52,7 @@ class LicenseTokenModule(BaseModule):
 
     @functools.cached_property
     def license_token(self) -> str | None:
-        """The given token, or None; raises InvalidOptions for a file that cannot be read, and for text that is not a token."""
+        """The given token, or None. Raises InvalidOptions if its file cannot be read, or if its text is not a token."""
         if self._content is None:
             return None
         try:
@@ -64,7 +64,7 @@ class LicenseTokenModule(BaseModule):
 
     @functools.cached_property
     def license_token_info(self) -> TokenInfo | None:
-        """The values of the given token, or None; raises InvalidOptions for an invalid token and in the same cases as `license_token`."""
+        """The values of the given token, or None. Raises InvalidOptions if the token is not valid, and in the same cases as `license_token`."""
         if self.license_token is None:
             return None
         try:
@@ -99,16 +99,16 @@ class LicenseTokenModule(BaseModule):
             except OSError as error:
                 raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} cannot be read: {error.strerror}"]) from None
             except ValueError:
-                # A null character, or one that cannot be encoded.
+                # The path contains a null character, or a character that cannot be encoded.
                 raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {quote(path)} is not a path"]) from None
         return os.environ.get(TOKEN_ENV) or None
 
 
 def _read_file(path: str) -> bytes:
-    """The content of a file; raises InvalidOptions for a pipe (reading it would block), for a device, and for a file that is too large for a token."""
+    """The content of a file. Raises InvalidOptions for a pipe (because reading would block), for a device, and for a file that is too large for a token."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
-        # None: a kernel file on which reading would block, such as /proc/kmsg.
+        # read() returns None for a kernel file on which reading would block, such as /proc/kmsg.
         content = file.read(MAX_LENGTH + 1) if stat.S_ISREG(status.st_mode) else None
         if content is None:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])

@@ -12,7 +12,7 @@ from ..kube.errors import ApiError
 from ..schema.messages import as_sentence, visible
 from .driver_pods import Reading
 
-# Each command uses its own connection, and spends most of its time on the node.
+# Each command uses a separate connection, and most of the time is spent on the node.
 PARALLEL = 32
 _MAX_ERROR = 200
 NODE_LEFT = "The node has left the cluster."
@@ -27,7 +27,7 @@ class CommandFailed(ModuleFailure):
 def read_parallel(
     calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
 ) -> dict[str, Reading]:
-    """The readings of nodes by name; the error of a single node is part of its reading. Raises errors that affect every node."""
+    """The readings of nodes by name. The error of a single node becomes part of that node's reading; errors that affect every node are raised."""
     readings = {}
     for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=concerns_all):
         if outcome.error is not None and concerns_all(outcome.error):
@@ -40,7 +40,7 @@ def read_parallel(
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error affects every node. A broken connection may concern a single kubelet, and a deleted pod affects only its node."""
+    """Whether an error affects every node. A broken connection may affect only one kubelet, and a deleted pod affects only its own node."""
     if isinstance(error, ModuleFailure):
         return not isinstance(error, CommandFailed)
     if isinstance(error, ApiError):
@@ -49,10 +49,10 @@ def concerns_all(error: Exception) -> bool:
 
 
 def error_sentence(error: Exception) -> str:
-    """The text of an error as one short sentence."""
+    """The message of an error as one short sentence."""
     return as_sentence(shorten(str(error)))
 
 
 def shorten(text: str) -> str:
-    """The beginning of an error's text, on one line."""
+    """The beginning of an error message, on one line."""
     return visible(" ".join(text.split())[:_MAX_ERROR])

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares and writes the objects with the licensing files."""
+"""Compares and writes the objects that contain the licensing files."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class LicenseOptions:
 
 @dataclass(frozen=True)
 class LicenseObjectChange:
-    """One object: its actual and its desired state; `body` is the body of the request, None if no request is needed."""
+    """One object with its actual and its desired state. `body` is the body of the request; None if no request is needed."""
 
     target: LicenseTarget
     live: Object | None
     before: LicenseFiles
     desired: DesiredFiles
     body: Object | None
-    # The ConfigMap from which the files come.
+    # The ConfigMap from which the files were copied.
     migrated_from: LicenseTarget | None = None
-    # The ConfigMap with a token that this Secret replaces.
+    # The ConfigMap that this Secret replaces; None if it contains no token.
     former: LicenseTarget | None = None
-    # The tool that reconciles the object, which is therefore not changed.
+    # The tool that manages the object; if it is set, the object is not changed.
     managed_by: str = ""
 
     @property
@@ -78,7 +78,7 @@ class LicenseObjectChange:
         return "created" if self.live is None else "updated"
 
     def summary(self, namespace: str, now: datetime.datetime) -> dict[str, t.Any]:
-        """The object as the module returns it."""
+        """The object in the format that the module returns."""
         token = self.desired.token.as_dict(now)
         origin = self.migrated_from
         return {
@@ -100,7 +100,7 @@ class LicenseObjectChange:
 
 
 class LicenseObjects:
-    """The objects with the licensing files of one cluster."""
+    """The objects that contain the licensing files of one cluster."""
 
     def __init__(self, client: Client, cluster: LicenseCluster, options: LicenseOptions) -> None:
         """Store the arguments; no request is sent yet."""
@@ -109,7 +109,9 @@ class LicenseObjects:
         self._options = options
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
-        """The objects to compare; with a token, only the one with this name. Raises InvalidOptions if none has the name, or if the token may not fit all."""
+        """The objects to compare. If the user has provided a token, `name` selects one of several objects. Raises InvalidOptions if no object has this name
+        or, without a name, if the token may not fit all objects.
+        """
         if self._options.token is None or len(targets) == 1:
             return targets
         labels = join_words([target.label_with_pools(self._cluster.namespace) for target in targets])
@@ -129,7 +131,7 @@ class LicenseObjects:
         return targets
 
     def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
-        """Raise InvalidOptions if a ConfigMap would get the token without explicit permission; an existing token may stay in one that is in use."""
+        """Raise InvalidOptions if a ConfigMap would get the token without explicit permission. An existing token may stay in a ConfigMap that is in use."""
         cluster = self._cluster
         named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
         for target in targets:
@@ -173,7 +175,7 @@ class LicenseObjects:
             require_renewal(target, known, desired, namespace)
         if origin is not None and origin in self._cluster.mounted and not target.pools:
             # An earlier run may have created the Secret, and the ConfigMap may have been changed since. If the Secret contains a token for another
-            # license server, it was put there on purpose.
+            # license server, that token was put there on purpose.
             if not options.replace:
                 require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
             if text := other_config_warning(target, desired.files, origin, mounted, namespace):
@@ -188,7 +190,7 @@ class LicenseObjects:
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
 
     def _former(self, target: LicenseTarget, origin: LicenseTarget | None) -> LicenseTarget | None:
-        """The ConfigMap with a token that a Secret replaces: the one still in use, or one with the same name that an earlier run has copied."""
+        """The ConfigMap that a Secret replaces: the one still in use, or one of the same name that an earlier run has copied; None if it contains no token."""
         former = origin or LicenseTarget(CONFIG_MAP, target.name)
         if target.kind == CONFIG_MAP:
             return None
@@ -201,7 +203,7 @@ class LicenseObjects:
         return former if read_files(former, live, self._cluster.namespace).token is not None else None
 
     def write(self, change: LicenseObjectChange, *, check: bool) -> str | None:
-        """Create or patch the object; after a conflict, compare it again. Returns the reason why check mode could not validate the change, if there is one."""
+        """Create or patch the object; after a conflict, compare it again. If check mode cannot validate the change, returns the reason."""
 
         def send(body: Object) -> None:
             metadata = body["metadata"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The licensing options as messages name them: the variable of the role, and the option of the module."""
+"""Defines the names of the licensing options in messages: the variable of the role, and the option of the module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
 SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
-# The environment variable with the token.
+# The environment variable that contains the token.
 TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
 TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")

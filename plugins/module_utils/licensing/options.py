@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of the module license."""
+"""Parses the options of the module `license`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 
 def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> LicenseOptions:
-    """The options; raises InvalidOptions with all problems, before the cluster is read. `names`: the options that must not contain a token."""
+    """The parsed options. Raises InvalidOptions with all problems, before the cluster is read. `names` lists the options that must not contain a token."""
     params = module.params
     module.refuse_tokens_in(names)
     gridd = GriddOptions.from_params(params)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Summarizes the licensing of a cluster for results and reports (pure)."""
+"""Summarizes the licensing state of a cluster for results and reports (pure)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if t.TYPE_CHECKING:
 
     from ..common.module import ArgumentSpec
 
-# How many different problems of nodes a message lists.
+# The maximum number of different node problems that a result lists.
 _MAX_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
 class LicenseLimits:
-    """The limits that decide what counts as a problem: options of license_info, all numbers.
+    """The limits that determine what counts as a problem. Each limit is an option of license_info, and a number.
 
     min_days: a token that expires in fewer days is a problem.
     """
@@ -35,7 +35,7 @@ class LicenseLimits:
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> LicenseLimits:
-        """Create from the module's options."""
+        """Create the limits from the module's options."""
         return cls(**{item.name: params[item.name] for item in fields(cls)})
 
 
@@ -44,7 +44,7 @@ LIMIT_OPTIONS: ArgumentSpec = {item.name: {"type": "int", "default": item.defaul
 
 @dataclass(frozen=True)
 class NodeState:
-    """One node with its reading, and its problem (empty: none)."""
+    """One node with its reading; `problem` is empty if there is none."""
 
     node: LicenseNode
     reading: Reading
@@ -62,7 +62,7 @@ class NodeState:
         return self.expected.matches(self.reading, TOKEN_PATH) if self.expected is not None else None
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """The node as a module returns it."""
+        """The node in the format that the module returns."""
         token = self.expected.token if self.expected is not None and self.token_matches else None
         node, reading, status = self.node, self.reading, self.reading.status
         return {
@@ -90,7 +90,7 @@ def node_states(
     expected_of: t.Callable[[LicenseNode], LicenseObject | None],
     now: datetime.datetime,
 ) -> list[NodeState]:
-    """The states of the nodes, those with a problem first."""
+    """The states of the nodes; nodes with a problem come first."""
     states = []
     for node in nodes:
         expected, reading = expected_of(node), readings[node.name]
@@ -102,7 +102,7 @@ def node_states(
 
 
 def _object_result(expected: LicenseObject, now: datetime.datetime) -> dict[str, t.Any]:
-    """An object with a token as a module returns it; the token's values are null if there is no token, or if the user is not allowed to read it."""
+    """The result for an object. The values of the token are null if there is no valid token, or if the user is not allowed to read the object."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
     values = token.as_dict(now) if token is not None else dict.fromkeys(names)
@@ -127,7 +127,7 @@ def overview(
     mount_problems: t.Sequence[str] = (),
     limit: int,
 ) -> dict[str, t.Any]:
-    """The result of license_info. `mount_problems`: from LicenseCluster.mount_problems(). `limit`: the maximum number of nodes in the result."""
+    """The result of license_info. `mount_problems` comes from LicenseCluster.mount_problems(); `limit` is the maximum number of nodes in the result."""
     results = [_object_result(expected, now) for expected in objects]
     days_left = [item["days_left"] for item in results if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
@@ -164,7 +164,7 @@ def missing_text(missing: int, nodes: int) -> str:
 
 
 def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
-    """Sentences with the number of nodes without a verified license, and with the number of nodes with another token."""
+    """Sentences that contain the number of nodes without a verified license, and the number of nodes with an outdated token."""
     if missing:
         yield missing_text(missing, nodes)
     if outdated:
@@ -175,7 +175,7 @@ def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
 def _object_problems(
     objects: t.Sequence[LicenseObject], nodes: int, now: datetime.datetime, limits: LicenseLimits
 ) -> list[str]:
-    """The problems of the objects, and the tokens that expire soon, as sentences with the remedy."""
+    """Sentences about objects with problems and about tokens that expire soon, each with the remedy."""
     if nodes and not objects:
         return [NO_OBJECT]
     texts = [object_problem(expected, now) or expiry_warning(expected, now, limits.min_days) for expected in objects]
@@ -183,7 +183,7 @@ def _object_problems(
 
 
 def problem_lines(states: t.Iterable[NodeState], limit: int = _MAX_PROBLEMS) -> list[str]:
-    """One line for each different problem, with its nodes; the most frequent problems first."""
+    """One line for each different problem, with the affected nodes. The most frequent problems come first."""
     by_text: dict[str, list[str]] = {}
     for state in states:
         if state.problem:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Formats the licensing of several clusters as text for a terminal (pure)."""
+"""Formats the licensing states of several clusters as text for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClusterReport:
 
     @property
     def objects(self) -> t.Sequence[Document]:
-        """The objects with the tokens."""
+        """The objects that contain the tokens."""
         return (self.info or {}).get("objects") or ()
 
     @property
@@ -83,9 +83,9 @@ def report_problems(result: Document) -> list[str]:
 
 
 def report_lines(results: t.Mapping[str, Document], width: int = WIDTH) -> list[str]:
-    """One table with a line for each cluster, and the problems of each cluster below it.
+    """One table with a line for each cluster, followed by the problems of each cluster.
 
-    If licenses and leases of license servers were read, the table has columns for them; several clusters may share them.
+    If the licenses and leases of the license servers were read, the table has columns for them. Several clusters may share these licenses.
     """
     reports = [ClusterReport(name, result) for name, result in sorted(results.items())]
     servers = _SERVER_COLUMNS if any(report.servers for report in reports) else ()

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loads the files in the Secret into running drivers, node by node; pods are restarted only if this is requested.
 
-The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended: the client is stopped before the new files get
-their names.
-A client that has read the old files therefore never runs in a container with the new files.
+The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended: the client is stopped before the new files
+replace the old ones. A client that has read the old files therefore never runs in a container with the new files.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if t.TYPE_CHECKING:
     from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
-# The last completed step of a node, or the step in progress (a drain, or the completion of an earlier restart), with its text for messages.
+# The last completed step of a node, or the step in progress (a drain, or the completion of an earlier restart). _STEPS contains the texts for messages.
 _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
 _DRAINING, _DELETED, _UNFINISHED = "draining", "deleted", "unfinished"
 _STEPS = {
@@ -73,12 +72,12 @@ class NodeRotation:
 
     @property
     def is_restart(self) -> bool:
-        """Whether a restart of the driver is begun or completed, with the node cordoned until then."""
+        """Whether this rotation begins or completes a restart of the driver, for which the node is cordoned."""
         return self.restarts_driver or self.unfinished
 
     @property
     def pod(self) -> DriverPod:
-        """The driver pod, which runs when the rotation is planned."""
+        """The driver pod; if the node has none, the pod whose restart an earlier run has begun."""
         return t.cast("DriverPod", self.node.pod)
 
     @property
@@ -89,7 +88,7 @@ class NodeRotation:
 
 @dataclass
 class FormerLicense:
-    """The license of a stopped client: its expiry, and whether its end was observed. A driver may still report it after the client has ended."""
+    """The license of a stopped client, which a driver may still report: when it expires, and whether the node was observed without a license."""
 
     expires: datetime.datetime | None = None
     ended: bool = False
@@ -106,7 +105,7 @@ class FormerLicense:
 
 @dataclass
 class RotationResult:
-    """The nodes that were rotated, in order; also those that left the cluster during the run, those still pending, and the node that has failed."""
+    """The nodes that were rotated, in order; the nodes that left the cluster during the run; the pending nodes; and the node that has failed."""
 
     rotated: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -120,7 +119,7 @@ class RotationResult:
     reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The result as the module returns it."""
+        """The result in the format that the module returns."""
         return {
             "rotated": self.rotated[:MAX_LISTED],
             "rotated_count": len(self.rotated),
@@ -149,9 +148,9 @@ def plan_rotation(
     *,
     restart_drivers: bool,
 ) -> list[NodeRotation]:
-    """The nodes to rotate. Nodes with different files come before nodes without a license, which may fail again, because the first failure ends the run.
+    """The rotations in their order. The first failure ends the run, so nodes with different files come before nodes without a license, which may fail again.
 
-    `unfinished` maps nodes that a run has cordoned to restart the driver to the names of the driver pods. They come first.
+    `unfinished` contains, by node, the name of the driver pod whose restart an earlier run has begun but not completed. These nodes come first.
     """
     rotations = [
         rotation
@@ -170,7 +169,7 @@ def plan_rotation(
 def _node_rotation(
     node: LicenseNode, reading: Reading, files: LicenseObject, pod_to_restart: str | None, *, restart_drivers: bool
 ) -> NodeRotation | None:
-    """The change of one node; None if it needs none, or cannot be changed."""
+    """The rotation of one node; None if the node needs no change, or cannot be changed."""
     readable = node.is_known_by(reading)
     action = needed_action(reading, files) if readable else NONE
     if pod_to_restart is None:
@@ -178,7 +177,7 @@ def _node_rotation(
     if node.pod is None:
         node = dataclasses.replace(node, pod=DriverPod(pod_to_restart, files.namespace, node.name))
     elif action == RESTART and node.pod.name != pod_to_restart:
-        # The driver has restarted with these files; its client may just not have a license yet.
+        # The driver has restarted with these files; the client may simply not have received a license yet.
         action = NONE
     return NodeRotation(
         node,
@@ -201,7 +200,7 @@ class Rotator:
         restarts: DriverRestarts,
         restart_timeout: float,
     ) -> None:
-        """Store the arguments; no request is sent yet. `restart_timeout`: the seconds within which a restarted driver must be ready."""
+        """Store the arguments; no request is sent yet. `restart_timeout` is the number of seconds within which a restarted driver must be ready."""
         self._containers = containers
         self._waiting = waiting
         self._lease = lease
@@ -231,7 +230,7 @@ class Rotator:
             result.rotated.append(name)
 
     def _has_left(self, name: str, error: Exception) -> bool:
-        """Whether the error of a node comes from its removal, for example by an autoscaler."""
+        """Whether an error occurred because the node was removed, for example by an autoscaler."""
         if not isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
             return False
         try:
@@ -240,7 +239,7 @@ class Rotator:
             return False
 
     def _rotate(self, rotation: NodeRotation, result: RotationResult) -> None:
-        """Rotate one node, and complete a restart of its driver."""
+        """Rotate one node, including the restart of its driver if one is required or unfinished."""
         if rotation.restarts_driver:
             result.reached = _DRAINING
             self._restarts.begin(rotation.pod, result.evicted)
@@ -262,13 +261,13 @@ class Rotator:
             lambda: self._restarts.device_plugin_ready(name),
             bool,
             describe=lambda dummy: (
-                "The driver runs, but the device plugin is not ready, so the node offers no GPU. Check its pod and its log."
+                "The driver runs, but the device plugin is not ready, so the node does not advertise any GPUs. Check the plugin's pod and log."
             ),
             progress_text=lambda dummy: f"waiting for the device plugin of {name}",
         )
 
     def _rotate_pod(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> None:
-        """Rotate one node; after a temporary error, or if its driver pod was replaced, try again from its current state."""
+        """Rotate one node; after a temporary error, or if the driver pod was replaced, try again from the node's current state."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 former = self._apply(rotation, result, replaced=replaced)
@@ -349,7 +348,7 @@ class Rotator:
         return former
 
     def _status(self, pod: DriverPod) -> LicenseStatus | None:
-        """The state of the license; None if it cannot be read, because the steps between the end and the start of a client must not fail for this reason."""
+        """The state of the license; None if it cannot be read. A read error must not prevent the steps between the end and the start of a client."""
         try:
             return self._containers.status(pod)
         except (CommandFailed, ServiceError):
@@ -357,7 +356,7 @@ class Rotator:
             return None
 
     def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:
-        """Wait until the new client runs, and has a license with the new files."""
+        """Wait until the new client runs and has a license, and the node has the new files."""
         node = rotation.node
 
         def read() -> Reading:

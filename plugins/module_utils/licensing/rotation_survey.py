@@ -33,7 +33,7 @@ class UnreachableServers(ModuleFailure):
 
 @dataclass(frozen=True)
 class Survey:
-    """The state before a rotation: the nodes, their readings, those to rotate, those that cannot be rotated, and the pods that drains evict now."""
+    """The state before a rotation: the nodes, their readings, the rotations, the nodes that cannot be rotated, and the pods that a drain would evict now."""
 
     nodes: t.Sequence[LicenseNode]
     readings: t.Mapping[str, Reading]
@@ -46,7 +46,7 @@ class Survey:
 
     @property
     def failing(self) -> list[str]:
-        """The skipped nodes whose driver has failed, not those whose driver is still starting."""
+        """The skipped nodes whose driver has failed. Nodes whose driver is still starting are not included."""
         return [
             node.name
             for node in self.nodes
@@ -55,7 +55,7 @@ class Survey:
 
     @property
     def changed(self) -> bool:
-        """Whether nodes have to be rotated, or have files that an earlier run has left behind."""
+        """Whether any node must be rotated, or has files that an earlier run has left behind."""
         return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
 
     def diff(self) -> dict[str, t.Any]:
@@ -80,7 +80,7 @@ class Survey:
 def read_survey(
     module: PlanModule, cluster: LicenseCluster, nodes: list[LicenseNode], containers: LicenseContainers, lease: Lease
 ) -> Survey:
-    """Read the Secret and these nodes.
+    """Read the Secret and the given nodes.
 
     Raises InvalidOptions or UnreachableServers if nodes would lose their license, and RestartBlocked if drains are blocked.
     """
@@ -114,7 +114,7 @@ def read_survey(
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
-    """Raise InvalidOptions if the nodes would lose their license with the files that they would get."""
+    """Raise InvalidOptions if the new files would cause the nodes to lose their licenses."""
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
     used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
@@ -128,7 +128,7 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
 def _require_services(
     containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
 ) -> list[str]:
-    """Warnings about servers that some nodes cannot reach; raises UnreachableServers if a node would lose its license with the new files."""
+    """Warnings about servers that some nodes cannot reach. Raises UnreachableServers if the new files would cause a node to lose its license."""
     nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
     checks = containers.check_all(nodes, cluster.expected_of)
     failed: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The license state of the vGPUs of a node, from the output of `nvidia-smi -q` (pure).
+"""Determines the license state of a node's vGPUs from the output of `nvidia-smi -q` (pure).
 
 Source: NVIDIA Virtual GPU Client Licensing User Guide, "Verifying the License Status of a Licensed Client". The numbers in the expiry have no leading zeros.
 """
@@ -23,7 +23,9 @@ _MAX_TEXT = 100
 
 @dataclass(frozen=True)
 class LicenseStatus:
-    """The state of a node: its text, the licensed product, the expiry (None if unknown or permanent), and the vGPU type, such as NVIDIA A100-10C."""
+    """The license state of a node, with the reported text, the licensed product, the expiry (None if unknown or permanent), and the vGPU type, such as
+    NVIDIA A100-10C.
+    """
 
     state: str
     text: str = ""
@@ -44,12 +46,12 @@ def parse_status(output: str) -> LicenseStatus:
 
 
 def worst(statuses: t.Iterable[LicenseStatus]) -> LicenseStatus | None:
-    """The worst of the states of a node's vGPUs; None without vGPUs."""
+    """The worst state among a node's vGPUs; None if there are none."""
     return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER), default=None)
 
 
 def printable(text: str) -> str:
-    """The printable characters of a text, of limited length."""
+    """The printable characters of a string, up to a maximum length."""
     return "".join(character for character in text.strip() if character.isprintable())[:_MAX_TEXT]
 
 
@@ -57,7 +59,9 @@ _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def _sections(output: str) -> t.Iterator[dict[str, str]]:
-    """The fields of each section about the licensed product: the lines below its name with greater indentation. The GPU is added under the section's name."""
+    """The fields of each section about the licensed product, which are the more deeply indented lines below the section's name. The name of the GPU is
+    added under the section's name.
+    """
     lines = output.splitlines()
     gpu = ""
     for number, line in enumerate(lines):

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines which Secret or ConfigMap with the token the driver pods of a pool mount, and how the ClusterPolicy refers to it (pure).
+"""Determines which object with the token (a Secret or a ConfigMap) a pool's driver pods mount, and how the ClusterPolicy refers to it (pure).
 
-Source: gpu-operator api/nvidia/v1/clusterpolicy_types.go (DriverLicensingConfigSpec) and controllers/object_controls.go (transformDriverContainer) of the
-tags v24.9.2 to v26.7.0: secretName has existed since v25.10, and has precedence over configMapName; the token is mounted only with nlsEnabled.
+Source: gpu-operator api/nvidia/v1/clusterpolicy_types.go (DriverLicensingConfigSpec) and controllers/object_controls.go (transformDriverContainer) in the
+tags v24.9.2 to v26.7.0: secretName has existed since v25.10, and takes precedence over configMapName; the token is mounted only with nlsEnabled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Path = tuple[str, ...]
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
-# For reports and failures.
+# The message for reports and failures.
 NO_OBJECT = "Neither an NVIDIADriver nor the ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 
 
@@ -40,7 +40,7 @@ class LicenseTarget:
     pools: tuple[str, ...] = ()
 
     def label(self, namespace: str) -> str:
-        """Kind, namespace and name for messages."""
+        """The kind, namespace and name of the object, for messages."""
         return f"{self.kind} {namespace}/{self.name}"
 
     def is_same_object(self, other: LicenseTarget) -> bool:
@@ -48,14 +48,14 @@ class LicenseTarget:
         return (self.kind, self.name) == (other.kind, other.name)
 
     def label_with_pools(self, namespace: str) -> str:
-        """The label, and the pools."""
+        """The label, followed by the pools, if any."""
         word = "pool" if len(self.pools) == 1 else "pools"
         return f"{self.label(namespace)} ({word} {abbreviate(self.pools)})" if self.pools else self.label(namespace)
 
 
 @dataclass(frozen=True)
 class LicensingConfigDiff:
-    """The ClusterPolicy's licensingConfig as it is, and with the desired object."""
+    """The ClusterPolicy's current licensingConfig, and the fields that make it refer to the desired object."""
 
     before: Document
     after: Document
@@ -97,7 +97,7 @@ def live_target(policy: Document | None) -> LicenseTarget | None:
 
 
 def _named_in(config: t.Any, fields: t.Mapping[str, str]) -> LicenseTarget | None:
-    """The object that a licensingConfig refers to; a Secret has precedence over a ConfigMap."""
+    """The object that a licensingConfig refers to; a Secret takes precedence over a ConfigMap."""
     given = config if isinstance(config, dict) else {}
     return next((LicenseTarget(kind, str(given[field])) for kind, field in fields.items() if given.get(field)), None)
 
@@ -131,15 +131,16 @@ def desired_targets(
 ) -> list[LicenseTarget]:
     """The objects that must contain the token; raises InvalidOptions if the driver pods of a pool would mount none.
 
-    With vGPU pools, the name is `driver.licensing_secret` of the pool, otherwise the one in the ClusterPolicy, which the pool's NVIDIADriver inherits.
-    Without vGPU pools, it is the one in NVIDIADriver objects if these describe the driver; otherwise `secret_name`, the one in the ClusterPolicy, or the
-    default, in this order. A new name in the ClusterPolicy restarts the driver on every node. `drivers` contains the NVIDIADriver objects.
+    If there are vGPU pools, the name for each pool is `driver.licensing_secret` or, if that is not set, the name in the ClusterPolicy, which the pool's
+    NVIDIADriver inherits. Otherwise, the names come from NVIDIADriver objects if these describe the driver. If they do not, the name is `secret_name`,
+    the name in the ClusterPolicy, or the default, in this order. A new name in the ClusterPolicy restarts the driver on every node. `drivers` contains
+    the NVIDIADriver objects.
     """
     # A ClusterPolicy that does not exist yet is created from the values.
     expected = policy if policy is not None else {"spec": plan.operator.values}
     live = live_target(expected)
     if pools := vgpu_pools(plan):
-        # The operator mounts the token only with nlsEnabled, which the pools inherit, too.
+        # The operator mounts the token only with nlsEnabled, which the pools also inherit.
         return _targets_of_pools(pools, live if licensing_of(expected).get("nlsEnabled") is True else None)
     if not _policy_describes_driver(plan, expected):
         if named := mounted_targets(policy, drivers):
@@ -207,7 +208,7 @@ def target_of_driver(driver: Document) -> LicenseTarget | None:
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:
-    """The object that the driver pods of a pool mount; None if several objects exist and none belongs to the pool."""
+    """The object that the driver pods of a pool mount; None if there is none, or if several exist and none belongs to the pool."""
     own = next((target for target in targets if pool in target.pools), None)
     return own or (targets[0] if len(targets) == 1 else None)
 

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Client configuration tokens of the NVIDIA License System, parsed without network access (pure).
+"""Parses client configuration tokens of the NVIDIA License System without network access (pure).
 
 Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
-not document the claims. Independent tools for these tokens agree on the claims below, but every claim may be missing. The text of a token is a
-credential: no message and no result contains a part of it.
+not document the claims. Independent tools for these tokens agree on the claims below, but any claim may be missing. A token is a credential, so no
+message and no result contains any part of it.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ from dataclasses import dataclass
 from ..catalog import secrets
 from ..schema.messages import abbreviate, quote
 
-# A token has 2.7 KB; a Secret has at most 1 MiB.
+# A token has about 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
 CLS, DLS = "cls", "dls"
 _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
-# The maximum length of the name of a file, of a host, and of an object in Kubernetes.
+# The maximum length of a file name, a host name, and the name of a Kubernetes object.
 _MAX_NAME = 255
 _THREE_PARTS = re.compile(r"[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,}){2}")
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
 _MAX_HOSTS = 64
 MAX_PORT = 65535
-# Sizes of keys for which one verification takes milliseconds.
+# The minimum and maximum key sizes, for which one verification takes only milliseconds.
 _KEY_BITS = (1024, 8192)
 _MAX_EXPONENT = 2**32
 # The prefix of a SHA-256 digest in a signature (RFC 8017 9.2, note 1).
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
-# The length of a fingerprint in results; the modules compare whole fingerprints.
+# The length of a fingerprint in results. The modules compare complete fingerprints.
 SHORT = 16
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
 
 
 class InvalidToken(ValueError):
-    """The text is not a token; the message is the end of a sentence, without any part of the text."""
+    """The text is not a token. The message is the end of a sentence, and contains no part of the text."""
 
 
 @dataclass(frozen=True)
 class LicenseService:
-    """One service of the license server that a client connects to; the port is None if the token does not contain it."""
+    """One service of the license server that clients connect to. `port` is None if the token does not contain it."""
 
     host: str
     port: int | None
     service: str
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The service as a module returns it."""
+        """The service in the format that modules return."""
         return {"host": self.host, "port": self.port, "service": self.service}
 
 
 @dataclass(frozen=True)
 class TokenProblem:
-    """Why clients do not accept a token, as the end of a sentence, and the remedy as a sentence without its full stop."""
+    """Why clients do not accept a token, as the end of a sentence, and the remedy as a sentence without the period."""
 
     reason: str
     remedy: str
     needs_new_token: bool = False
 
     def remedy_with(self, next_step: str) -> str:
-        """The remedy as a sentence; a new token also needs the next step."""
+        """The remedy as a sentence; if a new token is needed, the sentence also contains the next step."""
         return f"{self.remedy}, and {next_step}." if self.needs_new_token else f"{self.remedy}."
 
 
@@ -95,7 +95,7 @@ class TokenInfo:
     warnings: tuple[str, ...] = ()
 
     def days_left(self, now: datetime.datetime) -> int | None:
-        """Whole days until the token expires; negative afterwards, None without an expiry."""
+        """Whole days until the token expires; negative after it has expired, and None if it does not expire."""
         return None if self.expires is None else (self.expires - now).days
 
     def problem(self, now: datetime.datetime) -> TokenProblem | None:
@@ -110,12 +110,12 @@ class TokenInfo:
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts of its services, without duplicates."""
+        """The hosts of the token's services, without duplicates."""
         return list(dict.fromkeys(service.host for service in self.services))
 
     @property
     def description(self) -> str:
-        """Its fingerprint, times and servers for messages."""
+        """The token's fingerprint, times, servers and service instance, for messages."""
         times = (("issued", self.issued), ("expires", self.expires))
         parts = [f"sha256:{self.fingerprint[:SHORT]}", *(f"{name} {format_time(time)}" for name, time in times if time)]
         parts += [f"for {abbreviate(self.hosts)}"] if self.services else []
@@ -123,11 +123,11 @@ class TokenInfo:
         return ", ".join(parts)
 
     def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
-        """Reasons why this token may be older than the other, or for different licenses, each as a clause."""
+        """Reasons why this token may be older than the current one, or for different licenses, each as a clause."""
         return [*self.older_than(current), *self.other_licenses_than(current)]
 
     def older_than(self, current: TokenInfo) -> list[str]:
-        """Reasons why this token may be older than the other, each as a clause; unknown values are not compared."""
+        """Reasons why this token may be older than the current one, each as a clause; unknown values are not compared."""
         pairs = (
             ("it was issued earlier", self.issued, current.issued),
             ("it expires earlier", self.expires, current.expires),
@@ -135,7 +135,7 @@ class TokenInfo:
         return [text for text, mine, other in pairs if mine and other and mine < other]
 
     def other_licenses_than(self, other: TokenInfo) -> list[str]:
-        """Reasons why a client gets different licenses with this token, each as a clause; unknown servers and instances are not compared."""
+        """Reasons why a client would get different licenses with this token, each as a clause; unknown servers and instances are not compared."""
         reasons = []
         hosts, servers = (self.hosts, other.hosts), (self.license_servers, other.license_servers)
         if any(mine and theirs and set(mine).isdisjoint(theirs) for mine, theirs in (hosts, servers)):
@@ -147,7 +147,7 @@ class TokenInfo:
         return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """The token as a module returns it."""
+        """The token in the format that modules return."""
         return {
             "fingerprint": self.fingerprint[:SHORT],
             "algorithm": self.algorithm,
@@ -165,7 +165,7 @@ class TokenInfo:
 
 
 def parse_token(text: str | bytes) -> TokenInfo:
-    """The values of a token; raises InvalidToken."""
+    """The values of a token; raises InvalidToken if the text is not a token."""
     clean = normalize_token(text)
     parts = clean.split(".")
     if len(parts) != 3:
@@ -219,7 +219,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
 
 
 def normalize_token(text: str | bytes) -> str:
-    """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be a token."""
+    """The token in the form that the Secret contains, without the line break that editors add. Raises InvalidToken if the text cannot be a token."""
     if len(text) > MAX_LENGTH:
         raise InvalidToken(too_long(len(text)))
     if isinstance(text, bytes):
@@ -240,18 +240,18 @@ def normalize_token(text: str | bytes) -> str:
 
 
 def too_long(size: int) -> str:
-    """Why a text of this size is not a token, as the end of a sentence."""
+    """Why content of this size is not a token, as the end of a sentence."""
     return f"has {size} bytes; a token has about 2,700 bytes, and at most {MAX_LENGTH} bytes are read"
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a text that should be a name or a path may be a token or a part of one."""
+    """Whether a string that should be a name or a path may be a token or a part of one."""
     parts = text.split("/")
     return any(len(part) > _MAX_NAME or _THREE_PARTS.fullmatch(part) or secrets.shape_of(part) for part in parts)
 
 
 def fingerprint(content: str | bytes) -> str:
-    """The SHA-256 digest of a file's content, as sha256sum prints it."""
+    """The SHA-256 digest of a file's content, in the format of sha256sum."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
@@ -261,7 +261,7 @@ def utc_now() -> datetime.datetime:
 
 
 def format_time(moment: datetime.datetime | None) -> str | None:
-    """A time in UTC for results and messages; None without a time."""
+    """A time in UTC, for results and messages; None if there is none."""
     return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -298,7 +298,7 @@ def _time(claims: t.Mapping[str, t.Any], name: str, warnings: list[str]) -> date
 
 
 def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...], str | None, list[str]]:
-    """The services of each host, the kind of the license server, and warnings about entries that are left out."""
+    """The services of each host, the type of the license server, and warnings about entries that are ignored."""
     instance = _map(claims.get("service_instance_configuration"))
     sets = {_key(item.get("idx")): item for item in map(_map, _list(instance.get("svc_port_set_list")))}
     services: list[LicenseService] = []
@@ -321,7 +321,7 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...]
 
 
 def _split_host(url: t.Any) -> tuple[str, int | None]:
-    """The host and the port of an address with or without a scheme; the host is empty if the text is not an address."""
+    """The host and the port of an address with or without a scheme; the host is empty if the value is not an address."""
     if not isinstance(url, str) or len(url) > 300:
         return "", None
     rest = url.strip().rpartition("://")[2].partition("/")[0]
@@ -357,7 +357,7 @@ def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> s
 
 
 def _integer(value: t.Any, base: int) -> int | None:
-    """The integer that a value is or contains as text; None if there is none, or if the text is longer than that of the largest key."""
+    """Convert a number or a string to an integer; None if it is neither, or if the string is too long for the largest key."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str) or len(value) > 4 * _KEY_BITS[1] // 8:
@@ -382,10 +382,10 @@ def _texts(value: t.Any) -> tuple[str, ...]:
 
 
 def _short(text: str, length: int) -> str:
-    """The beginning of a text, in a form that can be encoded."""
+    """The beginning of a string, in a form that can be encoded."""
     return text[:length].encode(errors="backslashreplace").decode()
 
 
 def _key(value: t.Any) -> t.Any:
-    """A value as the key of a map; lists and maps cannot be keys."""
+    """The value if it can be the key of a map; None for a list, a map, or any other value."""
     return value if isinstance(value, (str, int)) else None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the license states of the current nodes of a cluster, repeatedly while a run waits."""
+"""Reads the license states of a cluster's current nodes, repeatedly while a run waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
 
 class LicenseVerification:
-    """The license states of all nodes; each read lists nodes and pods once, and reads again only those nodes whose state may have changed."""
+    """The license states of all nodes. Each read lists the nodes and pods once, and reads the state only of nodes where it may have changed."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class LicenseVerification:
         read_all: ReadAll,
         progress: Progress,
     ) -> None:
-        """Store the arguments; no request is sent yet. `cluster` returns a cluster from which nothing has been read yet, and `read_all` returns the
-        readings of nodes.
+        """Store the arguments; no request is sent yet. `cluster` returns a new LicenseCluster, from which nothing has been read yet, and `read_all`
+        returns the readings of nodes.
         """
         self._new_cluster = cluster
         self._read_all = read_all
@@ -43,7 +43,7 @@ class LicenseVerification:
         self.states: list[NodeState] = []
 
     def read(self) -> list[NodeState]:
-        """The current nodes with their states, those with a problem first."""
+        """The current nodes with their states; nodes with a problem come first."""
         cluster = self._new_cluster()
         nodes = cluster.license_nodes()
         known = {state.node.name: state for state in self.states}
@@ -56,7 +56,7 @@ class LicenseVerification:
         return self._evaluate(nodes)
 
     def check_services(self, containers: LicenseContainers) -> list[NodeState]:
-        """The states after a check of the license servers from the nodes that need a license now, but have none."""
+        """Check the license servers from the nodes that need a license now, but have none; returns the states of all nodes."""
         unlicensed = [state.node for state in self.states if state.is_missing and state.reading.is_unlicensed]
         for name, services in containers.check_all(unlicensed, self.cluster.expected_of).items():
             self._readings[name] = replace(self._readings[name], services=services)
@@ -68,7 +68,9 @@ class LicenseVerification:
 
 
 def _is_outdated(known: NodeState | None, node: LicenseNode) -> bool:
-    """Whether a node must be read (again): it has no license but needs one, or its driver has restarted, for example because the node was replaced."""
+    """Whether a node must be read, for the first time or again: the node has no license but needs one, or its driver pod has changed, for example because
+    the node was replaced.
+    """
     if known is None or known.node.pod != node.pod:
         return True
     return not known.reading.is_licensed and not node.not_required

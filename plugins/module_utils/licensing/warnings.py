@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Warnings about the objects with the licensing files, and about nodes whose driver pods do not mount them."""
+"""Builds the warnings about the objects that contain the licensing files, and about nodes whose driver pods do not mount these objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 def object_warnings(
     cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], *, min_days: int, given: bool
 ) -> t.Iterator[str]:
-    """All warnings; call this only after the objects are written. `given`: whether the user has provided the token."""
+    """Return all warnings; call this function only after the objects have been written. `given` shows whether the user has provided the token."""
     namespace = cluster.namespace
     written = [change.target.label_with_pools(namespace) for change in changes if not change.managed_by]
     if len(written) > 1 and given and any(change.action == "created" for change in changes):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for the nodes of the pools' node groups, and sets the pool's metadata on each node with one patch when the node joins."""
+"""Waits for the nodes of the pools' node groups. When a node joins the cluster, sets the pool's metadata on the node with one patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .status import GroupStatus, StatusHistory, group_statuses, progress_text
 
 @dataclass
 class GroupNodesResult:
-    """The changes of a run, or the predicted changes in check mode; `edits` contains the edit of each changed node."""
+    """The changes that a run has made or, in check mode, would make. `edits` contains the edit of each changed node."""
 
     groups: list[GroupStatus] = field(default_factory=list)
     edits: dict[str, NodeEdit] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class GroupNodesResult:
         if self.unchecked:
             result["unchecked"] = NOT_CHECKED
         return {
-            # The changes of missing nodes cannot be predicted.
+            # The changes to missing nodes cannot be predicted.
             "changed": bool(names) or (check_mode and bool(missing)),
             "nodegroup_nodes": result,
             "diff": diff_of(

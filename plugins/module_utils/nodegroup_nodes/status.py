@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the nodes of the pools' node groups, and provides the edits that make these nodes match their pools, and the messages for the wait.
+"""Finds the nodes of the pools' node groups. Provides the edits that make these nodes match their pools, and the messages for the wait.
 
 All functions are pure, except for the clock of StatusHistory.
 """
@@ -32,7 +32,7 @@ NodeObject = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """The nodes of a pool's node group, their desired number, and, by node name, the reasons why nodes are not ready."""
+    """The nodes of a pool's node group and their desired number. `not_ready` contains, by node name, the reasons why nodes are not ready."""
 
     pool: PoolPlan
     group: NodeGroupPlan
@@ -56,10 +56,10 @@ class GroupStatus:
         return self.ready >= self.desired
 
     def edit_of(self, node: Node) -> NodeEdit | None:
-        """The edit that sets the pool's metadata on a node; a node that already offers GPUs only gets the pool label.
+        """The edit that sets the pool's metadata on a node. A node that already advertises GPUs gets only the pool label.
 
-        The GPUs of the latter may be in use, so their sharing is changed later by a run that drains the node. A node that a killed run has cordoned
-        for removal is uncordoned, unless its group has surplus nodes that will be removed.
+        The GPUs of a node that already advertises them may be in use, so a later run, which drains the node, changes their sharing mode. A node that a
+        killed run has cordoned for removal is uncordoned, unless its group has surplus nodes that will be removed.
         """
         if node.discovered or any(node.allocatable.values()):
             change = metadata_edit(node, POOL_OWNER, NodeMetadata(labels={POOL_LABEL: self.pool.name}))
@@ -83,7 +83,9 @@ def group_statuses(
     objects: t.Iterable[NodeObject],
     pool_names: t.Collection[str] = (),
 ) -> list[GroupStatus]:
-    """The status of the node groups of all pools (or of `pool_names`), in the pools' order; `nodegroups` is the result of the cloud's module, by group."""
+    """The status of the node groups of all pools, or of the pools in `pool_names`, in the order of the pools. `nodegroups` contains the result of the cloud's
+    module, by group.
+    """
     not_ready: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     for item in objects:
@@ -104,13 +106,15 @@ def group_statuses(
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool belongs to its node group, according to the cloud's label or, if that is missing, the pool label."""
+    """Whether a node of the pool belongs to the pool's node group, according to the cloud's label or, if that label is missing, the pool label."""
     name = node.labels.get(group.group_label) if group.group_label else None
     return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The desired number of nodes, summed over the pool's zones: taken from the result of the cloud's module, or else the declared number."""
+    """The total desired number of nodes in the pool's zones. Each number comes from the result of the cloud's module or, if it is not there, from the
+    declaration.
+    """
     return sum(_member_count(group, member, nodegroups.get(member.name) or {}) for member in group.members)
 
 
@@ -128,7 +132,7 @@ def _not_ready_reason(item: NodeObject) -> str:
 
 
 def progress_text(groups: t.Sequence[GroupStatus]) -> str:
-    """A progress line about the groups that are not complete."""
+    """A progress message about the groups that are not complete."""
     waiting = [f"{status.group.name} {status.ready}/{status.desired}" for status in groups if not status.complete]
     return f"nodes ready: {abbreviate(waiting)}" if waiting else "all nodes are ready"
 
@@ -137,7 +141,7 @@ class StatusHistory:
     """Records how long groups and nodes have had their current status."""
 
     def __init__(self, timer: StateTimer | None = None) -> None:
-        """Start without records."""
+        """Start without any records."""
         self._timer = timer or StateTimer()
 
     def record(self, groups: t.Sequence[GroupStatus]) -> None:

@@ -19,10 +19,11 @@ from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 
-# The machines whose settings differ from those of new machines in their group; listed as a difference if the group is replaced because of them.
+# The field that lists the machines whose settings differ from those of new machines in the group. It counts as a difference if the group is replaced
+# because of these machines.
 OUTDATED = "outdated"
 
-# By field: (actual, desired).
+# The actual and the desired value of each field that differs.
 Differences = t.Mapping[str, tuple[t.Any, t.Any]]
 
 
@@ -30,7 +31,7 @@ Differences = t.Mapping[str, tuple[t.Any, t.Any]]
 class GroupChange:
     """The change for one spec.
 
-    name: the name of the group that matches, or will match, the spec. current: this group; None if it must be created.
+    name: the name of the group that matches, or will match, the spec. current: this group; None if the group must be created.
     superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that are kept because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
     outdated: the machines of `current` whose settings still differ from the spec, because the change only affects new machines.
@@ -94,14 +95,14 @@ def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences
 
 
 def merge_field(actual: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The actual map updated with the declared entries; entries declared as None are removed."""
+    """The actual map, updated with the declared entries. Entries that are declared as None are removed."""
     return {key: value for key, value in {**actual, **declared}.items() if value is not None}
 
 
 def groups_of_spec(
     name: str, states: t.Iterable[NodeGroupState], max_length: int, other_names: t.Collection[str] = ()
 ) -> list[NodeGroupState]:
-    """The groups that belong to the spec with this name: first the group with exactly this name, then replacements in a fixed order."""
+    """The groups that belong to the spec with this name: first the group with exactly this name, and then its replacements in a fixed order."""
     matches = [
         state
         for state in states
@@ -120,7 +121,7 @@ def plan_group_changes(
 ) -> tuple[list[GroupChange], list[str]]:
     """A change for each spec, in the order of the specs, and an error message for each impossible change.
 
-    machine_fields: see NodeGroupProvider.
+    NodeGroupProvider describes `machine_fields`.
     """
     changes: list[GroupChange] = []
     problems: list[str] = []
@@ -172,13 +173,13 @@ def _change(
 
 
 def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:
-    """The differences of a group; its outdated machines count as a difference if the spec allows their replacement."""
+    """The differences between a group and its spec. Outdated machines count as a difference if the spec allows their replacement."""
     outdated: Differences = {OUTDATED: (list(group.outdated), [])} if spec.recreate and group.outdated else {}
     return {**field_differences(spec, group), **outdated}
 
 
 def range_problems(change: GroupChange) -> t.Iterator[str]:
-    """Yields the problems with the number of nodes and its range; values that are not declared are taken from the existing group."""
+    """Yield the problems with the number of nodes and its range. Values that are not declared are taken from the existing group."""
     spec, current = change.spec, change.current
     ranged = None if spec.no_range else current
     low = spec.min_count if spec.min_count is not None else (ranged.min_count if ranged else 0)

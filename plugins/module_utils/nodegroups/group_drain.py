@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drains the nodes that a change of a group removes, and uncordons them if the cloud refuses the change."""
+"""Drains the nodes that a change to a group removes, and uncordons them if the cloud refuses the change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .spec import NodeGroupState
 
 
 class GroupFailed(Exception):
-    """A change of a group failed, or is impossible."""
+    """A change to a group failed, or is impossible."""
 
 
 class GroupVanished(GroupFailed):
@@ -36,7 +36,7 @@ class GroupDrain:
         return self._drainer is not None
 
     def check(self) -> None:
-        """Raise an error if the lease of the cluster whose nodes are drained was lost."""
+        """Raise an error if the run has lost the lease of the cluster whose nodes are drained."""
         if self._drainer is not None:
             self._drainer.check()
 
@@ -60,7 +60,7 @@ class GroupDrain:
         return self._provider.members(group, self._drainer.cluster_nodes()) if self._drainer is not None else []
 
     def uncordon(self, group: NodeGroupState, nodes: t.Sequence[Node]) -> None:
-        """Uncordon nodes that a killed run may have cordoned in a group that is kept; does nothing while the group has surplus nodes."""
+        """Uncordon nodes that a killed run may have cordoned in a group that is kept. Does nothing while the group has surplus nodes."""
         if self._drainer is not None and len(nodes) <= group.count:
             self._drainer.uncordon([node.name for node in nodes])
 

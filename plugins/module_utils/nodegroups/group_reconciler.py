@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles one node group. A request counts as done once its effect is observed, and is sent again if it was lost."""
+"""Reconciles one node group. A request counts as done once its effect is observed; a lost request is sent again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _FIRST_PAUSE = 0.1
 
 @dataclass(frozen=True)
 class ReconcileOptions:
-    """Whether and how long the reconciler waits (seconds for a group, seconds between two reads), and how many groups it handles at a time."""
+    """The options for the reconciler: whether it waits, the timeout for a group, the interval between two reads, and the number of parallel groups.
+
+    The timeout and the interval are given in seconds.
+    """
 
     wait: bool = True
     timeout: float = 3600.0
@@ -36,7 +39,7 @@ class ReconcileOptions:
 
 
 class GroupReconciler:
-    """Reconciles one group; all its waits share the group's own timeout."""
+    """Reconciles one group. All waits for the group share one timeout."""
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class GroupReconciler:
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Store the arguments; no request is sent yet. The time for the whole change starts now."""
+        """Store the arguments; no request is sent yet. The timeout for the whole change starts now."""
         self._provider, self._change = cache.provider, change
         self._drain = GroupDrain(cache.provider, drainer, say)
         self._view = GroupView(cache)
@@ -95,7 +98,7 @@ class GroupReconciler:
                     request.send()
 
     def _reconciled(self) -> NodeGroupState:
-        """Create or update the group. A group that vanishes during the update, because its deletion was already accepted, is created again."""
+        """Create or update the group. If the group vanishes during the update because its deletion was already accepted, create it again."""
         try:
             return self._update(self._change.current or self._created())
         except GroupVanished:
@@ -151,7 +154,7 @@ class GroupReconciler:
         return t.cast("NodeGroupState", group)
 
     def _find_or_request(self) -> NodeGroupState | None:
-        """Return the group if it exists by now; otherwise, request it and return None."""
+        """Return the group if it already exists; otherwise, request it and return None."""
         group = self._find()
         count = self._spec.desired_count(self._change.superseded[0].count if self._change.superseded else None)
         while group is None:
@@ -175,7 +178,7 @@ class GroupReconciler:
         return self._await_deletion(group) if group is not None and group.deleting else group
 
     def _appears(self) -> bool:
-        """Whether a creation request with a lost response was carried out; if so, a second request could create a second group."""
+        """Whether a creation request was carried out even though its response was lost. If so, a second request could create a second group."""
         until = self._clock() + self._provider.patience
         while self._clock() < until:
             if self._read(lambda: self._view.find(self._name)) is not None:
@@ -239,7 +242,7 @@ class GroupReconciler:
         self._drain.uncordon(state, nodes)
 
     def _send(self, send: t.Callable[[], object], leaving: t.Sequence[Node] = ()) -> None:
-        """Send a repeatable request. If its response is lost, its effect is still awaited."""
+        """Send a repeatable request. If the response is lost, the caller still waits for the effect of the request."""
         try:
             with self._drain.uncordon_if_refused(leaving):
                 self._send_when_idle(send)
@@ -270,7 +273,9 @@ class GroupReconciler:
     def _existing(self, state: NodeGroupState) -> NodeGroupState:
         now = self._view.get(state)
         if now is None:
-            raise GroupVanished(f"Node group {state.name} was deleted by another client during this run. Run again.")
+            raise GroupVanished(
+                f"Node group {state.name} was deleted by another client during this run. Run the playbook again."
+            )
         return now
 
     def _wait_existing(
@@ -279,7 +284,7 @@ class GroupReconciler:
         return self._wait(lambda: self._existing(state), done, lambda now: self._timeout_message(now, goal))
 
     def _read(self, read: t.Callable[[], T]) -> T:
-        """One successful read; transient errors are retried."""
+        """Read until one read is successful; transient errors are retried."""
         return self._wait(read, lambda dummy: True, lambda dummy: "")
 
     def _wait(self, read: t.Callable[[], T], done: t.Callable[[T], bool], describe: t.Callable[[T], str]) -> T:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One list of a cluster's node groups, shared by all waits; a group is read in full once the list shows that it is settled."""
+"""Shares one list of a cluster's node groups between all waits. A group is read in full once the list shows that the group is settled."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .spec import NodeGroupState
 
 
 class GroupListCache:
-    """The cloud's list of groups. If several callers need it at the same time, one of them sends the request and all share the result."""
+    """The cloud's list of groups. If several callers need the list at the same time, one of them sends the request, and all share the result."""
 
     def __init__(self, provider: NodeGroupProvider) -> None:
         """Store the arguments; no request is sent yet."""
         self.provider = provider
-        # The number of the latest list that was requested; a caller compares it with its own last change.
+        # The number of the latest list that was requested. A caller compares this number with the number at the time of its own last change.
         self.requested = 0
         self._lock = threading.Lock()
         self._received = 0
         self._rows: list[ListedGroup] = []
 
     def newer_than(self, number: int) -> tuple[int, list[ListedGroup]]:
-        """A list that was requested after the list with this number, and the number of the returned list."""
+        """The number and the content of a list that was requested after the list with the given number."""
         with self._lock:
             if self._received <= number:
                 self.requested += 1
@@ -34,7 +34,7 @@ class GroupListCache:
 
 
 class GroupView:
-    """One group's view of the shared list; it never uses the same list twice, or a list older than the group's last change."""
+    """One group's view of the shared list. It never uses the same list twice, or a list that is older than the group's last change."""
 
     def __init__(self, cache: GroupListCache) -> None:
         """Accept any list at first."""
@@ -42,7 +42,7 @@ class GroupView:
         self._last = 0
 
     def invalidate(self) -> None:
-        """Require a list that is requested from now on, because older lists cannot show the change that was just sent."""
+        """Require a list that has not been requested yet, because older lists cannot show the change that was just sent."""
         self._last = self._cache.requested
 
     def get(self, group: NodeGroupState) -> NodeGroupState | None:

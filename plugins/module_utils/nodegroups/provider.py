@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The interface between the reconciler and a cloud: the node groups of one cluster."""
+"""Defines the interface between the reconciler and a cloud, which provides the node groups of one cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .spec import NodeGroupSpec, NodeGroupState
 
 @dataclass(frozen=True)
 class CloudRequest:
-    """One request of an update; `took_effect` returns whether a later state shows its effect."""
+    """One request of an update. `took_effect` returns whether a later state shows the effect of the request."""
 
     description: str
     send: t.Callable[[], object]
@@ -36,15 +36,15 @@ class NodeGroupProvider(t.Protocol):
 
     # Fields that no request can change.
     immutable_fields: frozenset[str]
-    # Fields that a request changes for new machines only. With `recreate`, a group with machines is replaced instead.
+    # Fields that a request changes only for new machines. With `recreate`, a group that has machines is replaced instead.
     machine_fields: frozenset[str]
     # The maximum length of a group's name, in characters.
     max_name_length: int
-    # Seconds after which an accepted request that shows no effect counts as lost.
+    # The number of seconds after which an accepted request without a visible effect counts as lost.
     patience: float
     # Whether a group accepts a request while an operation is in progress, so that a stuck operation can be corrected.
     takes_requests_anytime: bool
-    # Whether the groups are objects of the cluster, so that every change of a group needs the cluster's Lease.
+    # Whether the groups are objects in the cluster, so that every change to a group needs the cluster's Lease.
     in_cluster: bool
 
     @property
@@ -52,7 +52,7 @@ class NodeGroupProvider(t.Protocol):
         """Whether the request for a scale-down can specify the nodes to remove."""
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups whose name `selects` accepts, in full."""
+        """All groups whose names `selects` accepts, with all fields."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a new group."""
@@ -61,16 +61,16 @@ class NodeGroupProvider(t.Protocol):
         """All groups of the cluster, with as few requests as possible."""
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group with this id, in full; None if it no longer exists."""
+        """The group with this id, with all fields; None if it no longer exists."""
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group with this name and `count` nodes (None: the cloud's default)."""
+        """Request a group with this name and `count` nodes; None selects the cloud's default."""
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """The remaining requests in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
+        """The remaining requests, in an order that the cloud accepts; this method sends nothing. leaving: the nodes that a scale-down removes."""
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
-        """Prevent autoscalers from adding nodes to a group that will be deleted; called before its nodes are drained."""
+        """Prevent autoscalers from adding nodes to a group that will be deleted. This is called before the group's nodes are drained."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group; a group that no longer exists is not an error."""
@@ -82,4 +82,4 @@ class NodeGroupProvider(t.Protocol):
         """Whether the cloud refuses the request only because another operation is in progress."""
 
     def events(self, state: NodeGroupState) -> list[str]:
-        """The cloud's latest events about the group, the newest last; may be empty."""
+        """The cloud's latest events about the group, with the newest last; may be empty."""

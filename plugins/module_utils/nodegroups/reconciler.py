@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles node groups in parallel after all of them have been validated."""
+"""Validates all node groups, and then reconciles them in parallel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INVALID_GROUPS = "Invalid node groups:"
 
 @dataclass
 class ReconcileResult:
-    """The changes that were made, or would be made in check mode; `states` contains the groups' latest states, by the spec's name."""
+    """The changes that were made or, in check mode, would be made. `states` contains the groups' latest states by the names of their specs."""
 
     changes: list[GroupChange]
     states: dict[str, NodeGroupState] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def reconcile(
     drainer: NodeDrainer | None,
     progress: Progress,
 ) -> ReconcileResult:
-    """Reconcile groups with their specs.
+    """Reconcile the groups with their specs.
 
     Reads everything first, and raises InvalidOptions with all problems before any request is sent. In check mode, no request is sent.
     Raises PartialFailure with the result so far if a group fails; the other groups are still reconciled.
@@ -159,7 +159,7 @@ def _is_fatal(error: Exception) -> bool:
 
 
 def _record(result: ReconcileResult, outcomes: t.Sequence[Outcome[NodeGroupState | None]]) -> None:
-    """Add the outcomes to the result; raise the failure, which contains the result."""
+    """Add the outcomes to the result. If a group has failed, raise an error that contains the result."""
     actions = {change.spec.name: change.action for change in result.changes}
     errors: list[Exception] = []
     for outcome in outcomes:

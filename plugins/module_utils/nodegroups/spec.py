@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The desired spec and the actual state of a node group, both using the names of the options, so that they can be compared (pure).
+"""Defines the desired spec and the actual state of a node group. Both use the names of the options, so that they can be compared (pure).
 
-`fields` contains the options that only one provider has, in which names are resolved to the values that the cloud stores. Maps are compared and
+`fields` contains the options that only one provider has; names in these options are resolved to the values that the cloud stores. Maps are compared and
 changed key by key: keys that the spec does not contain stay unchanged, and a key with the value None is removed. Taints are also a map, from
 "key:Effect" to the value. Every other field is compared as a whole.
 """
@@ -18,10 +18,10 @@ from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, 
 
 @dataclass(frozen=True)
 class NodeGroupSpec:
-    """The desired node group; attributes that are None, and missing fields, are not declared.
+    """The desired node group. An attribute that is None and a field that is missing are not declared.
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
-    external_range: another object contains the range, which is therefore not compared. recreate: the group may be replaced to change an immutable field.
+    external_range: another object contains the range, so the range is not compared. recreate: the group may be replaced to change an immutable field.
     """
 
     name: str
@@ -36,7 +36,7 @@ class NodeGroupSpec:
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def desired_count(self, current: int | None) -> int | None:
-        """The desired number of nodes for a group that has `current` nodes (None: no group yet); None if the spec does not declare it."""
+        """The desired number of nodes for a group that has `current` nodes (None if the group does not exist); None if the spec declares no number."""
         if not self.autoscaled:
             return self.count
         start = current if current is not None else (self.count if self.count is not None else self.min_count or 0)
@@ -75,7 +75,7 @@ class NodeGroupState:
 
     @property
     def values(self) -> dict[str, t.Any]:
-        """All comparable values by option."""
+        """All values that can be compared, by option."""
         return {
             NODE_COUNT: self.count,
             MIN_NODE_COUNT: self.min_count,
@@ -84,7 +84,7 @@ class NodeGroupState:
         }
 
     def to_result(self) -> dict[str, t.Any]:
-        """The group as a module returns it."""
+        """The group in the format that modules return."""
         outdated = {"outdated": list(self.outdated)} if self.outdated else {}
         return as_options({"name": self.name, **self.values, **outdated})
 
@@ -96,12 +96,12 @@ def as_options(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def label_text(value: t.Any) -> str:
-    """A label's value as text; a boolean is written as in YAML."""
+    """A label's value as a string; a boolean has the form that YAML uses."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def label_map(labels: t.Mapping[str, t.Any]) -> dict[str, str | None]:
-    """Labels with their values as text; None removes a label."""
+    """Labels with their values as strings; None removes a label."""
     return {str(key): None if value is None else label_text(value) for key, value in labels.items()}
 
 
@@ -114,7 +114,7 @@ def taint_map(taints: t.Iterable[t.Mapping[str, t.Any]] | None) -> dict[str, str
 
 
 def taint_list(taints: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
-    """Taints as the list that Kubernetes and the clouds' APIs use; an empty value is left out."""
+    """Taints as the list that Kubernetes and the clouds' APIs use; empty values are omitted."""
     split = [(key.rpartition(":"), value) for key, value in sorted(taints.items()) if value is not None]
     return [
         {"key": key, **({"value": value} if value else {}), "effect": effect} for (key, dummy, effect), value in split

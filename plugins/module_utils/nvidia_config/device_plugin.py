@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configurations of NVIDIA's device plugin: their content, and the names of their ConfigMap entries."""
+"""Builds configurations of NVIDIA's device plugin, and the names of their entries in the ConfigMap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANAGED_NAME = re.compile(rf"({'|'.join(MODES)})-(?:.+-)?[0-9a-f]{{8}}")
 
 
 def config(sharing: Sharing) -> dict[str, t.Any]:
-    """A configuration in the format of k8s-device-plugin's api/config/v1; for whole GPUs, it contains only the version."""
+    """A configuration in the format of k8s-device-plugin's api/config/v1. For whole GPUs without other settings, it contains only the version."""
     mode = sharing.definition
     flags = mode.plugin_flags(sharing)
     content: dict[str, t.Any] = {"version": "v1", **({"flags": flags} if flags else {})}
@@ -33,9 +33,9 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
 
 
 def entry_name(sharing: Sharing) -> str:
-    """The ConfigMap key of a configuration: readable, a valid label value, and different for different content.
+    """The ConfigMap key of a configuration. The key is readable, is a valid label value, and differs for different content.
 
-    The plugin does not read a key again after its content has changed; it does read a new key that the node's label selects.
+    The plugin does not read a key again after the content of the key has changed, but it reads a new key that the node's label selects.
     """
     digest = hashlib.sha256(json.dumps(config(sharing), sort_keys=True).encode()).hexdigest()[:8]
     replicas = str(sharing.replicas) if sharing.shared else ""

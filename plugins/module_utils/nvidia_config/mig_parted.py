@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configurations of NVIDIA's MIG manager: their content, their text, and the names of their entries."""
+"""Builds and parses configurations of NVIDIA's MIG manager, and the names of their entries."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DISABLED_ENTRY: Entry = [{"devices": "all", "mig-enabled": False}]
 
 
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
-    """A layout in the format of mig-parted's api/spec/v1; a layout by index needs the node's number of GPUs.
+    """A layout in the format of mig-parted's api/spec/v1. For a layout that lists GPUs by index, `gpus` must be the number of GPUs on the node.
 
-    Each GPU is listed only once: mig-parted applies the parts in order, and rejects a part that contradicts an earlier one.
+    Each GPU is listed only once, because mig-parted applies the parts in order, and rejects a part that contradicts an earlier one.
     """
     parts = [_part(list(part.devices) or "all", part.profiles) for part in layout]
     named = {index for part in layout for index in part.devices}
@@ -38,7 +38,7 @@ def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
 
 
 def entry_name(content: Entry) -> str:
-    """The name of an entry, a valid label value: readable if short, and different for different content."""
+    """The name of an entry. The name is a valid label value, differs for different content, and describes the layout if this is short enough."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     layouts = [part["mig-devices"] for part in content if part["mig-enabled"]]
     words = ""
@@ -48,10 +48,10 @@ def entry_name(content: Entry) -> str:
 
 
 def default_entries(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[str, Entry]:
-    """The fixed entries of NVIDIA's own configuration, and its `all-<profile>` entries for these GPUs (PCI ids, geometry).
+    """The fixed entries of NVIDIA's own configuration, and NVIDIA's `all-<profile>` entries for these GPUs, given as PCI ids and geometry.
 
-    A custom configuration replaces NVIDIA's, and the labels of nodes outside the pools may select these entries. If the maximum
-    count of a profile differs between these GPUs, PCI ids distinguish them.
+    A custom configuration replaces NVIDIA's configuration, and the labels of nodes outside the pools may select these entries. If the
+    maximum count of a profile differs between these GPUs, PCI ids distinguish the GPUs.
     """
     entries: dict[str, Entry] = {
         DISABLED: DISABLED_ENTRY,
@@ -80,13 +80,13 @@ def device_id(pci_id: str) -> str:
 
 
 def device_filter(part: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """The devices to which a part of an entry applies, in the form of device_id(); empty: all of them."""
+    """The devices to which a part of an entry applies, in the format of device_id(); empty if the part applies to all devices."""
     devices = part.get("device-filter") or ()
     return tuple(str(each).upper().replace("0X", "0x") for each in ([devices] if isinstance(devices, str) else devices))
 
 
 def is_valid_part(part: t.Any) -> bool:
-    """Whether a value is a part of an entry as api/spec/v1 of mig-parted defines it, with a positive count of each profile."""
+    """Whether a value is a valid part of an entry according to mig-parted's api/spec/v1, with a positive count of each profile."""
     if not isinstance(part, dict):
         return False
     devices, profiles, filters = part.get("devices"), part.get("mig-devices") or {}, part.get("device-filter") or []
@@ -101,15 +101,15 @@ def is_valid_part(part: t.Any) -> bool:
 
 
 def applies_to(part: t.Mapping[str, t.Any], devices: t.Collection[str]) -> bool:
-    """Whether a part of an entry applies to GPUs with these device ids, in the form of device_id()."""
+    """Whether a part of an entry applies to any GPU with one of these device ids, which have the format of device_id()."""
     filters = device_filter(part)
     return not filters or not set(filters).isdisjoint(devices)
 
 
 def layouts_by_gpu(parts: t.Iterable[t.Mapping[str, t.Any]], gpus: int) -> dict[int, dict[str, int]]:
-    """The MIG devices of a node's GPUs by index; a later part overrides an earlier one, as in mig-parted.
+    """The MIG devices on a node's GPUs, by GPU index. As in mig-parted, a later part overrides an earlier one.
 
-    A GPU that no part lists stays whole. Raises KeyError for an index that the node does not have.
+    A GPU that no part lists is not partitioned. Raises KeyError if a part lists a GPU index that the node does not have.
     """
     layouts: dict[int, dict[str, int]] = {index: {} for index in range(gpus)}
     for part in parts:

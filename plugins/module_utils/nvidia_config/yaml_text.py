@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes YAML text (pure). The output is deterministic; writing needs no YAML library."""
+"""Reads and writes YAML (pure). The output is deterministic, and writing requires no YAML library."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _block(value: t.Any) -> list[str]:
 def _scalar(value: t.Any) -> str:
     if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _READ_AS_OTHER:
         return value
-    # JSON's escapes are also YAML's, except those of characters above U+FFFF, for which JSON needs two.
+    # The escapes of JSON are also valid in YAML, except for characters above U+FFFF, for which JSON needs two escapes.
     return _NOT_ASCII.sub(lambda match: _escape(match[0]), json.dumps(value, ensure_ascii=False))
 
 

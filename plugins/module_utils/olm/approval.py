@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides whether an InstallPlan may be approved (pure).
+"""Determines whether an InstallPlan may be approved (pure).
 
-OLM puts all pending changes of a namespace into one InstallPlan, so approving it for one operator may upgrade others.
+OLM puts all pending changes of a namespace into one InstallPlan, so approving this plan for one operator may also upgrade others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADDITIONAL_CSVS = option_of_role("olm.additional_csvs", "additional_csvs")
 
 @dataclass(frozen=True)
 class ApprovalDecision:
-    """The name of the InstallPlan to approve or to discard; both are empty if there is a problem or nothing to do."""
+    """The InstallPlan to approve or to discard, by name. Both names are empty if there is a problem, or if there is nothing to do."""
 
     approve: str = ""
     discard: str = ""
@@ -44,10 +44,10 @@ def decide_approval(
     additional: t.Collection[str],
     discarded: bool = False,
 ) -> ApprovalDecision:
-    """Decide about an InstallPlan that is waiting for approval.
+    """Decide whether to approve or discard an InstallPlan that is waiting for approval.
 
-    steps: the ClusterServiceVersions on the upgrade path to the desired one. additional: other ClusterServiceVersions that the user names. A plan for
-    another version of the package is discarded, but only once (`discarded`), because OLM creates no other plan while this one is waiting.
+    steps: the ClusterServiceVersions on the upgrade path to the desired one. additional: other ClusterServiceVersions that the user lists. OLM
+    creates no other plan while this one is waiting, so a plan for a different version of the package is discarded, but only once (`discarded`).
     """
     names = plan_csvs(plan)
     own = [name for name in names if name in steps]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assesses an installation through OLM: it is done, is waiting, needs an approval, or has a problem (pure).
+"""Determines whether an installation through OLM is complete, is waiting, needs an approval, or has a problem (pure).
 
 Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
 A problem is reported only after it has lasted for its `minimum_seconds`, because OLM's conditions may be wrong for a few seconds during upgrades.
@@ -59,14 +59,14 @@ class DesiredVersion:
 
 @dataclass(frozen=True)
 class Assessment:
-    """One of these results: done, a problem, or an InstallPlan to approve or discard; otherwise, `text` describes the cause of the wait."""
+    """The result: the installation is done, has a problem, or has an InstallPlan to approve or discard. Otherwise, `text` describes why the run waits."""
 
     text: str = ""
     done: bool = False
     problem: Problem | None = None
     approve: str = ""
     discard: str = ""
-    # The ClusterServiceVersion that is installed, if `done`.
+    # The installed ClusterServiceVersion if `done` is true.
     csv: str = ""
     # Explanations for a timeout: OLM is unpacking the bundle, or these Deployments of the ClusterServiceVersion are not ready.
     unpacking: bool = False
@@ -106,7 +106,7 @@ def _namespace_problem(observed: Observed) -> Problem | None:
 
 
 def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
-    """The desired ClusterServiceVersion or, with automatic approval, the installed one if it is at least as new; None if it does not exist."""
+    """The desired ClusterServiceVersion, or with automatic approval, the installed one if it is at least as new; None if there is neither."""
     if desired.automatic:
         installed = observed.csv(installed_csv(subscription))
         version = csv_version(installed)
@@ -135,7 +135,9 @@ def _progress(
 
 
 def _failed_plan(plan: Document, desired: DesiredVersion) -> Assessment:
-    """Assess a failed InstallPlan: it is a problem immediately, but one that had failed before a repair only if OLM does not replace it."""
+    """Assess a failed InstallPlan. It is a problem immediately, unless it had already failed before a repair; it is then a problem only if OLM does not
+    replace it.
+    """
     problem = failures.plan_failed(plan)
     if not desired.failed_before(plan):
         return _problem(problem)
@@ -192,7 +194,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
-    """The problem in the Subscription's conditions, or the problem that OLM has nothing to install; None if there is none."""
+    """The problem that the Subscription's status shows, for example in its conditions; None if there is none."""
     by_type = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the catalog, channel and version to install; creates the declared CatalogSource, and waits for catalogs that are starting."""
+"""Finds the catalog, channel and version to install. Creates the declared CatalogSource, and waits for catalogs that are starting."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if t.TYPE_CHECKING:
 READY = "READY"
 # Seconds between reads of the packages, which cannot be watched.
 _PACKAGES_INTERVAL = 1.0
-# The seconds to wait for the packages of a catalog that was connected less than _RECENT seconds ago; clocks may differ.
+# The seconds to wait for the packages of a catalog to which OLM connected less than _RECENT seconds ago; clocks may differ.
 _PACKAGES_START, _RECENT = 20.0, 90.0
 
 
 @dataclass
 class CatalogChoice:
-    """Chooses the version to install in one run; `applied` is the change of the CatalogSource."""
+    """Chooses the version to install in one run. `applied` is the change that was made to the CatalogSource."""
 
     client: OlmClient
     options: OlmOptions
@@ -43,7 +43,7 @@ class CatalogChoice:
     wait: bool
     check: bool
     applied: AppliedObject | None = None
-    # The message that the CatalogSource of the image was removed because it does not start; empty if it was not removed.
+    # A message that the CatalogSource of the image was removed because it did not start; empty if it was not removed.
     removed: str = ""
 
     def find_version(self, observed: Observed, live: Object | None) -> CatalogVersion | ChannelEntry | None:
@@ -93,7 +93,7 @@ class CatalogChoice:
             self.client.await_change(_PACKAGES_INTERVAL)
 
     def _is_starting(self, timer: StateTimer, catalog: Object | None) -> bool:
-        """Whether to wait for a catalog, because it is not connected yet, or because the package server has not read it yet."""
+        """Whether to wait for a catalog because OLM is not connected to it yet, or because the package server has not read it yet."""
         if catalog is None:
             return False
         is_connected = catalog_state(catalog) == READY
@@ -104,7 +104,7 @@ class CatalogChoice:
         return timer.seconds(name_of(catalog), is_connected) < limit
 
     def _remove_catalog(self, catalog: Object | None) -> None:
-        """Delete the collection's CatalogSource, because one that is not connected blocks all Subscriptions that can see it."""
+        """Delete the collection's CatalogSource, because a CatalogSource that is not connected blocks all Subscriptions that can see it."""
         if catalog is None or not is_created_by_collection(catalog):
             return
         name, namespace = name_of(catalog), self.options.source_namespace
@@ -124,7 +124,7 @@ class CatalogChoice:
         )
 
     def _sources(self, live: Object | None) -> tuple[str, ...]:
-        """The declared sources, starting with the one in use; if none are declared, only the one in use."""
+        """The declared sources, starting with the one in use. If no source is declared, only the one in use."""
         current = str(((live or {}).get("spec") or {}).get("source") or "")
         declared = self.options.source[1:] if self.removed else self.options.source
         if not declared:
@@ -132,7 +132,7 @@ class CatalogChoice:
         return (current, *(name for name in declared if name != current)) if current in declared else declared
 
     def _catalog_problem(self, observed: Observed, live: Object | None) -> Problem | None:
-        """The problem of the first CatalogSource that does not exist or is not connected."""
+        """The problem with the first CatalogSource that does not exist or is not connected; None if there is none."""
         for name in self._sources(live):
             catalog = observed.catalog(name)
             if catalog is None:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads, watches and writes OLM's objects of one namespace."""
+"""Reads, watches and writes OLM's objects in one namespace."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _PLURALS = {
 }
 # The fields in which a Subscription's status records the result of a resolution.
 _RESOLVED_STATUS = ("currentCSV", "installedCSV", "installPlanRef", "installplan", "state")
-# The maximum number of attempts if writes conflict, because OLM often updates the status of a Subscription.
+# The maximum number of attempts after conflicts, which occur because OLM often updates the status of a Subscription.
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class AppliedObject:
-    """The change of one object, or its prediction in check mode."""
+    """The change to one object; in check mode, the predicted change."""
 
     label: str
     created: bool
@@ -49,9 +49,9 @@ class AppliedObject:
 
 
 class OlmClient:
-    """Accesses the objects of one namespace; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
+    """Accesses the objects in one namespace; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
 
-    `unchecked` is a message if dry runs were impossible because of missing write permissions; the preview then continues without the server.
+    `unchecked` contains a message if this user was not allowed to send dry runs; the preview then continues without the server.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class OlmClient:
                 # operator would count as removed.
                 "subscriptions": Collection(self.path("Subscription"), optional=True),
                 "groups": Collection(self.path("OperatorGroup"), optional=True),
-                # This excludes the copies of ClusterServiceVersions for all namespaces, which OLM creates in every namespace.
+                # This excludes the copies that OLM creates in every namespace for operators that watch all namespaces.
                 "csvs": Collection(
                     self.path("ClusterServiceVersion"), label_selector=f"!{COPIED_LABEL}", optional=True
                 ),
@@ -93,7 +93,7 @@ class OlmClient:
         )
 
     def path(self, kind: str, name: str = "", namespace: str = "") -> str:
-        """The path of a kind's objects in the namespace, or of one of them."""
+        """The path of all objects of a kind in the namespace, or of the object with this name."""
         api_version, plural = _PLURALS[kind]
         collection = f"/apis/{api_version}/namespaces/{namespace or self.namespace}/{plural}"
         return f"{collection}/{name}" if name else collection
@@ -122,7 +122,7 @@ class OlmClient:
         return self._cache.is_known("subscriptions")
 
     def has_namespace(self) -> bool:
-        """Whether the namespace exists; assumed to exist if the user is not allowed to list namespaces."""
+        """Whether the namespace exists. If the user is not allowed to list namespaces, it is assumed to exist."""
         return bool(self._cache.objects("namespace")) or not self._cache.is_known("namespace")
 
     def follow(self) -> None:
@@ -138,7 +138,7 @@ class OlmClient:
         self._cache.close()
 
     def packages(self, package: str) -> list[Package]:
-        """The package in each catalog that is available in the source's namespace; empty without a packageserver."""
+        """The package as each catalog in the source's namespace offers it; empty if the cluster has no package server."""
         path = f"{PACKAGES_API_PATH}/namespaces/{self._source_namespace}/packagemanifests"
         try:
             manifests = list(self.client.list(path, field_selector=f"metadata.name={package}"))
@@ -154,7 +154,7 @@ class OlmClient:
 
     @staticmethod
     def differs(body: Object, live: Object | None) -> bool:
-        """Whether an object differs from this content, so that it must be written."""
+        """Whether an object differs from the desired content, and must therefore be written."""
         actual = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
         return difference(actual, body, FIELD_MANAGER).changed
 
@@ -191,7 +191,7 @@ class OlmClient:
         return AppliedObject(label, live is None, plan.before, plan.after if live is None else shown(result))
 
     def approve(self, plan: Object) -> bool:
-        """Approve the InstallPlan; False if it was changed or deleted after it was read."""
+        """Approve the InstallPlan; returns False if it was changed or deleted after it was read."""
         version = plan["metadata"]["resourceVersion"]
         body = {"metadata": {"resourceVersion": version}, "spec": {"approved": True}}
         try:
@@ -205,7 +205,7 @@ class OlmClient:
         return True
 
     def delete(self, kind: str, name: str, uid: str, namespace: str = "") -> bool:
-        """Delete the object that has this uid; False if it no longer exists."""
+        """Delete the object that has this UID; returns False if it no longer exists."""
         path, body = self.path(kind, name, namespace), {"preconditions": {"uid": uid}}
         try:
             return self._write(lambda: self.client.delete(path, body=body, dry_run=self._check)) is not False
@@ -215,7 +215,9 @@ class OlmClient:
             raise
 
     def reset(self, subscription: Object, previous: str) -> bool:
-        """Reset a Subscription's status, so that OLM resolves it as a new one or from version `previous`; False if OLM has made progress since."""
+        """Reset a Subscription's status, so that OLM resolves the Subscription from version `previous`, or as a new one if `previous` is empty. Returns False
+        if OLM has made progress since the status was read.
+        """
         path = self.path("Subscription", name_of(subscription))
         current = (subscription.get("status") or {}).get("currentCSV")
         for dummy in range(_ATTEMPTS):
@@ -245,7 +247,9 @@ class OlmClient:
         return False
 
     def resolve_again(self, subscription: Object) -> bool:
-        """Remove the condition about a failed resolution, so that OLM resolves the Subscription again; False if it has changed since it was read."""
+        """Remove the condition about a failed resolution, so that OLM resolves the Subscription again. Returns False if the Subscription has changed since it
+        was read.
+        """
         body = {
             "metadata": {"resourceVersion": subscription["metadata"]["resourceVersion"]},
             "status": {"conditions": _without_resolution_failed(subscription)},
@@ -262,7 +266,7 @@ class OlmClient:
         return self._write(lambda: self.client.patch(path, body, dry_run=self._check))
 
     def _write(self, request: t.Callable[[], T]) -> T | None:
-        """Send a write or its dry run and return the response; None if this user is not allowed to send a dry run."""
+        """Send a write request or its dry run, and return the response; None if this user is not allowed to send a dry run."""
         self._prepare()
         try:
             return request()
@@ -279,12 +283,12 @@ class OlmClient:
 
 
 def _status_of(csv: str) -> Object:
-    """The status fields of a Subscription that has installed this ClusterServiceVersion; empty without a name."""
+    """The status fields of a Subscription that has installed this ClusterServiceVersion; empty if the name is empty."""
     return {"currentCSV": csv, "installedCSV": csv, "state": AT_LATEST} if csv else {}
 
 
 def _kept_conditions(subscription: Object) -> list[Object]:
-    """The conditions of a Subscription that are not about a resolution."""
+    """The conditions of a Subscription that a reset keeps, because they do not describe a resolution."""
     conditions = (subscription.get("status") or {}).get("conditions") or []
     return [condition for condition in conditions if condition.get("type") == "CatalogSourcesUnhealthy"]
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builds the problems that the statuses of OLM's objects show, with their remedies (pure).
 
-The statuses were recorded with OLM 0.46. Conditions are matched by type and reason; their text is only compared if OLM uses one reason for several causes.
+The statuses were recorded with OLM 0.46. Conditions are matched by type and reason. Their message is compared only if OLM uses one reason for several
+causes.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _GROUP_REASONS = {
     "UnsupportedOperatorGroup": "In the OperatorGroup, set spec.targetNamespaces to namespaces that the operator supports.",
 }
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
-# The reason of BundleUnpackFailed that does not concern unpacking (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
+# The reason with which BundleUnpackFailed does not concern unpacking (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
 PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
 # The format of OLM's reference to a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
 _NAMED_CATALOG = re.compile(r"catalogsource ([a-z0-9.-]+)/([a-z0-9.-]+)")
 UNREFERENCED = "exists and is not referenced by a subscription"
 # The conditions of a Subscription that are only warnings, with the remedies (operator-framework/api pkg/operators/v1alpha1/subscription_types.go; OLM
-# sets these three since v0.28). The condition Deprecated is left out, because it only repeats their messages.
+# has set these three since v0.28). The condition Deprecated is ignored, because it only repeats their messages.
 _WARNINGS = {
     "PackageDeprecated": "Follow the advice in the message; the catalog may not offer newer versions of this package, or may remove it.",
     "ChannelDeprecated": "Set channel to one that contains the version and is not deprecated.",
@@ -77,7 +78,7 @@ def catalog_missing(namespace: str, name: str) -> Problem:
 
 
 def catalog_unreachable(namespace: str, catalog: Document) -> Problem:
-    """The problem that OLM has no connection to a catalog."""
+    """The problem that OLM is not connected to a catalog."""
     name = name_of(catalog)
     state = catalog_state(catalog) or "not connected"
     image = get_nested(catalog, "spec", "image")
@@ -185,7 +186,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str) ->
 
 
 def _catalog_remedy(message: str) -> str:
-    """The remedy for the CatalogSource in OLM's message; a CatalogSource without a connection blocks all Subscriptions that can see it."""
+    """The remedy for the CatalogSource that OLM's message names. A CatalogSource without a connection blocks all Subscriptions that can see it."""
     blocked = "It blocks all Subscriptions that can see it."
     match = _NAMED_CATALOG.search(message)
     if match is None:
@@ -284,7 +285,7 @@ def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: st
 
 
 def other_package(namespace: str, subscription: Document, package: str) -> Problem:
-    """The problem that the Subscription with the declared name installs another package."""
+    """The problem that the Subscription with the declared name installs a different package."""
     return Problem(
         code="subscription_name",
         subject=f"Subscription {namespace}/{name_of(subscription)}",
@@ -328,7 +329,7 @@ def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: f
 
 
 def never_processed(subscription: str) -> str:
-    """The advice if OLM has not reacted before the timeout."""
+    """The advice for the case that OLM has not reacted before the timeout."""
     return f"If the status of {subscription} does not show the reason, check that OLM is running: {_OPERATOR_LOGS}."
 
 

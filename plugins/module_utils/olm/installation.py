@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans an installation through OLM from the observed objects and the catalogs: the desired version, the objects to apply, and the repairs (pure)."""
+"""Plans an installation through OLM: derives the version, the objects to apply and the repairs from the observed objects and the catalogs (pure)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .versions import Version
 
 @dataclass(frozen=True)
 class InstallationPlan:
-    """The objects and repairs of a run. `desired` is None if the version is unknown until the catalogs can be read (check mode on a new cluster)."""
+    """The objects and repairs of a run. In check mode on a new cluster, the version is unknown until the catalogs can be read, so `desired` is None."""
 
     subscription: Object
     live: Object | None
@@ -60,7 +60,7 @@ def existing_subscription(observed: Observed, options: OlmOptions) -> Object | N
 
 
 def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> ChannelEntry | None:
-    """The installed version if it is the desired one, so that the catalogs are not needed; None if the catalogs must be read."""
+    """The installed version if it is the desired one; None if it is not, so that the catalogs must be read."""
     if live is None:
         return None
     spec = live.get("spec") or {}
@@ -82,7 +82,9 @@ def installed_entry(observed: Observed, options: OlmOptions, live: Document | No
 
 
 def desired_version(observed: Observed, options: OlmOptions, live: Document | None) -> str:
-    """The version to find in the catalogs: the declared one, or that of an unfinished, lost or unreferenced installation; empty for the newest version."""
+    """The version to find in the catalogs: the declared version, or the version of an unfinished, lost or unreferenced installation. Empty selects the newest
+    version.
+    """
     if options.version:
         return options.version
     if live is None:
@@ -142,7 +144,7 @@ def plan_installation(
 
 
 def _has_own_group(observed: Observed) -> bool:
-    """Whether this collection has created the OperatorGroup, and thus installed the operator; the group remains when a Subscription is deleted."""
+    """Whether the collection has created the OperatorGroup, and therefore installed the operator. The group remains when a Subscription is deleted."""
     return any(map(is_created_by_collection, observed.groups))
 
 
@@ -169,7 +171,7 @@ def _desired(
 
 
 def _failed_plans(observed: Observed, needed: t.Iterable[Repair]) -> frozenset[str]:
-    """The failed InstallPlans if a repair makes OLM resolve the Subscription again; otherwise empty."""
+    """The failed InstallPlans if a repair makes OLM resolve the Subscription again; empty otherwise."""
     is_resolved_again = any(repair.kind == "Subscription" for repair in needed)
     return frozenset(name_of(plan) for plan in observed.plans if is_resolved_again and plan_phase(plan) == FAILED)
 
@@ -177,7 +179,7 @@ def _failed_plans(observed: Observed, needed: t.Iterable[Repair]) -> frozenset[s
 def _installed(
     observed: Observed, options: OlmOptions, live: Document | None, needed: t.Sequence[Repair]
 ) -> Object | None:
-    """The installed ClusterServiceVersion: the one that the Subscription has installed, otherwise one without a Subscription."""
+    """The ClusterServiceVersion that the Subscription has installed; otherwise, the newest one without a Subscription."""
     csv = observed.csv(installed_csv(live))
     return csv or _newest([item.item for item in needed if item.kind == "ClusterServiceVersion"])
 

@@ -23,7 +23,7 @@ AT_LATEST = "AtLatestKnown"
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of an object; `is_true`: its status is True."""
+    """One condition of an object. `is_true` shows whether the status of the condition is True."""
 
     kind: str
     is_true: bool
@@ -32,7 +32,7 @@ class Condition:
 
 
 def conditions(item: Document | None) -> dict[str, Condition]:
-    """The conditions of an object by type, because OLM changes their order. The message may be empty."""
+    """The conditions of an object by type, because OLM changes their order. A condition's message may be empty."""
     listed = get_nested(item, "status", "conditions") or ()
     return {
         entry["type"]: Condition(
@@ -64,7 +64,7 @@ def csv_version(csv: Document | None) -> Version | None:
 
 @dataclass(frozen=True)
 class Observed:
-    """The objects of one namespace; `catalogs` contains the CatalogSources of the source's namespace."""
+    """The objects in one namespace. `catalogs` contains the CatalogSources in the namespace of the source."""
 
     namespace: str
     namespace_object: Object | None = None
@@ -76,7 +76,7 @@ class Observed:
     catalogs: tuple[Object, ...] = ()
 
     def subscription(self, package: str, name: str = "") -> Object | None:
-        """The Subscription with this name, or, without a name, the one of the package."""
+        """The Subscription with this name or, if no name is given, the Subscription for the package."""
         if name:
             return next((item for item in self.subscriptions if name_of(item) == name), None)
         return next((item for item in self.subscriptions if get_nested(item, "spec", "name") == package), None)
@@ -86,7 +86,7 @@ class Observed:
         return next((item for item in self.csvs if name_of(item) == name), None)
 
     def package_csvs(self, package: str) -> tuple[Object, ...]:
-        """The ClusterServiceVersions of a package, recognized by OLM's label or, because OLM sets it later, by their names."""
+        """The ClusterServiceVersions of a package. They are recognized by OLM's label or, because OLM sets this label only later, by their names."""
         label = component_label(package, self.namespace)
         return tuple(
             item
@@ -127,7 +127,7 @@ def _owners(plan: Document) -> set[str]:
 
 
 def component_label(package: str, namespace: str) -> str:
-    """The key of the label with which OLM marks the objects of an operator; its name has at most 63 characters (OLM's decorator)."""
+    """The key of the label with which OLM marks the objects of an operator. The part after the slash has at most 63 characters (OLM's decorator)."""
     return f"operators.coreos.com/{f'{package}.{namespace}'[:63].rstrip('.-_')}"
 
 

@@ -24,7 +24,7 @@ _TARGET_NAMESPACES = option_of_role("olm.target_namespaces", "target_namespaces"
 
 @dataclass(frozen=True)
 class GroupDecision:
-    """The group to use or to create, or the problem."""
+    """The group to use or to create, or the problem that prevents this."""
 
     name: str = ""
     # The target namespaces of a group to create; None if the group exists and is used unchanged.
@@ -41,7 +41,7 @@ def decide_group(
     default_name: str,
     targets: t.Sequence[str] | None,
 ) -> GroupDecision:
-    """Decide which group to use. `targets`: None selects the namespaces by the install modes; an empty list means all namespaces."""
+    """Decide which group to use. If `targets` is None, the install modes determine the namespaces; an empty list selects all namespaces."""
     problem = targets_problem(namespace, targets, modes) if targets is not None else None
     if problem:
         return GroupDecision(problem=problem)
@@ -61,12 +61,12 @@ def decide_group(
 
 
 def default_targets(namespace: str, modes: frozenset[str] | None) -> tuple[str, ...]:
-    """The target namespaces of a new group: all namespaces if the operator supports these but not the group's own namespace, otherwise the latter."""
+    """The target namespaces of a new group. This is the group's own namespace, unless the operator supports only all namespaces."""
     return (namespace,) if modes is None or OWN in modes or ALL not in modes else ()
 
 
 def group_targets(group: Object) -> tuple[str, ...] | None:
-    """The target namespaces of a group, empty for all namespaces; None if a selector determines them and OLM has not listed them yet."""
+    """The target namespaces of a group; empty for all namespaces, and None if a selector determines the namespaces and OLM has not listed them yet."""
     spec, status = group.get("spec") or {}, group.get("status") or {}
     if not spec.get("selector"):
         return tuple(spec.get("targetNamespaces") or ())
@@ -84,7 +84,7 @@ def required_mode(namespace: str, targets: t.Sequence[str]) -> str:
 
 
 def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[str] | None) -> Problem | None:
-    """The problem that the operator does not support the declared namespaces; None if it does."""
+    """The problem that the operator does not support the declared namespaces; None if it supports them."""
     mode = required_mode(namespace, targets)
     if modes is None or mode in modes:
         return None

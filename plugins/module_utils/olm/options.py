@@ -25,7 +25,7 @@ _NAMES: t.Mapping[str, t.Any] = {"type": "list", "elements": "str"}
 
 
 def _option(rule: Rule | None = None, **spec: t.Any) -> dict[str, t.Any]:
-    """The metadata of a field: the argument spec of its option (by default of type str), and the rule for its value or for each item of its list."""
+    """The metadata of a field: the argument spec of the option (by default of type str), and the rule for the value or for each item of a list."""
     return {"spec": {"type": "str", **spec}, "rule": rule}
 
 
@@ -44,14 +44,14 @@ class OlmOptions:
     approval: str = field(default=MANUAL, metadata=_option(choices=[MANUAL, AUTOMATIC], default=MANUAL))
     additional_csvs: tuple[str, ...] = field(default=(), metadata=_option(**_NAMES, default=[]))
     operator_group: str = field(default="", metadata=_option(object_name))
-    # None: the install modes determine the namespaces.
+    # If this is None, the install modes determine the namespaces.
     target_namespaces: tuple[str, ...] | None = field(default=None, metadata=_option(dns_label, **_NAMES))
-    # None: spec.config is not changed.
+    # If this is None, spec.config is not changed.
     subscription_config: t.Mapping[str, t.Any] | None = field(default=None, metadata=_option(type="dict"))
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> OlmOptions:
-        """Create from the module's options; raises InvalidOptions with all problems."""
+        """Create the object from the module's options; raises InvalidOptions with all problems."""
         given = {name: params[name] for name in OLM_OPTIONS if params[name] is not None}
         values: dict[str, t.Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
@@ -67,7 +67,7 @@ OLM_OPTIONS: ArgumentSpec = {item.name: item.metadata["spec"] for item in fields
 
 
 def option_problems(options: OlmOptions) -> t.Iterator[str]:
-    """The problems of the values; each begins with the name of the option."""
+    """The problems with the values; each begins with the name of the option."""
     for item in fields(options):
         value, rule = getattr(options, item.name), item.metadata["rule"]
         # Defaults need no check; an empty string as the default means that the option is not set.

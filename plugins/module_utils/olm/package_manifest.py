@@ -23,7 +23,7 @@ SKIP_RANGE = "olm.skipRange"
 
 @dataclass(frozen=True)
 class ChannelEntry:
-    """One version in a channel; `name` is the name of its ClusterServiceVersion."""
+    """One version in a channel. `name` is the name of the ClusterServiceVersion."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class ChannelEntry:
 
 @dataclass(frozen=True)
 class Channel:
-    """A channel of a package; `head` is its newest ClusterServiceVersion."""
+    """A channel of a package. `head` is the newest ClusterServiceVersion in the channel."""
 
     name: str
     head: str
@@ -69,7 +69,7 @@ class Package:
 
     @property
     def subject(self) -> str:
-        """The package in the form used in messages."""
+        """The name of the package and of its catalog, for messages."""
         return f"PackageManifest {self.name} of CatalogSource {self.source_namespace}/{self.source}"
 
 
@@ -83,7 +83,7 @@ class CatalogVersion:
 
 
 def is_version(csv: str, csv_version: str, package: str, version: str) -> bool:
-    """Whether a ClusterServiceVersion has this version; `version` is a version with or without `v`, or the name of a ClusterServiceVersion."""
+    """Whether a ClusterServiceVersion has this version. `version` is a version with or without `v`, or the name of a ClusterServiceVersion."""
     if version in (csv, csv.removeprefix(f"{package}.")):
         return True
     parsed = parse_version(version)
@@ -138,7 +138,9 @@ def choose_version(
     source_namespace: str,
     current_channel: str = "",
 ) -> CatalogVersion | Problem:
-    """The version from the first source in the given order that offers it; if none does, the problem of the first source that has the package."""
+    """The version from the first source that offers it, in the given order. If no source offers it, returns the problem with the first source that has the
+    package.
+    """
     offers = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
     if sources:
         by_source = {item.source: item for item in offers}
@@ -171,7 +173,7 @@ def _choose(package: Package, version: str, channel: str, current: str) -> Catal
     holders = [(item, entry) for item in package.channels if (entry := item.find(package.name, version))]
     if not holders:
         return _no_version(package, version, None)
-    # The order of preference: the channel in use, the default channel, a channel whose newest version is this one, so that OLM offers no newer one.
+    # The order of preference: the channel in use, the default channel, and a channel whose newest version is this one, so that OLM offers no newer one.
     order = sorted(
         holders,
         key=lambda holder: (
@@ -194,7 +196,9 @@ def allowed_steps(channel: Channel, installed: Version | None, desired: ChannelE
 
 
 def skipped_version(channel: Channel, installed: Version | None, desired: ChannelEntry) -> Problem | None:
-    """The problem that OLM only offers the newest version of the channel, because its skipRange contains the installed version; None if it does not."""
+    """The problem that OLM offers only the newest version of the channel, because that version's skipRange contains the installed version; None if there is no
+    such problem.
+    """
     if installed is None or desired.name == channel.head or desired.parsed == installed:
         return None
     if not channel.skip_range or not in_range(installed, channel.skip_range):
@@ -210,7 +214,7 @@ def skipped_version(channel: Channel, installed: Version | None, desired: Channe
 
 
 def downgrade(installed: str, installed_version: Version | None, desired: ChannelEntry) -> Problem | None:
-    """The problem that the desired version is older than the installed one; None if it is not."""
+    """The problem that the desired version is older than the installed one; None if it is not older."""
     if installed_version is None or desired.parsed is None or desired.parsed >= installed_version:
         return None
     return Problem(

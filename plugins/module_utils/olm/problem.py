@@ -17,7 +17,7 @@ FINAL, SHORT, MEDIUM, LONG, CATALOG_START = 0.0, 5.0, 30.0, 60.0, 90.0
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem; `code` identifies its kind, for use in playbooks."""
+    """One problem. `code` identifies the kind of problem, for use in playbooks."""
 
     code: str
     subject: str
@@ -26,7 +26,7 @@ class Problem:
     rule: str
     remedy: str
     minimum_seconds: float = FINAL
-    # The verb between field and value in the message; "are" if the field is in the plural.
+    # The verb between the field and the value in the message; "are" for a plural field.
     verb: str = "is"
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Problem:
         return f"{self.subject}: {self.field} {self.verb} {value}. {self.rule} {self.remedy}"
 
     def as_dict(self) -> dict[str, str]:
-        """The problem as the module returns it."""
+        """The problem in the format that the module returns."""
         return {
             "code": self.code,
             "object": self.subject,

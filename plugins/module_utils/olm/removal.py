@@ -25,7 +25,7 @@ _TICK = 5.0
 
 @dataclass
 class OlmRemoval:
-    """One removal; `deleted` contains the objects that were deleted or, in check mode, would be deleted."""
+    """Removes one operator. `deleted` contains the objects that were deleted or, in check mode, would be deleted."""
 
     client: OlmClient
     options: OlmOptions

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recognizes states from which OLM does not recover automatically, and plans their repairs (pure).
 
-Repairs only remove what OLM creates again: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
-Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs are kept. In the last case, deleting the InstallPlan would not help,
-because OLM then only compares the conditions, and keeps its reference (operator-lifecycle-manager
+Repairs remove only what OLM creates again: ClusterServiceVersions that no Subscription references or that never ran, and the status of a
+Subscription whose ClusterServiceVersion is gone. Custom resources and their CRDs are kept. If the ClusterServiceVersion is gone, deleting the
+InstallPlan would not help, because OLM then only compares the conditions, and keeps its reference to the plan (operator-lifecycle-manager
 pkg/controller/operators/catalog/subscription/state.go, InstallPlanNotFound).
 """
 
@@ -32,7 +32,7 @@ from .observed import (
 
 @dataclass(frozen=True)
 class Repair:
-    """An object to delete, or a Subscription whose status must be reset, with the reason."""
+    """An object to delete, or a Subscription whose status must be reset, and the reason for this."""
 
     kind: str
     item: Object
@@ -79,19 +79,19 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
 
 
 def previous_csv(observed: Observed, package: str, lost: t.Collection[str]) -> str:
-    """The ClusterServiceVersion of the package that the upgrade to the `lost` ones has not replaced yet; empty if there is not exactly one."""
+    """The package's ClusterServiceVersion that the upgrade to the `lost` ones has not replaced yet; empty unless there is exactly one."""
     remaining = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
     return name_of(remaining[0]) if len(remaining) == 1 else ""
 
 
 def looks_for_deleted_plan(subscription: Document) -> bool:
-    """Whether OLM has stopped because the InstallPlan of a deleted Subscription is gone; it only continues once the Subscription is changed."""
+    """Whether OLM has stopped because the InstallPlan of a deleted Subscription is gone. OLM continues only after the Subscription has changed."""
     condition = conditions(subscription).get("BundleUnpackFailed")
     return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND
 
 
 def is_resolution_prevented(subscription: Document) -> bool:
-    """Whether OLM could not read a catalog. After a few attempts, it no longer retries, even if the catalog of another package becomes available."""
+    """Whether OLM could not read a catalog. After a few attempts, OLM does not retry, even if the catalog of another package becomes available."""
     condition = conditions(subscription).get("ResolutionFailed")
     return condition is not None and condition.is_true and condition.reason == "ErrorPreventedResolution"
 
@@ -99,7 +99,7 @@ def is_resolution_prevented(subscription: Document) -> bool:
 def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
     """Whether a Subscription references an InstallPlan and a ClusterServiceVersion, neither of which exists.
 
-    If the status was reset or the InstallPlan deleted while OLM processed the Subscription, OLM writes the reference again from its cache. It then
+    If the status was reset or the InstallPlan was deleted while OLM processed the Subscription, OLM writes the reference again from its cache. OLM then
     creates no other InstallPlan ("skipping update: installplan already created").
     """
     if not get_nested(subscription, "status", "installPlanRef") or observed.plan_of(subscription) is not None:
@@ -108,12 +108,12 @@ def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
 
 
 def is_lost(current: str, csv: Document | None, plan: Document | None, subscription: Document) -> bool:
-    """Whether a ClusterServiceVersion that OLM has installed is gone, and OLM does not install it again because its InstallPlan is complete or gone."""
+    """Whether an installed ClusterServiceVersion is gone, and OLM does not install it again because the InstallPlan is complete or gone."""
     if not current or csv is not None or not get_nested(subscription, "status", "installPlanRef"):
         return False
     return plan is None or (current in plan_csvs(plan) and plan_phase(plan) == COMPLETE)
 
 
 def _has_unfinished(observed: Observed, plan: Object) -> bool:
-    """Whether a ClusterServiceVersion of the plan is not running; a plan can also fail in a step that its operators do not need."""
+    """Whether a ClusterServiceVersion of the plan has not succeeded. A plan can also fail in a step that its operators do not need."""
     return any(csv_phase(observed.csv(name))[0] != SUCCEEDED for name in plan_csvs(plan))

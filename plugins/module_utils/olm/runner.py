@@ -38,7 +38,7 @@ Object = dict[str, t.Any]
 
 # The maximum number of seconds to wait for an event, so that a lost lease is noticed.
 _TICK = 5.0
-# The maximum number of resets: OLM may write the reference to an InstallPlan again from its cache, but if it does so repeatedly, this is a problem.
+# The maximum number of resets. OLM may write the reference to an InstallPlan again from its cache; if this happens repeatedly, it is a problem.
 _MAX_RESETS = 3
 # The time limit in seconds for deletions by OLM and by the garbage collector.
 _DELETION = 60.0
@@ -46,7 +46,7 @@ _DELETION = 60.0
 
 @dataclass
 class OlmRun:
-    """One run; the attributes after `check` contain the result so far."""
+    """Installs one operator. The attributes after `check` contain the result so far."""
 
     client: OlmClient
     options: OlmOptions
@@ -130,7 +130,7 @@ class OlmRun:
         return bool(plan.group or plan.repairs or self.client.differs(plan.subscription, plan.live))
 
     def _send(self) -> None:
-        """Send the changes; after a conflict with OLM's own changes, the objects are read and the changes planned again."""
+        """Send the changes. After a conflict with OLM's own changes, read the objects and plan the changes again."""
 
         def plan_again() -> InstallationPlan:
             self.plan = self._planned(self.client.read())
@@ -216,7 +216,7 @@ class OlmRun:
             if seconds_left <= 0:
                 raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
-            # The watch starts from the last lists, and only if the version was not already stable in them.
+            # The watches start from the last lists, and only if these did not already show a stable version.
             self.client.follow()
             self.client.await_change(min(seconds_left, left_of_problem, _TICK))
 
@@ -232,9 +232,9 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Make OLM repeat a resolution that it does not retry after a catalog could not be read, or an InstallPlan was deleted or had failed.
+        """Make OLM repeat a resolution that it does not retry because a catalog could not be read, or because an InstallPlan was deleted or had failed.
 
-        After this run has removed the reference to a deleted or failed plan, OLM may write it again from its cache.
+        Even after this run has removed the reference to a deleted or failed plan, OLM may write the reference again from its cache.
         """
         self._resolve_again(observed, desired)
         live = observed.subscription(desired.package, desired.subscription)
@@ -254,7 +254,9 @@ class OlmRun:
                 self._note_repair(str(next(iter(planned), Repair("Subscription", live, reason))))
 
     def _resolve_again(self, observed: Observed, desired: DesiredVersion) -> None:
-        """Make OLM resolve the Subscription again after it could not read a catalog; only once, so that a catalog that still cannot be read is reported."""
+        """Make OLM resolve the Subscription again after OLM could not read a catalog. This is done only once, so that a catalog that still cannot be read is
+        reported.
+        """
         live = observed.subscription(desired.package, desired.subscription)
         if live is None or self._resolved_again or not is_resolution_prevented(live):
             return
@@ -271,7 +273,7 @@ class OlmRun:
 
     @staticmethod
     def _seconds_left(timer: StateTimer, observed: Observed, step: Assessment) -> float:
-        """The seconds until a problem is reported; raises OlmFailure if it has lasted long enough. Any progress restarts the time."""
+        """The seconds until a problem is reported; raises OlmFailure if the problem has lasted long enough. Any progress restarts this time."""
         if step.problem is None:
             timer.forget("problem")
             return _TICK

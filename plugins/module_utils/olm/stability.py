@@ -3,7 +3,7 @@
 """Checks whether an installed ClusterServiceVersion will remain in the phase Succeeded (pure).
 
 OLM sets the phase Succeeded before it has applied the Subscription's spec.config, because it finds the Subscription by status.installedCSV, which is set
-later. Then the Deployment's hash changes, and the phase returns to Installing (operator-lifecycle-manager pkg/controller/operators/olm/overrides).
+later. The Deployment's hash then changes, and the phase returns to Installing (operator-lifecycle-manager pkg/controller/operators/olm/overrides).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .observed import (
 )
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
-# The failure reason of a ClusterServiceVersion whose Deployment is not ready after 5 minutes; the failure is brief, because OLM starts again.
+# The failure reason of a ClusterServiceVersion whose Deployment is not ready after 5 minutes. The failure is brief, because OLM retries the installation.
 INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 
 def unstable_reason(observed: Observed, csv: Document, subscription: Document, former: Document | None = None) -> str:
-    """The reason why a ClusterServiceVersion is not stable yet; empty if it is. `former` is the Subscription's spec.config before this run."""
+    """The reason why a ClusterServiceVersion is not stable yet; empty if it is stable. `former` is the Subscription's spec.config before this run."""
     name = name_of(csv)
     phase, reason, message = csv_phase(csv)
     if is_deleting(csv):
@@ -94,7 +94,7 @@ def is_rolled_out(live: Document) -> bool:
 
 
 def missing_config(pod: Document, declared: Document, config: Document, former: Document) -> str:
-    """A description of the first part of spec.config that a pod template lacks, or still has although it was removed; empty if there is none.
+    """The first part of spec.config that a pod template lacks, or still contains even though it was removed from spec.config; empty if there is none.
 
     declared: the pod template of the ClusterServiceVersion. former: spec.config before this run.
     """

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builds the objects that are applied: Subscription, OperatorGroup and CatalogSource (pure).
 
-The lists of a Subscription's spec.config are atomic in its CRD, so the collection's entries are merged with the foreign ones. An annotation records
-the collection's entries; only these are removed later.
+The lists of a Subscription's spec.config are atomic in the CRD, so the collection's entries are merged with the foreign ones. An annotation records
+the collection's entries, and only these entries are removed later.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def subscription_body(
     starting_csv: str,
     adopts: bool = False,
 ) -> Object:
-    """The Subscription to apply; `live` is the existing one, if any. An empty channel, source or startingCSV is left out.
+    """The Subscription to apply. `live` is the existing Subscription, if any. Empty values for channel, source and startingCSV are omitted.
 
-    adopts: whether a new Subscription replaces that of a foreign installation; it is then not marked as created, so that an uninstallation keeps it.
+    adopts: whether a new Subscription replaces the one of a foreign installation. The new Subscription is then not marked as created, so that an
+    uninstallation keeps it.
     """
     declared = {field: getattr(options, option) for field, option in SUBSCRIPTION_FIELDS.items()}
     fields = {**declared, "channel": channel, "source": source, "startingCSV": starting_csv}
@@ -53,13 +54,13 @@ def subscription_body(
 
 
 def group_body(options: OlmOptions, name: str, targets: t.Sequence[str]) -> Object:
-    """The OperatorGroup to create; empty `targets` mean all namespaces."""
+    """The OperatorGroup to create; if `targets` is empty, the group selects all namespaces."""
     content: Object = {"targetNamespaces": list(targets)} if targets else {}
     return _object(V1, "OperatorGroup", name, options.namespace, _created(None), content)
 
 
 def catalog_body(options: OlmOptions, live: Document | None) -> Object:
-    """The CatalogSource for the catalog image. Its security context is restricted, which works in every namespace since OpenShift 4.12."""
+    """The CatalogSource for the catalog image. Its security context is restricted, which works in every namespace of OpenShift 4.12 and later."""
     name = options.source[0]
     content = {
         "sourceType": "grpc",
@@ -92,7 +93,7 @@ def merge_list(
 
 
 def removed_config(before: Document | None, after: Document | None) -> Object:
-    """The tolerations and nodeSelector entries that are removed from spec.config, for the check that Deployments no longer have them."""
+    """The tolerations and nodeSelector entries that are removed from spec.config. A later check verifies that Deployments no longer have them."""
     old, new = before or {}, after or {}
     tolerations = [item for item in old.get("tolerations") or () if item not in (new.get("tolerations") or ())]
     selector = {
@@ -124,14 +125,14 @@ def _config(desired: t.Mapping[str, t.Any] | None, live: Document | None) -> tup
 
 
 def recorded_entries(live: Document | None) -> Object:
-    """The collection's entries in the lists of spec.config, by list."""
+    """The collection's entries in the lists of spec.config, by the name of the list."""
     text = get_nested(live, "metadata", "annotations", SUBSCRIPTION_CONFIG_ANNOTATION) if live else None
     entries = parse_json(text, dict) or {}
     return {key: value for key, value in entries.items() if isinstance(value, list)}
 
 
 def owned_part(value: t.Any, applied: Tree) -> t.Any:
-    """The part of a value that consists of the fields that the collection has applied."""
+    """The part of a value that the collection has applied."""
     below = [entry for entry in applied if entry.startswith("f:")]
     if not isinstance(value, dict) or not below:
         return value if applied or not isinstance(value, dict) else {}

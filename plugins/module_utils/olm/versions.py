@@ -37,7 +37,7 @@ class Version:
     pre: tuple[str, ...] = ()
 
     def __lt__(self, other: Version) -> bool:
-        """Compare by precedence: a pre-release comes before its release; its numeric parts are compared as numbers and come before text."""
+        """Compare by precedence. A pre-release comes before its release. Numeric parts of a pre-release are compared as numbers, and come before text."""
         return self._key < other._key
 
     @property

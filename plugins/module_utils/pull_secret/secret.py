@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the Secrets with which nodes pull images; logins are added to those that a Secret already contains (pure).
+"""Builds the Secrets with which nodes pull images. New logins are added to the logins that a Secret already contains (pure).
 
 Source: Kubernetes, Secret type kubernetes.io/dockerconfigjson.
 """
@@ -22,7 +22,7 @@ TYPE, KEY = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
 
 
 class ForeignSecret(ValueError):
-    """The Secret is not a valid pull secret; the message completes a sentence about the Secret."""
+    """The Secret is not a valid pull secret. The message completes a sentence about the Secret."""
 
 
 def logins_of(secret: Document) -> dict[str, t.Any]:
@@ -33,7 +33,7 @@ def logins_of(secret: Document) -> dict[str, t.Any]:
 
 
 def _document_of(secret: Document) -> Object:
-    """The content of a Secret, with a map of its entries; raises ForeignSecret."""
+    """The content of a Secret, with the entries as a map; raises ForeignSecret."""
     try:
         document = json.loads(base64.b64decode((secret.get("data") or {}).get(KEY) or ""))
         if isinstance(document["auths"], dict):
@@ -44,7 +44,7 @@ def _document_of(secret: Document) -> Object:
 
 
 def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:
-    """A problem for each login with an identity token; the kubelet does not support these tokens, so they must not replace logins that work."""
+    """A problem for each login with an identity token. The kubelet does not support these tokens, so they must not replace logins that work."""
     return [
         f"registries: the login for {name} from {login.source} is an identity token, which nodes cannot use. Set username and password of the registry"
         for name, login in logins.items()
@@ -53,7 +53,7 @@ def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:
 
 
 def desired_secret(live: Document | None, name: str, namespace: str, logins: t.Mapping[str, Login]) -> Object | None:
-    """The Secret with these logins; None if the existing one contains them. Existing settings and logins for other registries are kept."""
+    """The Secret with these logins; None if the existing Secret already contains them. Existing settings and logins for other registries are kept."""
     auths = logins_of(live) if live is not None else {}
     if live is not None and all(_has(auths.get(registry), login) for registry, login in logins.items()):
         return None
@@ -70,7 +70,7 @@ def desired_secret(live: Document | None, name: str, namespace: str, logins: t.M
 
 
 def _has(entry: t.Any, login: Login) -> bool:
-    """Whether an entry has this login, as `auth` or as user and password."""
+    """Whether an entry contains this login, either as `auth` or as a user and a password."""
     if not isinstance(entry, dict):
         return False
     if entry.get("auth"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The authorization that a registry asks for: a password, or a token from its token service (pure, except for the requests for tokens).
+"""Provides the authorization that a registry requires: a password, or a token from its token service (pure, except for the requests for tokens).
 
 Sources: distribution docs/content/spec/auth/token.md and oauth.md, RFC 7235.
 """
@@ -27,7 +27,7 @@ Send = t.Callable[[str, str, t.Mapping[str, str], "bytes | None"], HttpResponse]
 
 
 class Challenge(t.NamedTuple):
-    """The header WWW-Authenticate: the scheme in lower case, and its parameters."""
+    """The content of a WWW-Authenticate header: the scheme in lower case, and its parameters."""
 
     scheme: str
     parameters: dict[str, str]
@@ -51,9 +51,9 @@ class Authorization:
         self._locks: dict[str, threading.Lock] = {}
 
     def header(self, repository: str, actions: str, send: Send, ping: t.Callable[[], str]) -> str | None:
-        """The header for a repository; None if the registry asks for none. ping: returns the challenge of the registry, empty without one.
+        """The header for a repository; None if the registry requires none. ping: returns the challenge of the registry; empty if there is none.
 
-        The challenge is read once, so that no request for a manifest fails for lack of credentials.
+        The challenge is read once, before the first request, so that no request for a manifest fails because of missing credentials.
         """
         with self._lock:
             if self._challenge is None:
@@ -65,7 +65,7 @@ class Authorization:
     @property
     def secrets(self) -> set[str]:
         """The tokens and encoded logins that have been sent."""
-        # A copy, without the lock: the request for the challenge, which may fail, is sent under it.
+        # This uses a copy instead of the lock, because the lock is held during the request for the challenge, which may fail.
         return {secret for header in list(self._headers.values()) if (secret := header.partition(" ")[2])}
 
     def source(self, repository: str) -> str:
@@ -76,7 +76,7 @@ class Authorization:
     def renew(
         self, challenge: Challenge, repository: str, actions: str, send: Send, rejected: str | None
     ) -> str | None:
-        """The header that the challenge asks for; None if there is none. rejected: the header of the request that was refused."""
+        """The header that the challenge requires; None if there is none. rejected: the header of the request that the registry has rejected."""
         with self._lock_of(repository):
             current = self._headers.get((repository, actions))
             if current is not None and current != rejected:

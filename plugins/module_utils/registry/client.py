@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes the manifests of one or several registries."""
+"""Reads and writes the manifests in one or more registries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RegistryClient:
     """Reads and writes manifests by reference, in any registry; safe for use by many threads."""
 
     def __init__(self, transport_of: t.Callable[[str], RegistryTransport]) -> None:
-        """transport_of: returns the transport for a registry, the same in each call."""
+        """transport_of: returns the transport for a registry; each call must return the same object."""
         self._transport_of = transport_of
 
     def digest(self, image: ImageReference) -> str | None:
@@ -35,7 +35,7 @@ class RegistryClient:
             digest = answer.headers.get(_DIGEST_HEADER) or ""
             if DIGEST.fullmatch(digest) and image.digest in (None, digest):
                 return digest
-        # The registry leaves out the header, or does not support HEAD.
+        # The registry does not return the header, or does not support HEAD.
         manifest = self.manifest(image)
         return manifest.digest if manifest else None
 
@@ -58,7 +58,7 @@ class RegistryClient:
         return manifest
 
     def put(self, image: ImageReference, manifest: Manifest) -> None:
-        """Write a manifest whose blobs the repository already contains; the same bytes have the same digest under each tag."""
+        """Write a manifest whose blobs the repository already contains. The same bytes have the same digest under each tag."""
         self._transport_of(image.registry).request(
             "PUT",
             image.repository,
@@ -68,7 +68,7 @@ class RegistryClient:
         )
 
     def config(self, image: ImageReference, manifest: Manifest) -> Object:
-        """The configuration of an image for one platform: labels, creation time, platform; empty if the image has none."""
+        """The configuration of an image for one platform, which contains labels, the creation time and the platform; empty if the image has none."""
         if not manifest.config_digest:
             return {}
         path = f"blobs/{manifest.config_digest}"

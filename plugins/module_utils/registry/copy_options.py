@@ -27,7 +27,7 @@ Document = t.Mapping[str, t.Any]
 
 
 def parse_specs(images: t.Sequence[Document]) -> tuple[list[CopySpec], list[str]]:
-    """The specs and the problems; two entries must not write the same tag."""
+    """The specs and the problems. Two entries that write the same tag are a problem."""
     specs: list[CopySpec] = []
     problems: list[str] = []
     targets: dict[str, str] = {}
@@ -50,7 +50,7 @@ def parse_specs(images: t.Sequence[Document]) -> tuple[list[CopySpec], list[str]
             kind, other = files.setdefault(os.path.normpath(destination.path), (destination.kind, path))
             if other != path and (kind, destination.kind) != (LAYOUT, LAYOUT):
                 problems.append(
-                    f"{path}: {destination.path} is also the destination of {other}, and can contain only one of the two images; use a different path"
+                    f"{path}: {destination.path} is also the destination of {other}, but can contain only one image; use a different path"
                 )
         specs.append(spec)
     return specs, problems

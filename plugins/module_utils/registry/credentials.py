@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The credentials of registries: from options, from an auth file of docker or podman, and from NGC_API_KEY (pure).
+"""Reads the credentials of registries from options, from an auth file of docker or podman, and from NGC_API_KEY (pure).
 
 Sources: containers/image docs/containers-auth.json.5.md; NVIDIA NGC: the user is $oauthtoken, and the password is an API key.
 """
@@ -27,7 +27,7 @@ _HUB_HOSTS = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 
 @dataclass(frozen=True)
 class Login:
-    """A user with a password, or with an identity token; `source` is its origin, for messages."""
+    """A user with a password or an identity token. `source` is the origin of the login, for messages."""
 
     username: str
     password: str = field(repr=False)
@@ -41,7 +41,7 @@ class Login:
 
     @property
     def encoded(self) -> str:
-        """The user and the password, encoded as in an auth file."""
+        """The user and the password in the encoding of an auth file."""
         return base64.b64encode(f"{self.username}:{self.password}".encode(errors="surrogateescape")).decode()
 
     @property
@@ -51,16 +51,16 @@ class Login:
 
 
 class InvalidAuthFile(ValueError):
-    """The auth file is not valid; the message does not quote it."""
+    """The auth file is not valid. The message does not quote the file."""
 
 
 class Credentials:
-    """The logins by registry, or by registry and path; the longest match counts. A credential helper is called only when its login is needed."""
+    """The logins by registry, or by registry and path; the longest match is used. A credential helper is called only when its login is needed."""
 
     def __init__(
         self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, t.Callable[[], Login | None]] | None = None
     ) -> None:
-        """logins, helpers: by the name of the registry in options and auth files. The login of a helper has precedence."""
+        """logins, helpers: by the name of the registry in options and auth files. The login from a helper takes precedence."""
         self._logins = {_key(name): login for name, login in logins.items()}
         self._helpers = {_key(name): ask for name, ask in (helpers or {}).items()}
         # Several threads read logins.
@@ -85,7 +85,7 @@ class Credentials:
             return self._logins.get(key)
 
     def document(self, text: str, *, only_named: bool = False) -> str:
-        """The logins as the text of an auth file; the helpers of the registries whose host is in `text` are called.
+        """The logins in the format of an auth file. The helpers of the registries whose host occurs in `text` are called.
 
         only_named: leave out the logins of other registries, except those of Docker Hub, from which base images without a registry are pulled.
         """
@@ -115,9 +115,9 @@ def read_credentials(
     environ: t.Mapping[str, str],
     ask_helper: t.Callable[[str, str], Login | None],
 ) -> Credentials:
-    """Logins from options first, then from the auth file and its credential helpers, then NGC's key; raises InvalidAuthFile.
+    """The logins from the options, the auth file with its credential helpers, and NGC_API_KEY, in order of precedence; raises InvalidAuthFile.
 
-    ask_helper: gets the name in the auth file and the helper; returns the login that the helper knows. It is called when this login is needed.
+    ask_helper: receives the name in the auth file and the name of the helper, and returns the helper's login. It is called when this login is needed.
     """
     logins: dict[str, Login] = {}
     key = environ.get(NGC_VARIABLE)
@@ -174,12 +174,12 @@ def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
 
 
 def _names_host(text: str, host: str) -> bool:
-    """Whether a text contains this host with its port, and not only a longer name or the same name with another port."""
+    """Whether a string contains this host with its port, and not only a longer name or the same name with a different port."""
     return bool(re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w|:\d)", text))
 
 
 def _key(name: str) -> str:
-    """The name of a registry as in references; of an address that docker writes, such as https://host/v1/, only the host is used."""
+    """The name of a registry in the form that references use. From an address that docker writes, such as https://host/v1/, only the host is used."""
     dummy, separator, address = name.partition("://")
     plain = address.partition("/")[0] if separator else name.rstrip("/")
     host, dummy, folder = plain.partition("/")

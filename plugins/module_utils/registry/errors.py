@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error of a registry, and the message that explains it to users (pure).
+"""Defines the error of a registry, and the message that explains the error to users (pure).
 
 Source: opencontainers/distribution-spec spec.md, "Error Codes".
 """
@@ -13,7 +13,7 @@ import typing as t
 
 from ..common.errors import ServiceError
 
-# Requests that may be repeated: a PUT writes content under its digest, or writes the same content to the tag again.
+# The requests that may be repeated. A repeated PUT writes the same content again, under its digest or to the same tag.
 REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 # Harbor, Quay, GitLab and Artifactory use different statuses and codes for a full quota.
 _QUOTA = re.compile(
@@ -34,7 +34,7 @@ _REFUSED_MANIFEST = ("MANIFEST_INVALID", "TAG_INVALID", "UNSUPPORTED", "NAME_INV
 
 
 class RegistryError(ServiceError):
-    """An error response of a registry, or a missing response (status is None); `reason` is the registry's own code."""
+    """An error response from a registry, or a missing response (status is None). `reason` is the registry's own code."""
 
     service = "The registry"
     address_setting = "the name of the registry"
@@ -60,7 +60,7 @@ class RegistryError(ServiceError):
 
     @property
     def declined(self) -> bool:
-        """Whether the request may be sent again later; waiting does not free a full quota."""
+        """Whether the request may be sent again later. This is not the case if the quota is full, because waiting does not free space."""
         return super().declined and not self.over_quota
 
 
@@ -94,7 +94,7 @@ def explain(error: RegistryError) -> str:
     if error.status == 405:
         return f"{where} does not allow the request {request}. A pull-through cache does not accept pushed images: use a repository that stores images."
     if error.status == 429:
-        return f"{where} limits the number of requests {request}. Run again later, or log in: the limits for authenticated users are higher."
+        return f"{where} limits the number of requests {request}. Run the playbook again later, or log in: the limits for authenticated users are higher."
     if error.status == 200:
         return f"{where} returns no manifest {request}. Check its name: a proxy or a login page may have responded."
     return f"{where} rejected {error.operation} with {error.status}: {error.detail}"
@@ -109,7 +109,7 @@ def _login_remedy(error: RegistryError) -> str:
 
 
 def error_text(data: bytes) -> tuple[str, str]:
-    """The code and the text of an error body; both may be empty."""
+    """The code and the message in the body of an error response; both may be empty."""
     text = data.decode(errors="replace").strip()
     try:
         document = json.loads(text)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copies images between registries, archives and layouts: compares digests, and copies only what differs."""
+"""Copies images between registries, archives and layouts. Compares the digests, and copies only images that differ."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class CopySpec:
 
 @dataclass
 class CopyState:
-    """The comparison of one entry. `desired` is the digest that every target must have, `actual` is that of each target (None: no image)."""
+    """The comparison of one entry. `desired` is the digest that every target must have. `actual` contains the current digest of each target, or
+    None for a target without an image.
+    """
 
     spec: CopySpec
     source_digest: str = ""
@@ -64,13 +66,13 @@ class CopyState:
 
     @property
     def action(self) -> str:
-        """The action that a run takes: created, updated or unchanged."""
+        """The effect of a run on the targets: created, updated or unchanged."""
         if not self.different:
             return "unchanged"
         return "updated" if any(self.actual.values()) else "created"
 
     def result(self) -> dict[str, t.Any]:
-        """The entry as the module returns it."""
+        """The entry in the format that the module returns."""
         return {
             "source": str(self.spec.source),
             "destination": str(self.spec.destination),
@@ -86,13 +88,13 @@ class ImageCopier:
     def __init__(
         self, client: RegistryClient, tools: ImageTools, on_done: t.Callable[[str, int, int], None] | None = None
     ) -> None:
-        """on_done: called with the name of each finished entry, the number of finished entries, and the number of all entries."""
+        """on_done: called with the name of each finished entry, the number of finished entries, and the total number of entries."""
         self._client, self._tools, self._on_done = client, tools, on_done
         self._lock = threading.Lock()
         self._layouts: dict[str, threading.Lock] = {}
 
     def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
-        """The state of each entry, from one request for the source and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
+        """The state of each entry; sends one request for the source and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
         outcomes = run_bounded(
             [(spec.name, functools.partial(self._compare, spec)) for spec in specs],
             _COMPARISONS,
@@ -108,7 +110,7 @@ class ImageCopier:
         return [t.cast("CopyState", one.value) for one in outcomes]
 
     def require(self, states: t.Sequence[CopyState]) -> None:
-        """Raise InvalidOptions or ConnectionProblem for foreseeable problems that prevent a copy; this also applies to check mode."""
+        """Raise InvalidOptions or ConnectionProblem if a foreseeable problem prevents a copy, even in check mode."""
         _check_caches([state for state in states if state.different])
         if any(state.desired not in state.actual.values() for state in states):
             self._tools.require("skopeo")
@@ -209,7 +211,7 @@ class ImageCopier:
         return state
 
     def _copy_layers(self, state: CopyState, first: Location) -> int:
-        """Copy the image to the first target; returns the number of targets that have it afterwards."""
+        """Copy the image to the first target; returns the number of targets that the copy has completed."""
         source, chosen = state.spec.source, bool(state.spec.platforms)
         if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
             # Copies only the manifests of the chosen platforms, without a tag; _tag() writes their index.
@@ -223,7 +225,7 @@ class ImageCopier:
         return 1
 
     def _exclusive(self, target: Location) -> contextlib.AbstractContextManager[t.Any]:
-        """A lock that allows one copy to a layout at a time: skopeo does not lock the index of a layout, so one of two images would be lost."""
+        """A lock that allows only one copy to a layout at a time. skopeo does not lock the index of a layout, so one of two images would be lost."""
         if isinstance(target, ImageReference) or target.kind != LAYOUT:
             return contextlib.nullcontext()
         with self._lock:
@@ -234,7 +236,7 @@ class ImageCopier:
         manifest = state.index or self._client.manifest(missing[0].with_digest(state.desired))
         if manifest is None:
             raise ToolFailed(
-                f"{missing[0].name}: the registry no longer has the image {state.desired}, which was there before. Run again."
+                f"{missing[0].name}: the registry no longer has the image {state.desired}, which existed when the run began. Run the playbook again."
             )
         for target in missing:
             self._client.put(target, manifest)
@@ -245,7 +247,7 @@ def _no_such_image(location: Location) -> InvalidOptions:
 
 
 def _check_caches(different: t.Iterable[CopyState]) -> None:
-    """Raise InvalidOptions if a pull-through cache returns a wrong image or none: it fetches images itself, and does not accept pushed ones."""
+    """Raise InvalidOptions if a pull-through cache returns a wrong image or none. The image cannot be copied, because a cache accepts no pushed images."""
     problems = [
         f"{state.spec.destination}: the pull-through cache returns {next(iter(state.actual.values())) or 'no image'} instead of {state.desired}. Check "
         "the address of the registry that it reads from, its credentials there, and for how long it keeps tags"
@@ -257,7 +259,7 @@ def _check_caches(different: t.Iterable[CopyState]) -> None:
 
 
 def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[str, Exception]]]:
-    """The failures grouped by cause: if a registry does not respond or rejects a login, all its images fail in the same way."""
+    """The failures grouped by cause. If a registry does not respond or rejects a login, all images in that registry fail in the same way."""
     groups: dict[t.Any, list[tuple[str, Exception]]] = {}
     for name, error in failed:
         key: t.Any = name

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs skopeo and buildah with the credentials and certificates of the registries, and explains the errors of these tools.
 
-Their command lines contain only references, paths and file descriptors. Source of the options: skopeo 1.9 docs/skopeo-copy.1.md, buildah 1.28
-docs/buildah-push.1.md.
+The command lines contain no credentials, only references, paths and file descriptors. Sources of the options: skopeo 1.9 docs/skopeo-copy.1.md,
+buildah 1.28 docs/buildah-push.1.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
     from .transport import RegistryAccess
 
 _MAX_LENGTH = 600
-# The lowest number of a descriptor for the tools. Without root, buildah starts itself again in a user namespace, with its own pipes as 3 and 4.
+# The lowest number of a file descriptor for the tools. Without root, buildah restarts in a user namespace, and uses the descriptors 3 and 4 for pipes.
 _FIRST_DESCRIPTOR = 100
 DEFAULT_TIMEOUT = 7200
 TIMEOUT_OPTION = option_of_role("gpu_registry_tool_timeout", "tool_timeout")
@@ -47,10 +47,13 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("manifest unknown", "Check repository and tag."),
     ("connection refused", "Nothing listens there: check the name of the registry."),
     ("no such host", "The name does not resolve from this machine: check the name of the registry."),
-    ("unexpected eof", "The connection was interrupted. Run again: finished layers are not sent again."),
-    ("broken pipe", "The connection was interrupted. Run again: finished layers are not sent again."),
-    ("closed network connection", "The connection was interrupted. Run again: finished layers are not sent again."),
-    ("connection reset", "The connection was interrupted. Run again: finished layers are not sent again."),
+    ("unexpected eof", "The connection was interrupted. Run the playbook again: finished layers are not sent again."),
+    ("broken pipe", "The connection was interrupted. Run the playbook again: finished layers are not sent again."),
+    (
+        "closed network connection",
+        "The connection was interrupted. Run the playbook again: finished layers are not sent again.",
+    ),
+    ("connection reset", "The connection was interrupted. Run the playbook again: finished layers are not sent again."),
     (
         "i/o timeout",
         "The registry did not respond in time: check the network, or run the playbook again. Finished layers are not sent again.",
@@ -65,7 +68,7 @@ class ToolFailed(ModuleFailure):
 
 
 def find_tool(name: str, search: t.Callable[[str], str | None]) -> str:
-    """The path of a tool on PATH; raises ConnectionProblem."""
+    """The path of a tool on PATH; raises ConnectionProblem if the tool is not installed."""
     path = search(name)
     if not path:
         raise ConnectionProblem(
@@ -100,7 +103,7 @@ class ImageTools:
         find_tool(tool, self._search)
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
-        """Copy an image with its digests; finished layers in the destination are not sent again. Raises ToolFailed."""
+        """Copy an image without changing its digests. Layers that the destination already has are not sent again. Raises ToolFailed."""
         arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
         arguments += ["--all"] if all_platforms else []
         ends = [("src", source), ("dest", destination)]
@@ -113,7 +116,7 @@ class ImageTools:
     def build(self, arguments: t.Sequence[str], context: str, dockerfile: str) -> None:
         """Build an image with buildah. Raises ToolFailed.
 
-        The steps of a build can read buildah's credentials, so buildah gets only those of the registries named in the Dockerfile or in an argument.
+        The steps of a build can read buildah's credentials, so buildah gets only the credentials for registries that the Dockerfile or an argument names.
         """
         named = self._credentials.document("\n".join((dockerfile, *arguments)), only_named=True)
         with contextlib.ExitStack() as stack:
@@ -136,8 +139,8 @@ class ImageTools:
         operands: t.Sequence[str],
         credentials: str | None = None,
     ) -> str:
-        """The output of a tool that accesses registries; `ends` contains the images with the prefix of their options. credentials: by default, those of the
-        operands.
+        """Run a tool that accesses registries; returns its output. `ends` contains the images with the prefix of their options. credentials: by default, those
+        for the registries in the operands.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -176,7 +179,7 @@ class ImageTools:
                 f"needs more time, increase {TIMEOUT_OPTION}, and run the playbook again: finished layers are not sent again."
             ) from None
         except (OSError, ValueError) as error:
-            # ValueError: a NUL in an argument.
+            # A NUL character in an argument causes a ValueError.
             raise ToolFailed(
                 f"{call} failed. {path} cannot be started: {getattr(error, 'strerror', None) or error}."
             ) from None
@@ -203,7 +206,7 @@ def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
-    """The path of a file with this text for another program, and the descriptors that the program must inherit.
+    """The path of a file that passes this text to another program, and the descriptors that the program must inherit.
 
     On Linux, the file exists only in memory, so a killed run leaves nothing. On other systems, the next run deletes the files of a killed run.
     """
@@ -225,7 +228,7 @@ def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _memory_file() -> int | None:
-    """The descriptor of a file in memory; None on a system without such files, or without /dev/fd to open them by name."""
+    """The descriptor of a file in memory; None if the system does not support such files, or has no /dev/fd to open them by name."""
     if not hasattr(os, "memfd_create"):
         return None
     try:
@@ -243,7 +246,7 @@ def _memory_file() -> int | None:
 
 
 def error_summary(tool: str, errors: str) -> str:
-    """The tool's own reason on one line, without secrets, with the remedy if it is known."""
+    """The tool's error message on one line, without secrets, followed by the remedy if one is known."""
     lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
     reason = " ".join(masked(line) for line in lines[-6:])[-_MAX_LENGTH:] or "no reason was given"
     remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")

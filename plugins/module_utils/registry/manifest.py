@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Manifests and indexes of images (pure).
+"""Parses and filters the manifests and indexes of images (pure).
 
 Sources: opencontainers/image-spec manifest.md and image-index.md, distribution docs/content/spec/manifest-v2-2.md.
 """
@@ -19,7 +19,7 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-# Every request accepts all of these types: a registry returns 404 for an existing manifest of a type that the request does not accept.
+# Every request accepts all of these types, because a registry returns 404 for an existing manifest of a type that the request does not accept.
 ACCEPTED = (OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST)
 INDEXES = frozenset({OCI_INDEX, DOCKER_LIST})
 
@@ -32,7 +32,7 @@ class InvalidManifest(ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest or an index. data: the bytes as they were read, because the digest depends on every byte."""
+    """A manifest or an index. `data` contains exactly the bytes that were read, because the digest depends on every byte."""
 
     data: bytes
     media_type: str
@@ -60,9 +60,9 @@ class Manifest:
 
     @property
     def children(self) -> dict[str, str]:
-        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out. Raises InvalidManifest.
+        """The digest of the manifest for each platform in an index. Attestations, whose platform is unknown, are ignored. Raises InvalidManifest.
 
-        If a platform has several manifests, the first one is returned, because container runtimes use it.
+        If a platform has several manifests, the first one is returned, because container runtimes use the first one.
         """
         digests: dict[str, str] = {}
         for entry in entries_of(self.document, "manifests"):
@@ -73,7 +73,7 @@ class Manifest:
 
     @property
     def digests(self) -> list[str]:
-        """The digests of all manifests in an index, each once. Raises InvalidManifest."""
+        """The digests of all manifests in an index, without duplicates. Raises InvalidManifest."""
         return list(dict.fromkeys(_digest(entry.get("digest")) for entry in entries_of(self.document, "manifests")))
 
     @property
@@ -84,7 +84,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """The size of all layers and of the configuration in bytes; 0 for an index. Raises InvalidManifest."""
+        """The total size of all layers and the configuration, in bytes; 0 for an index. Raises InvalidManifest."""
         document = self.document
         parts = [document.get("config") or {}, *entries_of(document, "layers")]
         sizes = [part.get("size") or 0 for part in parts if isinstance(part, dict)]
@@ -123,14 +123,14 @@ def entries_of(document: Object, field: str) -> list[Object]:
 
 
 def _digest(value: t.Any) -> str:
-    """A digest that a registry returned, which becomes part of an address; raises InvalidManifest."""
+    """Validate a digest that a registry returned, because it becomes part of an address; raises InvalidManifest."""
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise InvalidManifest("it refers to an invalid digest")
     return value
 
 
 def image_platform(value: t.Any) -> str:
-    """A platform as text, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
+    """A platform as a string, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
     if not isinstance(value, dict):
         return ""
     parts = (value.get("os"), value.get("architecture"), value.get("variant"))
@@ -138,7 +138,7 @@ def image_platform(value: t.Any) -> str:
 
 
 def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Manifest:
-    """The index with the manifests of these platforms only. Every run creates the same bytes, and therefore the same digest."""
+    """The index with only the manifests for these platforms. Every run creates the same bytes, and therefore the same digest."""
     document = index.document
     kept = [
         entry
@@ -150,7 +150,7 @@ def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Mani
 
 
 def is_among(platform: str, platforms: t.Sequence[str]) -> bool:
-    """Whether a platform is one of these; linux/arm64 includes its variants."""
+    """Whether a platform is in the list. An entry without a variant, such as linux/arm64, includes all variants."""
     return any(platform == one or platform.startswith(f"{one}/") for one in platforms)
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base classes of the modules that access registries: options, credentials and clients."""
+"""Defines the base classes of the modules that access registries, with their options, credentials and clients."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ _AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/au
 
 
 class RegistryAccessMixin(BaseModule):
-    """Provides the clients to a module that has the options REGISTRY."""
+    """Provides the clients for a module that has the options in REGISTRY."""
 
     def _load_params(self) -> None:
-        """Convert registries given as JSON text, for example by a survey: Ansible would split the text at commas, and print a part of it in its error."""
+        """Convert registries that are given as a JSON string, for example by a survey. Ansible would split the string at commas, and print a part of it in an
+        error message.
+        """
         super()._load_params()
         given = self.params.get("registries")
         if not isinstance(given, str):
@@ -71,7 +73,7 @@ class RegistryAccessMixin(BaseModule):
         self.params["registries"] = registries
 
     def secrets(self) -> set[str]:
-        """The passwords in the options, the auth file and the environment, and passwords in the names of images, which are rejected."""
+        """The passwords in the options, in the auth file and in the environment, and any passwords in the names of images (such names are rejected)."""
         known = self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set()
         misplaced = {
             password for name in _NAMES for text in _texts(self.params.get(name)) if (password := password_in(text))
@@ -107,7 +109,7 @@ class RegistryAccessMixin(BaseModule):
 
     @functools.cached_property
     def image_tools(self) -> ImageTools:
-        """skopeo and buildah with the same credentials."""
+        """The interface to skopeo and buildah, with the same credentials as the client."""
         authorities = dict.fromkeys(option["ca_cert"] for option in self.params["registries"] if option["ca_cert"])
         return ImageTools(
             self.run_command,
@@ -176,7 +178,7 @@ class RegistryAccessMixin(BaseModule):
         return "", None
 
     def _ask_helper(self, registry: str, helper: str) -> Login | None:
-        """The login that a credential helper of docker returns; None if the program is missing, or has no login for the registry."""
+        """The login that one of docker's credential helpers returns; None if the program is missing, or if it has no login for the registry."""
         # Only the name of a helper is accepted, never a path to another program.
         program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
@@ -221,7 +223,7 @@ class RegistryModule(RegistryAccessMixin):
     """A module that accesses only registries."""
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Compose the argument spec; a module's own options override the shared ones of the same name."""
+        """Compose the argument spec. A module's own options override shared options of the same name."""
         super().__init__(merge_specs(REGISTRY, argument_spec), **kwargs)
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""References to images: in a registry, or in an archive or layout on this machine (pure).
+"""Parses references to images in a registry, or in an archive or layout on this machine (pure).
 
 Sources: github.com/distribution/reference (grammar and lengths), containers/image docs/containers-transports.5.md (the other transports).
 """
@@ -27,12 +27,12 @@ _MAX_REPOSITORY = 255
 
 
 class InvalidReference(ValueError):
-    """The text is not an image reference; the message is the end of the sentence "<path>: <text> ..."."""
+    """The string is not an image reference. The message is the end of the sentence "<path>: <text> ..."."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageReference:
-    """An image in a registry, by tag, by digest, or by both; a repository alone has neither."""
+    """An image in a registry, identified by a tag, a digest, or both. A reference to a repository has neither."""
 
     registry: str
     repository: str
@@ -41,7 +41,7 @@ class ImageReference:
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
+        """The registry and the repository."""
         return f"{self.registry}/{self.repository}"
 
     @property
@@ -55,7 +55,7 @@ class ImageReference:
         return f"docker://{self.name}@{self.digest}" if self.digest else f"docker://{self.name}:{self.tag}"
 
     def with_tag(self, tag: str) -> ImageReference:
-        """The image with another tag in the same repository."""
+        """The image with this tag in the same repository."""
         return dataclasses.replace(self, tag=tag, digest=None)
 
     def with_digest(self, digest: str) -> ImageReference:
@@ -70,7 +70,7 @@ class ImageReference:
 
 @dataclasses.dataclass(frozen=True)
 class FileReference:
-    """An image in an archive or a layout on this machine; `transport` is the whole reference, as skopeo expects it."""
+    """An image in an archive or a layout on this machine. `transport` is the complete reference in skopeo's format."""
 
     transport: str
 
@@ -143,12 +143,12 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
 
 
 def password_in(text: str) -> str:
-    """The password that was wrongly put before the host in the name of an image or a registry; empty if there is none."""
+    """The password that was mistakenly put before the host in the name of an image or a registry; empty if there is none."""
     kind, dummy, rest = text.partition(":")
     match = None if kind in FILE_TRANSPORTS and rest.startswith("/") else _USER_INFO.match(text)
     return (match["password"] or "") if match else ""
 
 
 def tag_problem(tag: str) -> str | None:
-    """The reason why a text is not a valid tag; None if it is valid."""
+    """The reason why a string is not a valid tag; None if it is valid."""
     return None if _TAG.fullmatch(tag) else "is not a tag; use letters, digits, '.', '_' and '-', at most 128"

@@ -25,7 +25,7 @@ if URLLIB3_IMPORT_ERROR is None:
 CONNECT_TIMEOUT = 10.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
-# Manifests have a limit of 4 MiB (distribution-spec); configurations of images are smaller.
+# Manifests are limited to 4 MiB (distribution-spec), and image configurations are smaller.
 MAX_BODY = 8 << 20
 _CHUNK = 1 << 16
 _CHALLENGE = "WWW-Authenticate"
@@ -37,7 +37,7 @@ _HUB_FOLDER = "library"
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """The settings for connections to a registry. `plain_http`: whether to connect without TLS."""
+    """The settings for connections to a registry. `plain_http` determines whether to connect without TLS."""
 
     registry: str
     ca_cert: str | None = None
@@ -57,8 +57,8 @@ class RegistryTransport:
         timeout: float = 30.0,
         retrier: Retrier | None = None,
     ) -> None:
-        """Store the arguments; no connection is opened yet. `timeout`: seconds to wait for a response; a request with all its retries takes at most
-        three times as long.
+        """Store the arguments; no connection is opened yet. `timeout` is the number of seconds to wait for a response; a request with all its retries takes at
+        most three times as long.
         """
         if URLLIB3_IMPORT_ERROR is not None:
             raise missing_library("urllib3", "The access to registries")
@@ -83,7 +83,7 @@ class RegistryTransport:
         data: bytes | None = None,
         content_type: str = "",
     ) -> HttpResponse:
-        """The response to a request for a path below a repository; raises RegistryError."""
+        """Send a request for a path below a repository, and return the response; raises RegistryError."""
         headers = {"Accept": ", ".join(accept)} if accept else {}
         if content_type:
             headers["Content-Type"] = content_type
@@ -122,7 +122,7 @@ class RegistryTransport:
         headers: t.Mapping[str, str],
         data: bytes | None,
     ) -> HttpResponse:
-        """The response; if the registry asks for credentials, the request is repeated once with them."""
+        """Send a request, and return the response. If the registry requires credentials, the request is repeated once with them."""
         actions = PULL if method in ("GET", "HEAD") else PUSH
         authorization = self._authorization
         source = authorization.source(repository)
@@ -157,7 +157,7 @@ class RegistryTransport:
     def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
         data = answer.data
         for secret in self._authorization.secrets:
-            # Some registries repeat the header of the request in the error.
+            # Some registries repeat the request's headers in the error message.
             data = data.replace(secret.encode(), NOT_SHOWN.encode())
         code, text = error_text(data)
         return RegistryError(
@@ -172,7 +172,7 @@ class RegistryTransport:
         )
 
     def _followed(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
-        """The response after redirects, which registries use for blobs; the credentials are not sent to another host."""
+        """Send a request, and return the response after any redirects, which registries use for blobs. The credentials are not sent to another host."""
         answer = self._attempt(method, url, headers, data)
         for dummy in range(_MAX_REDIRECTS):
             target = (answer.headers.get("Location") or "") if answer.status in _REDIRECTS else ""

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The content of a node's drawing: its GPUs, and the states of their shares (pure).
+"""Computes the content of a node's drawing: the GPUs, and the states of their shares (pure).
 
-Kubernetes reports how many shares of a node a pod requests, but not on which GPU. A GPU is therefore drawn with its own shares only
-if they are certain: the node has one GPU, or all units of each resource are in the same state. Otherwise one bar for each
+Kubernetes reports how many of a node's shares a pod requests, but not on which GPU these shares are. A GPU is therefore drawn with its own
+shares only if their states are certain: the node has one GPU, or all units of each resource are in the same state. Otherwise, one bar for each
 resource shows the node's shares, below a row of empty frames for the GPUs.
 """
 
@@ -17,10 +17,10 @@ from .mig_devices import compute_slices
 if t.TYPE_CHECKING:
     from .node_view import GpuNode
 
-# The maximum widths of a node's drawing and of a GPU (so one or two GPUs do not fill a drawing), and the minimum width of a cell.
+# The maximum widths of a node's drawing and of a GPU, and the minimum width of a cell. Because of the second value, one or two GPUs do not fill a drawing.
 _MAX_WIDTH, _MAX_GPU_WIDTH, _MIN_CELL_WIDTH = 150, 36, 5
 _GAP = 2
-# Above these numbers, units are not drawn one by one.
+# Above these numbers, units are not drawn individually.
 _MAX_GPUS, _MAX_SHARES, _MAX_CELLS = 16, 16, 64
 
 # The state of a unit and its width; for merged units, the sum of their widths.
@@ -28,7 +28,7 @@ Cell = tuple[str, float]
 
 
 class Units(t.NamedTuple):
-    """The units of a GPU or of a resource; `merged`: a cell stands for all units in its state."""
+    """The units of a GPU or of a resource. If they are `merged`, each cell represents all units in one state."""
 
     cells: list[Cell]
     merged: bool = False
@@ -45,7 +45,9 @@ class Units(t.NamedTuple):
 
 
 class NodeDrawing(t.NamedTuple):
-    """The drawing of a node. `gpus` have their own shares; if empty, `frames` are GPUs with the widths of their MIG devices, and `bars` are resources."""
+    """The drawing of a node. `gpus` contains the GPUs with their own shares. If it is empty, `frames` contains the GPUs with the widths of their MIG devices,
+    and `bars` contains the resources.
+    """
 
     width: float
     gpus: t.Sequence[Units] = ()
@@ -83,7 +85,7 @@ def _gpu_units(cells: list[Cell], crowded: bool) -> Units:
 
 
 def cells_per_gpu(node: GpuNode) -> list[list[Cell]]:
-    """The cells of each GPU if they are certain for every GPU, otherwise an empty list."""
+    """The cells of each GPU if they are certain for every GPU; otherwise, an empty list."""
     if not node.usage or not 0 < node.gpus <= _MAX_GPUS:
         return []
     if node.gpus == 1:
@@ -96,12 +98,12 @@ def cells_per_gpu(node: GpuNode) -> list[list[Cell]]:
         return _cells_of_mig_gpus(node, state_of)
     shares, (usage, *others) = max(1, node.replicas), node.usage
     if others or compute_slices(usage.resource) or usage.total != node.gpus * shares:
-        return []  # MIG may partition every GPU of a node differently
+        return []  # MIG may partition each GPU of a node differently
     return [[(states[0][0][0], 1)] * min(shares, _MAX_SHARES)] * node.gpus
 
 
 def is_crowded(node: GpuNode) -> bool:
-    """Whether a node has too many units to draw them one by one."""
+    """Whether a node has too many units to draw them individually."""
     return sum(usage.total for usage in node.usage) > _MAX_CELLS
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts of pools, nodes and the cluster that the report shows, on the terminal and on the HTML page (pure).
+"""Defines the facts about pools, nodes and the cluster that the report shows on the terminal and on the HTML page (pure).
 
 To add a fact, add an entry to POOL_FACTS or NODE_FACTS; the result of gpu_info must contain its data.
 """
@@ -35,11 +35,11 @@ KINDS = PLAN, REPORT = ("plan", "report")
 
 @dataclass(frozen=True, kw_only=True)
 class PoolFact:
-    """Where and how a fact of a pool is shown; each function gets the pool from the result of gpu_info, and an empty string is left out.
+    """Where and how a fact about a pool is shown. Each function gets the pool from the result of gpu_info; an empty string is not shown.
 
-    column: in the table on the terminal, for the `kinds`; its rows also have the keys name and awaits_discovery. detail: below this table,
-    after the name of the pool; for facts that are too long for a column. page: on the card of the pool. observed: whether the fact is only
-    known if the cluster was reached; on the page, it is only shown if the pool has nodes, in the second line.
+    column: the column in the table on the terminal, for these `kinds`; the rows of the table also have the keys name and awaits_discovery.
+    detail: the text below this table, after the name of the pool, for facts that are too long for a column. page: the text on the card of the pool.
+    observed: whether the fact is known only if the cluster was reached. The page shows observed facts in the second line, and only if the pool has nodes.
     """
 
     column: Column | None = None
@@ -77,7 +77,7 @@ def _resource(pool: Document) -> str:
 
 
 def _memory(pool: Document) -> str:
-    """The memory of a share; for MIG devices, the smallest and the largest size in their names, which are the only source."""
+    """The memory of a share. For MIG devices, this is the smallest and the largest size in the names of their profiles, which are the only source."""
     mib = pool.get("memory_mib_per_share")
     if mib:
         return f"{mib / 1024:.1f} GiB"
@@ -141,7 +141,7 @@ POOL_FACTS: tuple[PoolFact, ...] = (
 
 
 def pool_columns(kind: str, *, reachable: bool) -> list[Column]:
-    """The columns of the table of pools after their names; observed facts are unknown unless the cluster is reachable."""
+    """The columns of the table of pools, after the column with their names. Observed facts are unknown unless the cluster is reachable."""
     return [
         fact.column._replace(value=lambda pool: "?") if fact.observed and not reachable else fact.column
         for fact in POOL_FACTS
@@ -150,12 +150,12 @@ def pool_columns(kind: str, *, reachable: bool) -> list[Column]:
 
 
 def pool_details(pool: Document) -> list[str]:
-    """The facts of a pool that the terminal shows below the table."""
+    """The facts about a pool that the terminal shows below the table."""
     return [text for fact in POOL_FACTS if fact.detail and (text := fact.detail(pool))]
 
 
 def page_facts(pool: Document, *, observed: bool) -> list[str]:
-    """The facts on the card of a pool: those that are observed, or those that are declared."""
+    """The facts on the card of a pool: either the observed or the declared ones."""
     return [text for fact in POOL_FACTS if fact.page and fact.observed == observed and (text := fact.page(pool))]
 
 
@@ -179,8 +179,8 @@ def _sharing(row: Document) -> str:
     return sharing_mode(row["mode"], row["replicas"]) if row.get("mode") and not _mig_devices(row) else ""
 
 
-# The facts of a node on the page, from its row in the result of gpu_info; an empty string is left out. Facts that most nodes of a pool have in common are
-# shown once for the pool. The terminal shows no nodes, and the JSON file has the whole result.
+# The facts about a node on the page, from its row in the result of gpu_info; an empty string is not shown. Facts that most nodes of a pool have in common
+# are shown once for the pool. The terminal does not list nodes, and the JSON file contains the complete result.
 NODE_FACTS: dict[str, t.Callable[[Document], str]] = {
     "model": lambda row: short_model(row.get("model") or ""),
     "gpus": lambda row: f"{plural(row['gpus'], 'GPU')} of {memory(row['memory_mib'])}" if row["gpus"] else "",
@@ -192,17 +192,17 @@ NODE_FACTS: dict[str, t.Callable[[Document], str]] = {
 
 
 def node_facts(row: Document) -> dict[str, str]:
-    """The facts of a node that are known, by their keys in NODE_FACTS."""
+    """The known facts about a node, by their keys in NODE_FACTS."""
     return {key: text for key, describe in NODE_FACTS.items() if (text := describe(row))}
 
 
 def totals_text(totals: Document) -> str:
-    """The totals of the cluster on the terminal."""
+    """The cluster's totals, for the terminal."""
     offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
     return f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and advertise {offered}"
 
 
 def totals_title(totals: Document) -> str:
-    """The totals of the cluster on the page, above the table of its resources."""
+    """The cluster's totals, for the heading above the table of resources on the page."""
     gpu_nodes, nodes = number(totals.get("gpu_nodes") or 0), plural(totals.get("nodes") or 0, "node")
     return f"{plural(totals.get('gpus') or 0, 'GPU')} on {gpu_nodes} of {nodes}"

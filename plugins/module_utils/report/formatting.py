@@ -14,7 +14,7 @@ Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
-# The changes to labels, annotations and taints in the result of gpu_info, and their names on the terminal and on the page.
+# The keys of changes to labels, annotations and taints in the result of gpu_info, with their names on the terminal and on the page.
 NODE_CHANGES = (
     ("labels", "labels", "labels to set"),
     ("removed_labels", "without labels", "labels to remove"),
@@ -38,7 +38,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def memory(mib: int | None) -> str:
-    """Memory in GiB."""
+    """An amount of memory in GiB."""
     return f"{mib / 1024:.1f}\u00a0GiB" if mib else "?"
 
 
@@ -100,7 +100,7 @@ def validation_failure(validation: Document) -> str:
 
 
 def validation_result(validation: Document) -> str:
-    """The pods of a validation, the results of their programs, and those of the negative checks that were run."""
+    """The pods of a validation, the results of the programs, and the results of the negative checks that were run."""
     devices = validation.get("devices") or {}
     pods = plural(sum(devices.values()), "pod")
     programs = [program.describe(validation.get(program.name)) for program in PROGRAMS]
@@ -135,8 +135,8 @@ def pending_changes(pool: Document) -> list[str]:
 
 
 def only_records(nodes: int) -> str:
-    """The text for changes to nodes that only affect the collection's own annotations."""
-    return f"{plural(nodes, 'node')} with outdated annotations of this collection"
+    """The text for changes that affect only the collection's own annotations on nodes."""
+    return f"{plural(nodes, 'node')} with outdated annotations that the collection has set"
 
 
 def _previous_mode(mode: t.Any) -> str:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Determines the MIG devices of each GPU of a node, if the pool's layout and the node's labels agree (pure)."""
+"""Determines the MIG devices on each GPU of a node if the pool's layout and the node's labels agree (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..schema.mig_layout import MAX_GPUS
 
 Document = t.Mapping[str, t.Any]
 
-# The number of MIG devices of one GPU by profile, in the notation of GFD and the resources (a dot instead of `+`);
+# The number of MIG devices on one GPU by profile, in the notation of GFD and of resource names (a dot instead of `+`);
 # empty for a whole GPU.
 GpuLayout = tuple[tuple[str, int], ...]
 
@@ -22,7 +22,7 @@ _SLICES = re.compile(r"(?:nvidia\.com/mig-)?([0-9]{1,2})g\.")
 
 
 def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
-    """The layout of each GPU; empty if the node is not partitioned as its pool declares.
+    """The layout of each GPU; empty if the node is not partitioned in the way that its pool declares.
 
     In a pool with a demand, each node has its own layout.
     """
@@ -50,7 +50,7 @@ def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
 
 
 def compute_slices(name: str) -> int:
-    """The compute slices in the name of a profile or of its resource; 0 for other names."""
+    """The number of compute slices in the name of a profile or of its resource; 0 for other names."""
     match = _SLICES.match(name)
     return max(1, int(match[1])) if match else 0
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU nodes of the page, with the content of their tiles (pure)."""
+"""Represents the GPU nodes on the page, with the content of their tiles (pure)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .usage import PodUsage, ResourceUsage, read_pods, read_usage
 
 Document = t.Mapping[str, t.Any]
 
-# The most severe first.
+# The most severe value comes first.
 SEVERITIES = BAD, WARN, NOTE = ("bad", "warn", "note")
 OK = "ok"
 DRIFT = "differs"
@@ -28,7 +28,7 @@ _MAX_PODS = 64
 
 @dataclass(frozen=True)
 class Badge:
-    """A short text with a severity; `detail` has additional information."""
+    """A short note with a severity; `detail` contains additional information."""
 
     text: str
     severity: str
@@ -37,7 +37,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """One GPU node; `key` is its id on the page, and `facts` contains the values of NODE_FACTS, which do not depend on its pods."""
+    """One GPU node. `key` is the node's id on the page, and `facts` contains the values of NODE_FACTS, which do not depend on pods."""
 
     key: str
     name: str
@@ -73,16 +73,16 @@ class GpuNode:
 
     @property
     def appearance(self) -> t.Hashable:
-        """A key for the drawing; nodes with an equal appearance have the same drawing."""
+        """A key for the drawing; nodes with the same appearance share a drawing."""
         return self.gpus, self.replicas, self.usage, self.gpu_layouts
 
     def unusual_facts(self, common: t.Mapping[str, str]) -> str:
-        """The facts that are not common to the nodes of its pool."""
+        """The facts in which the node differs from the facts that are common in its pool."""
         return DOT.join(text for kind, text in self.facts.items() if common.get(kind) != text)
 
     @property
     def namespaces(self) -> list[tuple[str, int]]:
-        """The namespaces of the pods and their requests, largest first."""
+        """The namespaces of the pods with their total requests, sorted by request, largest first."""
         counts: Counter[str] = Counter()
         for pod in self.pods or ():
             counts[pod.namespace] += pod.units
@@ -90,7 +90,7 @@ class GpuNode:
 
     @property
     def pods_by_namespace(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """The pods with the largest requests, by namespace; each pod has its request unless the request is one unit."""
+        """The pods with the largest requests, by namespace. Each pod is listed with its request, unless the request is a single unit."""
         pods = self.pods or ()
         several = len({pod.resource for pod in pods} | {usage.resource for usage in self.usage}) > 1
         groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -154,7 +154,7 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
 
 
 def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
-    """The reasons why a node needs attention, from its row in gpu_info; none if it does not."""
+    """The reasons why a node needs attention, from its row in gpu_info; none if it needs no attention."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
         yield Badge("not ready", BAD)
@@ -174,7 +174,8 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
         yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
     elif drift:
         yield Badge(DRIFT, WARN, "; ".join(drift))
-    # The list of unclaimed nodes is limited in length, the rows are not. It excludes nodes of unknown model, which may still match a pool.
+    # The list of unclaimed nodes has a limited length, but the number of rows is not limited. The list excludes nodes whose model is unknown, because these
+    # may still match a pool.
     elif row.get("pool") is None and row.get("model") and info.get("unclaimed"):
         yield Badge("in no pool", NOTE, "no pool matches it; the node is not changed")
 
@@ -185,13 +186,13 @@ def natural_order(name: str) -> tuple[t.Any, ...]:
 
 
 def _rank(part: str) -> tuple[int, int, str]:
-    """The rank of a part of a name: digits by their value (there may be thousands of digits), before letters."""
+    """The rank of a part of a name: digits come before letters, and are compared by value (there may be thousands of digits)."""
     digits = part.lstrip("0")
     return (0, len(digits), digits) if part[0] in "0123456789" else (1, 0, part)
 
 
 def _gpus(row: Document, usage: t.Sequence[ResourceUsage]) -> int:
-    """The GPUs that gpu-feature-discovery counts; 0 if it counts MIG devices (strategy single) instead."""
+    """The number of GPUs according to gpu-feature-discovery; 0 if it counts MIG devices instead (strategy single)."""
     gpus = max(0, to_count(row.get("gpus")))
     devices: Document = (row.get("mig") or {}).get("devices") or {}
     single = usage and not any("/mig-" in entry.resource for entry in usage)
@@ -203,7 +204,7 @@ def _by_request(pods: t.Iterable[PodUsage]) -> list[PodUsage]:
 
 
 def _request(pod: PodUsage, several: bool) -> str:
-    """The pod's request as text: the count unless it is one, and the resource if the node has several."""
+    """The pod's request as text: the count unless it is one, and the resource if the node has several resources."""
     count = f"\u00d7{number(pod.units)}" if pod.units != 1 else ""
     resource = short_resource(pod.resource).removeprefix("mig-") if several else ""
     return "\u00a0".join(filter(None, [count, resource]))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of a plan's text that are not in a report: MIG layouts, the cost of sharing, and the impact of a run (pure)."""
+"""Formats the parts of a plan that a report does not have: MIG layouts, the cost of sharing, and the impact of a run (pure)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SOURCE = f"times were measured on {benchmarks.MEASURED}; results differ on othe
 
 
 def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
-    """How a run installs NFD and the operator; without a cluster, the operator's settings for the declared distribution."""
+    """How a run installs NFD and the operator. If the cluster was not reached, also the operator's settings for the declared distribution."""
     releases: Document = info.get("releases") or {}
     installed: Document = info.get("installed") or {}
     if not info.get("pools") or any(finding["problem"] for finding in installed.values()):
@@ -70,7 +70,7 @@ def toleration_paragraphs(info: Document) -> t.Iterator[Paragraph]:
 
 
 def layout_lines(pools: Document, width: int) -> list[str]:
-    """A heading for each pool with MIG devices, followed by a bar for each layout with its unused slices."""
+    """A heading for each pool with MIG devices, followed by each layout with its unused slices, drawn as a bar."""
     lines: list[str] = []
     for name, pool in pools.items():
         layouts: t.Sequence[Document] = pool.get("gpu_layouts") or ()
@@ -78,7 +78,7 @@ def layout_lines(pools: Document, width: int) -> list[str]:
             continue
         lines.append(f"memory slices of the GPUs of {name}:")
         gpus = [(layout["slices"], [Placement(**device) for device in layout["devices"]]) for layout in layouts]
-        # Without nodes, the layouts are the declared layouts, in the order of the declaration.
+        # If the pool has no nodes, the layouts are the declared ones, in the order of the declaration.
         declared = [gpus_of(part) for part in pool.get("layout") or ()]
         for number, (layout, drawing) in enumerate(zip(layouts, draw_gpu(gpus, width - 4), strict=True)):
             title = declared[number] if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"
@@ -100,7 +100,7 @@ def _unused(unused: Document) -> str:
 
 
 def sharing_costs(pools: Document) -> t.Iterator[Paragraph]:
-    """A sentence for each kind of sharing, with its pools; empty if no GPU is shared."""
+    """A sentence for each kind of sharing, with the pools that use it; empty if no GPU is shared."""
     pools_of: dict[tuple[str, str], list[str]] = {}
     has_times = False
     for name, pool in pools.items():
@@ -116,7 +116,7 @@ def sharing_costs(pools: Document) -> t.Iterator[Paragraph]:
 
 
 def profiles_of(pool: Document) -> set[str]:
-    """The MIG profiles that a pool declares, by its layout or its demand."""
+    """The MIG profiles that a pool declares in its layout or its demand."""
     return {
         *(pool.get("demand") or ()),
         *(profile for part in pool.get("layout") or () for profile in part["profiles"]),
@@ -131,7 +131,7 @@ def _performance(pool: Document, replicas: int) -> str:
 
 
 def impact_lines(info: Document, width: int) -> list[str]:
-    """A table of the pools with an impact, and explanations; empty if the impact was not requested."""
+    """A table of the pools that the run affects, followed by explanations; empty if the impact was not requested."""
     total: Document | None = info.get("impact")
     if total is None:
         return []
@@ -153,7 +153,7 @@ def impact_lines(info: Document, width: int) -> list[str]:
 
 
 def _nodes_without_pool(info: Document) -> str:
-    """The name of the row for nodes that belong to no pool; parentheses distinguish it from the name of a pool."""
+    """The name of the row for nodes that belong to no pool. Parentheses distinguish this name from that of a pool."""
     kinds = [text for key, text in (("released", "released"), ("unclaimed", "no pool")) if info.get(key)]
     return f"({', '.join(kinds) or 'no pool'})"
 
@@ -207,7 +207,7 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
 
 
 def _permission(total: Document) -> str:
-    """The effect of gpu_operator_allow_driver_rollout, unless a refusal already describes it."""
+    """The effect of gpu_operator_allow_driver_rollout; empty if a refusal already describes this effect."""
     refused = any(refusal["code"] == "driver_rollout" for refusal in (total["upgrade"] or {}).get("refusals", ()))
     if total["in_place"] or refused:
         return ""

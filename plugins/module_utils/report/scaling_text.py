@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains in the text of a plan or a report whether OpenShift's autoscaler scales the pools from zero (pure)."""
+"""Explains, in a plan or a report, whether OpenShift's autoscaler scales the pools from zero (pure)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .table import Paragraph
 
 Document = t.Mapping[str, t.Any]
 
-# The heading of a finding by its effect; for some_pods, the label key or the resource that the affected pods use is added.
+# The heading of a finding, by its effect. For some_pods, the label key or the resource that the affected pods use is added to the heading.
 _HEADS = {"no_pod": "cause", "some_pods": "pods with", "note": "note"}
 _NO_AUTOSCALER = "machine_autoscaler"
 _MAXIMUM = "maximum"
 
 
 class ScalingSummary(t.NamedTuple):
-    """MachineSets of a pool with the same findings: a sentence, paragraphs of findings, and whether the sets scale (None: unknown, or fixed size)."""
+    """Describes the MachineSets of a pool that have the same findings. `scales` is None if it is unknown whether they scale, or if their size is fixed."""
 
     pool: str
     text: str
@@ -28,7 +28,7 @@ class ScalingSummary(t.NamedTuple):
 
 
 def scaling_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
-    """The summaries of all pools, each followed by its findings, and the objects that could not be read; empty for clusters that are not OpenShift."""
+    """The summaries of all pools, each followed by its findings, and the objects that could not be read; empty for a cluster other than OpenShift."""
     for summary in scaling_summaries(info, kind):
         yield f"scaling of {summary.pool}", summary.text
         yield from summary.findings
@@ -37,7 +37,7 @@ def scaling_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
 
 
 def scaling_summaries(info: Document, kind: str) -> list[ScalingSummary]:
-    """One summary for the MachineSets of a pool with the same findings. A plan shows the findings that remain after the run."""
+    """One summary for all MachineSets of a pool that have the same findings. A plan shows the findings that remain after the run."""
     groups: dict[tuple[t.Any, ...], list[Document]] = {}
     for item in (info.get("autoscaling") or {}).get("machine_sets") or ():
         codes = tuple((finding["code"], finding["effect"]) for finding in _findings(item, kind))
@@ -65,7 +65,7 @@ def _summary(items: t.Sequence[Document], kind: str) -> ScalingSummary:
     scales = _scales(first, kind)
     text = _headline(subject, len(items) == 1, scales, kind == "plan" and not first["scales"])
     if scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {_MAXIMUM}:
-        # The configuration is correct: the autoscaler has added all nodes that it may add.
+        # The configuration is correct; the autoscaler has already added all nodes that it is allowed to add.
         text = f"{subject} {'has' if len(items) == 1 else 'have'} the maximum number of nodes"
     parts = [text, *(_expectations(first) if scales is not False else ())]
     return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales)
@@ -83,7 +83,7 @@ def _headline(subject: str, single: bool, scales: bool | None, changes: bool) ->
 
 
 def _expectations(item: Document) -> t.Iterator[str]:
-    """The properties of a new node that the autoscaler expects: resources, the label of its GPUs with its limit, taints, and the range of the size."""
+    """The range of the size, and the properties that the autoscaler expects of a new node: resources, the label of the GPUs with its limit, and taints."""
     if item["max"] is not None:
         yield f"{item['min']} to {item['max']} nodes"
     offered = [f"{count} {resource}" for resource, count in item["resources"].items()]

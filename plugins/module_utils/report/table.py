@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables and paragraphs of text for a terminal (pure)."""
+"""Formats tables and paragraphs of text for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Paragraph = tuple[str, str]
 
 
 class Column(t.NamedTuple):
-    """A column's title, and a function for its value in a row; numbers are right-aligned; `cuts`: the text may be shortened."""
+    """A column's title, and a function that returns the value for a row. A `number` is right-aligned, and a text that `cuts` may be shortened."""
 
     head: str
     value: t.Callable[[t.Any], t.Any]
@@ -25,7 +25,7 @@ class Column(t.NamedTuple):
 
 
 def table(columns: t.Sequence[Column], rows: t.Iterable[t.Any], width: int = WIDTH) -> list[str]:
-    """The titles and one line for each row, not longer than `width` if shortening columns is sufficient."""
+    """The titles, and one line for each row. No line is longer than `width`, provided that shortening columns is sufficient."""
     cells = [[str(column.value(row)) for column in columns] for row in rows]
     sizes = [max(len(column.head), *(len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
     sizes = _fitted(columns, sizes, width)
@@ -37,7 +37,7 @@ def table(columns: t.Sequence[Column], rows: t.Iterable[t.Any], width: int = WID
 
 
 def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
-    """Each heading with its text, wrapped and indented by two; long names are not broken."""
+    """Each heading with its text, wrapped; continuation lines are indented by two spaces, and long names are not broken."""
     return [
         line
         for head, text in paragraphs
@@ -48,7 +48,7 @@ def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Shorten the widest column that may be shortened until the line fits; the first column, which identifies the row, is shortened last."""
+    """Shorten the widest of the columns that may be shortened, until the line fits. The first column, which identifies the row, is shortened last."""
     sizes = list(sizes)
     smallest = [
         len(column.head) + len(_CUT) if column.cuts else size for column, size in zip(columns, sizes, strict=True)

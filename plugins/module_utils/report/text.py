@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan before a run, and the report after it, as lines for a terminal (pure)."""
+"""Formats the plan before a run, and the report after a run, as lines for a terminal (pure)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NODEGROUP_ACTIONS = {
 def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: bool = True) -> list[str]:
     """The lines of a plan or a report (`kind` is one of facts.KINDS) from the result of gpu_info.
 
-    If changes to the autoscaler are not `applied`, but only predicted in check mode, a report also describes how pools scale after the run.
+    If check mode only predicts changes to the autoscaler (`applied` is false), a report describes how pools would scale after a run.
     """
     pools: Document = info.get("pools") or {}
     title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
@@ -88,7 +88,7 @@ def _pool_paragraphs(info: Document, pools: Document, kind: str) -> t.Iterator[P
 
 
 def _awaits_discovery(info: Document) -> bool:
-    """Whether the hardware of the cluster is unknown."""
+    """Whether the cluster's hardware is not known yet."""
     return not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
 
 
@@ -135,12 +135,12 @@ def _changes(pool: Document) -> str:
 
 
 def _count(names: t.Sequence[str]) -> str:
-    """The number of names in a list of the result, which is limited."""
+    """The number of names in a list in the result. The length of these lists is limited."""
     return f"{len(names)} or more" if len(names) == MAX_LISTED else str(len(names))
 
 
 def _notes(info: Document) -> t.Iterator[Paragraph]:
-    """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
+    """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered, in no pool, or released."""
     for component, installation in (info.get("installed") or {}).items():
         if installation["adopted"] or installation["problem"] or installation["notes"]:
             adopted = [f"{installation['what']} is adopted and not upgraded"] if installation["adopted"] else []
@@ -189,7 +189,7 @@ def _totals(info: Document) -> t.Iterator[Paragraph]:
 
 
 def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
-    """The server, the UID and the recorded name; in a plan, also the name that the next change records."""
+    """The cluster's server, UID and recorded name; in a plan, also the name that the next change records."""
     identity = info.get("identity")
     if not identity:
         return
@@ -206,9 +206,9 @@ def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
 
 
 def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
-    """One paragraph for each pool with a node group: its name, flavor and size, and in a plan its changes.
+    """One paragraph for each pool with a node group. It contains the name, flavor and size of the group and, in a plan, the changes to the group.
 
-    `info["nodegroups"]` is the result of the provider's module, if it was called: `nodegroups` by name, or `msg` if it failed.
+    If the provider's module was called, `info["nodegroups"]` is its result: `nodegroups` by name, or `msg` if the module failed.
     """
     preview: Document = info.get("nodegroups") or {}
     groups = {name: pool["nodegroup"] for name, pool in (info.get("pools") or {}).items() if pool.get("nodegroup")}
@@ -230,7 +230,7 @@ def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
 
 
 def _nodegroup_changes(diff: Document, name: str) -> list[str]:
-    """The differences as `field before -> after`; for maps (and taints, by key and effect) only the entries that differ."""
+    """The differences in the form `field before -> after`. For maps, and for taints by key and effect, only the entries that differ are listed."""
     before, after = (_flatten((diff.get(side) or {}).get(name) or {}) for side in ("before", "after"))
     return [
         f"{key} {_field_text(before.get(key))} -> {_field_text(after.get(key))}"

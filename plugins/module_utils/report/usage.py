@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU resources of nodes: requested, free and not allocatable units (pure)."""
+"""Computes the usage of the nodes' GPU resources: requested, free and not allocatable units (pure)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ResourceUsage:
-    """One resource in the units of its requests; used, free, lost and missing never overlap.
+    """One resource, in the units that pods request. The numbers used, free, lost and missing do not overlap.
 
     used: allocatable and requested by a pod. free: allocatable and not requested. lost: requested, but no longer allocatable.
     missing: in the node's capacity, but neither allocatable nor requested. If the pods were not read (known is false),
-    everything allocatable counts as free. unschedulable: the part of free on nodes that accept no new pods; only in totals.
+    all allocatable units count as free. unschedulable: the free units on nodes that accept no new pods; set only in totals.
     """
 
     resource: str
@@ -55,14 +55,14 @@ class ResourceUsage:
 
     @property
     def states(self) -> list[tuple[str, int]]:
-        """The number of units in each occurring state, under the names of the states in the style sheet."""
+        """The number of units in each state that occurs. The states have the names that the style sheet uses."""
         free = "free" if self.known else "unknown"
         counts = [("used", self.used), ("lost", self.lost), (free, self.free), ("missing", self.missing)]
         return [(state, count) for state, count in counts if count]
 
 
 class PodUsage(t.NamedTuple):
-    """The request of one pod for one resource of its node."""
+    """One pod's request for one resource of the node."""
 
     namespace: str
     pod: str
@@ -71,7 +71,7 @@ class PodUsage(t.NamedTuple):
 
 
 class NamespaceUsage(t.NamedTuple):
-    """The requests of the pods in one namespace; the counts have the same order as the given resources."""
+    """The requests of the pods in one namespace. `counts` has the order of the resources that namespace_usage() returns."""
 
     namespace: str
     pods: int
@@ -96,7 +96,7 @@ def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
 
 
 def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[ResourceUsage, ...]:
-    """The resources in a row of gpu_info, sorted by name; resources without units are left out."""
+    """The resources in a row of gpu_info, sorted by name; resources without any units are omitted."""
     allocatables: Document = row.get("allocatable") or {}
     capacities: Document = row.get("capacity") or {}
     requests: Counter[str] = Counter()
@@ -108,16 +108,16 @@ def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[Resour
         allocatable, capacity = max(0, to_count(allocatables.get(name))), max(0, to_count(capacities.get(name)))
         requested = requests[name]
         used = min(allocatable, requested)
-        # The kubelet keeps the capacity of a resource that sharing has replaced for five minutes (kubelet devicemanager,
-        # endpointStopGracePeriod): nothing is missing on a node that has everything its pool declares.
+        # After sharing has replaced a resource, the kubelet keeps its capacity for five minutes (kubelet devicemanager,
+        # endpointStopGracePeriod). No units are missing on a node that has everything that its pool declares.
         missing = 0 if as_declared else max(0, capacity - max(allocatable, requested))
         result.append(ResourceUsage(name, used, allocatable - used, requested - used, missing, pods is not None))
-    # After that time, the capacity stays at 0 until the kubelet restarts.
+    # After these five minutes, the capacity stays at 0 until the kubelet restarts.
     return tuple(usage for usage in result if usage.total)
 
 
 def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
-    """The sums over the nodes, sorted by resource."""
+    """The totals of all given nodes, sorted by resource."""
     by_resource: dict[str, list[tuple[bool, ResourceUsage]]] = defaultdict(list)
     for node in nodes:
         for usage in node.usage:
@@ -137,7 +137,7 @@ def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
 
 
 def namespace_usage(nodes: t.Iterable[GpuNode]) -> tuple[list[str], list[NamespaceUsage]]:
-    """All requested resources, and the namespaces sorted by their requests, largest first."""
+    """All requested resources, and the usage of each namespace, sorted by the number of requested units, largest first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     pods: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)

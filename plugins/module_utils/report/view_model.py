@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The view model of the HTML page, created from the result of gpu_info (pure)."""
+"""Builds the view model of the HTML page from the result of gpu_info (pure)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
 
 Document = t.Mapping[str, t.Any]
 
-# Up to this number of nodes, all tiles are open; with more nodes, the tiles are small and closed at first.
+# Up to this number of nodes, the tiles are large and initially open; with more nodes, the tiles are small and initially closed.
 MAX_EXPANDED = 40
 _MAX_EXPANDED_PODS = 10
-# How many namespaces or drivers a tile shows, and how many rows the table of namespaces has.
+# The maximum number of namespaces or drivers on a tile, and the maximum number of rows in the table of namespaces.
 MAX_IN_TILE, MAX_ROWS = 3, 200
 # Names of nodes up to this length are shown unchanged.
 MAX_NAME_LENGTH = 18
@@ -30,10 +30,10 @@ _ELLIPSIS = "\u2026"
 
 @dataclass(frozen=True)
 class PoolView:
-    """The nodes of one pool, or those without a pool (name is None).
+    """The nodes of one pool, or the nodes without a pool (name is None).
 
-    `declared` is the pool in the result of gpu_info, None for an undeclared pool. The prefix and the domain are common
-    to the names of the nodes. `scaling` explains whether OpenShift's autoscaler scales it.
+    `declared` is the pool in the result of gpu_info; None for an undeclared pool. `prefix` and `domain` are common to the
+    names of all nodes. `scaling` explains whether OpenShift's autoscaler scales the pool.
     """
 
     key: str
@@ -52,17 +52,17 @@ class PoolView:
 
     @property
     def as_declared(self) -> bool:
-        """Whether all nodes are as the pool declares."""
+        """Whether all nodes match the pool's declaration."""
         return bool(self.info.get("as_declared"))
 
     @property
     def node_count(self) -> int:
-        """The number of nodes in the cluster, on this page or not."""
+        """The pool's number of nodes in the cluster, even if the page does not show all of them."""
         return self.info.get("nodes") or 0
 
     @property
     def drifted_nodes(self) -> int:
-        """The number of nodes that are not as declared, on this page or not."""
+        """The number of nodes that are not as declared, even if the page does not show all of them."""
         return self.info.get("drifted_nodes") or 0
 
     @property
@@ -99,7 +99,7 @@ class PoolView:
         return DOT.join(page_facts(self.info, observed=True))
 
     def expected_units(self, resource: str) -> int | None:
-        """The units of a resource that the pool declares; None for other resources."""
+        """The number of units of a resource that the pool declares; None for a resource that it does not declare."""
         resources: Document = self.info.get("resources") or {self.info.get("resource"): self.info}
         return (resources.get(resource) or {}).get("expected")
 
@@ -116,7 +116,7 @@ class PoolView:
 
     @functools.cached_property
     def common_facts(self) -> dict[str, str]:
-        """The facts of more than half of the nodes."""
+        """The facts that more than half of the nodes have in common."""
         counts = Counter(entry for node in self.nodes for entry in node.facts.items())
         return {kind: text for (kind, text), count in counts.items() if count * 2 > len(self.nodes)}
 
@@ -135,14 +135,14 @@ class PoolView:
         return f"{_ELLIPSIS}{host.removeprefix(self.prefix)}" if self.prefix else host
 
     def is_cut_off(self, node: GpuNode) -> bool:
-        """Whether the tile may not show the full name."""
+        """Whether the tile may show only a part of the name."""
         label = self.label(node)
         return label != node.name or len(label) > MAX_NAME_LENGTH
 
 
 @dataclass(frozen=True)
 class Page:
-    """The content of the page; usage_known: whether the pods were read."""
+    """The content of the page. `usage_known` shows whether the pods were read."""
 
     cluster: str
     reachable: bool
@@ -171,12 +171,12 @@ class Page:
         return len(self.nodes) > MAX_EXPANDED
 
     def is_expanded(self, node: GpuNode) -> bool:
-        """Whether the tile of a node is open at first."""
+        """Whether the tile of a node is initially open."""
         return not self.is_dense and len(node.pods or ()) <= _MAX_EXPANDED_PODS
 
     @property
     def summary(self) -> str:
-        """The state of the cluster in a sentence or two."""
+        """The state of the cluster as one sentence."""
         if not self.reachable:
             return f"Cannot reach the cluster: {self.info.get('reason') or 'the reason is not known'}"
         pools = self.declared_pools
@@ -230,7 +230,7 @@ class Page:
 
     @functools.cached_property
     def drawings(self) -> dict[t.Hashable, tuple[str, NodeDrawing]]:
-        """The id and the drawing for each appearance of nodes; equal nodes refer to the same drawing."""
+        """The id and the drawing for each appearance. Nodes with the same appearance refer to the same drawing."""
         drawings: dict[t.Hashable, tuple[str, NodeDrawing]] = {}
         for node in self.nodes:
             if node.appearance not in drawings:
@@ -239,7 +239,7 @@ class Page:
 
 
 def build_page(info: Document) -> Page:
-    """The view model for the result of gpu_info, or for the JSON file that it wrote."""
+    """Build the view model from the result of gpu_info, or from a JSON file that contains this result."""
     declared: Document = info.get("pools") or {}
     rows: t.Sequence[Document] = info.get("nodes") or ()
     nodes: dict[str | None, list[GpuNode]] = defaultdict(list)
@@ -269,14 +269,14 @@ def build_page(info: Document) -> Page:
 
 
 def common_domain(names: t.Sequence[str]) -> str:
-    """The text from the first dot on, if it is the same for all names and not part of an IP address."""
+    """The end of the names, starting at the first dot, if it is the same for all names and not part of an IP address; otherwise empty."""
     domains = {name.partition(".")[2] for name in names}
     (domain,) = domains if len(domains) == 1 else ("",)
     return f".{domain}" if len(names) > 1 and any(char.isalpha() for char in domain) else ""
 
 
 def common_prefix(names: t.Sequence[str]) -> str:
-    """The common beginning of all names up to a hyphen, if at least one name is too long for a small tile."""
+    """The common beginning of all names, up to a hyphen, if at least one name is too long for a small tile; otherwise empty."""
     if len(names) < 2 or max(map(len, names)) <= MAX_NAME_LENGTH:
         return ""
     first, last = min(names), max(names)  # the prefix of these two is the prefix of all

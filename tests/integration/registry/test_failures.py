@@ -192,7 +192,10 @@ def test_an_interrupted_copy_sends_no_finished_layer_again(registries: Registrie
         failed = copying.result()
         network.heal()
     assert failed.get("failed"), "the line was cut"
-    assert "Run again: finished layers are not sent again" in failed["msg"] or "Nothing listens there" in failed["msg"]
+    assert (
+        "Run the playbook again: finished layers are not sent again" in failed["msg"]
+        or "Nothing listens there" in failed["msg"]
+    )
     with registries.requests(layout.TLS) as second:
         result = registries.copy(entry)
     assert not result.get("failed"), result

@@ -356,7 +356,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user is not allowed to read {name}, so neither its token nor the nodes' tokens are verified. Grant permission to get it."
+        f"This user is not allowed to read {name}, so neither its token nor the nodes' tokens are verified. Grant permission to read the object."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]

@@ -105,7 +105,7 @@ def test_licenses_and_leases_of_an_organization(server: Server, group: int | Non
     ("status", "message"),
     [
         (401, "does not accept the API key for GET /v1/org/lic-a/virtual-groups. Create a key with the access type"),
-        (404, "does not know /v1/org/lic-a/virtual-groups. Check gpu_licensing_org (option org of the module), "),
+        (404, "cannot find /v1/org/lic-a/virtual-groups. Check gpu_licensing_org (option org of the module), "),
         (500, "rejected GET /v1/org/lic-a/virtual-groups with 500"),
         (302, "rejected GET /v1/org/lic-a/virtual-groups with 302"),
     ],
@@ -126,7 +126,7 @@ def test_odd_values_cause_no_traceback(server: Server, monkeypatch: pytest.Monke
     monkeypatch.setitem(ANSWERS, f"{BASE}/1/license-servers/%3F/license-pools", {"licensePools": [pool, None]})
     actual = server.service.read("lic-a", 1)
     assert actual.as_dict()["products"] == [{"name": VCS, "total": 0, "in_use": 0, "free": 0}]
-    with pytest.raises(LicenseServiceError, match="does not know"):
+    with pytest.raises(LicenseServiceError, match="cannot find"):
         server.service.read("\ud800", 1)
 
 

@@ -136,7 +136,7 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         ),
         (
             error(429, coded("TOOMANYREQUESTS", HUB_LIMIT)),
-            f"Registry {HOST} {LIMIT}{HUB_LIMIT}. Run again later, or log in: the limits for authenticated users are higher.",
+            f"Registry {HOST} {LIMIT}{HUB_LIMIT}. Run the playbook again later, or log in: the limits for authenticated users are higher.",
         ),
         (error(500), f"Registry {HOST} rejected GET /v2/a/manifests/1 with 500: no reason was given"),
         (
