@@ -70,7 +70,7 @@ options:
 notes:
   - Only pools with C(nodes) in a cluster with C(gpu_cluster.cloud.machineset) are scaled by this autoscaler. Without C(gpu_cluster.cloud.machineset), the
     module does nothing.
-  - If nothing differs, the module only lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three other objects.
+  - If there are no differences, the module only lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three other objects.
   - In check mode, the module previews the MachineSets that the same run creates (see O(nodegroups)), and predicts the limits from the pools. If a pool does
     not determine the number of GPUs on each node, the limit is unknown until the MachineSet exists.
 seealso:

@@ -71,7 +71,7 @@ gpu_pools:
   returned: success
   sample: [{name: train, match: {model: H200}, sharing: {mode: none}}]
 remarks:
-  description: Remarks about the export, one sentence each, for example about a setting that was omitted and the reason.
+  description: Remarks about the export, one sentence each. For example, a remark names a setting that was omitted and gives the reason.
   type: list
   elements: str
   returned: success

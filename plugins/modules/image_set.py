@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_set
-short_description: List the images that GPU pools need, for a mirror registry
+short_description: List the images that a mirror registry needs for GPU pools
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -154,8 +154,8 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images whose expected digest is unknown. With O(digests_file), the file does not contain their digests. Otherwise, the registry from which
-        they are copied does not contain the images.
+      description: Images whose expected digest is unknown. With O(digests_file), this is because the file does not contain the digest; otherwise, because
+        the registry from which the image is copied does not contain the image.
       type: list
       elements: str
       returned: with O(verify=true)
