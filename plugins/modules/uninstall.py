@@ -140,7 +140,8 @@ uninstall:
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     removed:
-      description: Objects that were deleted, or from which the collection's fields were removed. Nodes are counted separately.
+      description: Objects that were deleted, or from which the collection's fields were removed, and the nodes whose MIG devices were removed. All
+        changed nodes are counted separately.
       type: list
       elements: str
       returned: always

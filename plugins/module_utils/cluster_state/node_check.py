@@ -176,7 +176,7 @@ def repair_reason(node: Node, pool: PoolPlan | None) -> str:
 
     A MIG manager that reports `pending` may still be working, so callers wait before they restart it.
     """
-    if not node.mig_config or not node.discovered:
+    if not node.mig_config or not node.discovered or reason_without_discovery(node.labels):
         return ""
     if node.mig_state == FAILED:
         return "the MIG manager failed and does not retry"

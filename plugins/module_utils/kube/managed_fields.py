@@ -138,8 +138,8 @@ def _lookup(value: t.Any, entry: str) -> tuple[bool, t.Any]:
             if _matches(candidate, keys):
                 return True, candidate
     if kind == "v" and isinstance(value, list):
-        identity = json.loads(text)
-        return identity in value, identity
+        element = json.loads(text)
+        return element in value, element
     if kind == "i" and isinstance(value, list) and int(text) < len(value):
         return True, value[int(text)]
     return False, None

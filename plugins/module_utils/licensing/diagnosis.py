@@ -160,12 +160,12 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     answering = [check.address for check in reading.services if not check.layer]
     named = answering or [server.address for server in servers_of(token.services)]
     verb, them = ("grants", "it") if len(named) == 1 else ("grant", "them")
-    matches = (
+    detail = (
         f", even though the node can reach {them}."
         if answering
         else ". Check from the node that the name resolves and the port is reachable, directly or through the proxy."
     )
-    texts = [f"{join_words(named)} {verb} no license{matches} Check that the license server has free licenses."]
+    texts = [f"{join_words(named)} {verb} no license{detail} Check that the license server has free licenses."]
     if token.server_type != CLS and (release := branch_of(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
         texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
     return " ".join(texts)

@@ -51,13 +51,13 @@ def decide_group(
         chosen = tuple(targets) if targets is not None else default_targets(namespace, modes)
         return GroupDecision(name or default_name, chosen)
     group = groups[0]
-    existing = str(group["metadata"]["name"])
-    if name and name != existing:
-        return GroupDecision(problem=_second_group(namespace, existing, name))
+    existing_name = str(group["metadata"]["name"])
+    if name and name != existing_name:
+        return GroupDecision(problem=_second_group(namespace, existing_name, name))
     live = group_targets(group)
     if targets is not None and live is not None and sorted(live) != sorted(targets):
-        return GroupDecision(problem=_other_targets(namespace, existing, live, targets))
-    return GroupDecision(existing, problem=_unsupported(namespace, group, modes))
+        return GroupDecision(problem=_other_targets(namespace, existing_name, live, targets))
+    return GroupDecision(existing_name, problem=_unsupported(namespace, group, modes))
 
 
 def default_targets(namespace: str, modes: frozenset[str] | None) -> tuple[str, ...]:
@@ -126,21 +126,21 @@ def no_group(namespace: str) -> Problem:
     )
 
 
-def _second_group(namespace: str, existing: str, name: str) -> Problem:
+def _second_group(namespace: str, existing_name: str, name: str) -> Problem:
     return Problem(
         code=MULTIPLE,
-        subject=f"OperatorGroup {namespace}/{existing}",
+        subject=f"OperatorGroup {namespace}/{existing_name}",
         field="metadata.name",
-        value=existing,
+        value=existing_name,
         rule=f"A second OperatorGroup ({name}) would prevent OLM from installing anything in this namespace.",
-        remedy=f"Remove {_OPERATOR_GROUP}, or set it to {existing}.",
+        remedy=f"Remove {_OPERATOR_GROUP}, or set it to {existing_name}.",
     )
 
 
-def _other_targets(namespace: str, existing: str, live: t.Sequence[str], targets: t.Sequence[str]) -> Problem:
+def _other_targets(namespace: str, existing_name: str, live: t.Sequence[str], targets: t.Sequence[str]) -> Problem:
     return Problem(
         code="operator_group",
-        subject=f"OperatorGroup {namespace}/{existing}",
+        subject=f"OperatorGroup {namespace}/{existing_name}",
         field="spec.targetNamespaces",
         value=join_words(live) if live else "all namespaces",
         rule=f"The declared target_namespaces are {join_words(targets) if targets else 'all namespaces'}, but existing groups are not changed.",

@@ -198,7 +198,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
     ]
     if blocked:
         fails = (
-            "; the run will fail, but unless rollout.pause_on_failure is set, it first changes the other nodes"
+            "; the run will fail; with rollout.pause_on_failure: false, it first changes the other nodes"
             if done.predicted
             else ""
         )

@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from ..cluster_state.node import parse_node
-from ..cluster_state.node_check import repair_reason
 from ..cluster_state.pool_edit import last_good, membership_edit
 from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
@@ -22,6 +21,7 @@ from ..kube.errors import ApiError
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..schema import rollout
+from ..schema.operand_labels import reason_without_discovery
 from . import operand_restart
 from .diagnosis import diagnose
 from .node_change import NodeChange, declared_edit, in_rollout_order
@@ -121,16 +121,14 @@ class Rollout:
     def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, NodeDrift], lease: Lease) -> None:
         """Roll back or quarantine nodes that this run patched outside the rolling update and that do not match their declaration.
 
-        A node keeps the new configuration if it has no last good configuration, or if a rollback would not change the finding.
+        A node keeps the new configuration if it has no last good configuration, or if its labels disable the operands.
         """
         rolling = {change.node for change in state.changes.rolling_changes}
         patched = self.done.written - rolling
         failed = [
             change
             for change in state.changes.node_changes
-            if change.node in patched
-            and change.node in findings
-            and _can_roll_back(state, change, findings[change.node])
+            if change.node in patched and change.node in findings and _can_roll_back(state, change)
         ]
         if not failed:
             return
@@ -227,15 +225,14 @@ def _configuration(state: ClusterState, name: str) -> str:
     return f"{pool.for_node(name).config_key} {pool.for_node(name).mig_key}".strip() if pool else "none"
 
 
-def _can_roll_back(state: ClusterState, change: NodeChange, finding: NodeDrift) -> bool:
+def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
     node = state.nodes.get(change.node)
     if node is None or change.pool is None:
         return False
-    if finding.final and not repair_reason(node, change.pool):
-        # No configuration corrects this, for example if operands are disabled on the node. The node is only reported, as in
-        # the rolling update.
-        return False
-    return change.pool.rollout.on_failure == rollout.LEAVE or last_good(node) is not None
+    if change.pool.rollout.on_failure == rollout.LEAVE:
+        return True
+    # Without operands, the node would not offer the resources of its last good configuration either.
+    return last_good(node) is not None and not reason_without_discovery(node.labels)
 
 
 @dataclass

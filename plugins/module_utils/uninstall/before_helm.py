@@ -190,7 +190,7 @@ class BeforeHelm(Stage):
         """Report the nodes whose MIG devices are removed; the diff of their labels does not show this effect."""
         if nodes:
             label = f"MIG devices of {abbreviate_nodes(sorted(nodes))}"
-            self.result.add_removed(label, action="removed by the MIG manager, so the nodes offer whole GPUs")
+            self.result.add_removed(label, action="removed by the MIG manager")
 
     def _partitioned(self) -> list[Node]:
         return [node for node in self.nodes if self._restore_node(node).partitioned]

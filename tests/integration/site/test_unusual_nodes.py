@@ -143,6 +143,7 @@ def test_a_driver_that_breaks_on_a_node_of_a_pool_does_not_keep_site_waiting(lab
     site, seconds = run("accel.gpu.site", 3)
     assert "node(s) failed" in site.failure()
     assert MESSAGE in site.failure()
+    assert site.shown("In a pool, but without usable GPUs: t4-2"), "the report does not follow the failure"
     assert seconds < 300, "it waited for the time limit"
     cluster.until(lambda: cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 3}}, 30)
     assert cluster.nodes()["t4-2"]["metadata"]["labels"][CONFIG_LABEL].startswith("time-slicing-4-")

@@ -112,20 +112,13 @@ def select_source(
                 "set like to the MachineSet to copy."
             )
         return Source(same[0], f"{like} is in a different zone")
-    chosen = min(
-        in_zone,
-        key=lambda machineset: (
-            bool(get_nested(machineset, "spec", "template", "spec", "taints")),
-            name_of(machineset),
-        ),
-    )
     if len(in_zone) == 1:
         where = f" in zone {zone}" if zone else ""
-        return Source(chosen, f"it is the only worker MachineSet{where}")
-    return Source(
-        chosen,
-        f"it is the first by name of {_names(in_zone)}, preferably without taints; to copy a different one, set like",
-    )
+        return Source(in_zone[0], f"it is the only worker MachineSet{where}")
+    without_taints = [item for item in in_zone if not get_nested(item, "spec", "template", "spec", "taints")]
+    candidates = sorted(without_taints or in_zone, key=name_of)
+    kind = "the only one without taints" if len(without_taints) == 1 else f"the first by name of {_names(candidates)}"
+    return Source(candidates[0], f"it is {kind}; to copy a different one, set like")
 
 
 def _is_candidate(machineset: Object) -> bool:

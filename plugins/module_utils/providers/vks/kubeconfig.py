@@ -127,7 +127,7 @@ def _time(text: str | None) -> datetime.datetime | None:
         if text.isdecimal():
             seconds = int(text)
             return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > 10**11 else 1), datetime.UTC)
-        time = datetime.datetime.fromisoformat(text)
+        parsed = datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=datetime.UTC)

@@ -54,10 +54,12 @@ class VServer:
     def volume_types(self, zone: str) -> list[CatalogItem]:
         """The volume types of all kinds in a zone."""
         kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
-        pages = self._each([(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds])
+        results = self._each(
+            [(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds]
+        )
         return [
             catalog.volume_item(row, str(kind.get("name") or ""))
-            for kind, rows in zip(kinds, pages, strict=True)
+            for kind, rows in zip(kinds, results, strict=True)
             for row in rows
         ]
 
@@ -69,7 +71,7 @@ class VServer:
             for family in families
             for code in (family.get("condition") or {}).get("codes") or []
         )
-        pages = self._each(
+        results = self._each(
             [
                 (
                     f"/v1/{self.project}/flavors/families/{key}/platforms/{code}/clusters/master/false",
@@ -81,7 +83,7 @@ class VServer:
         )
         flavors = {
             flavor.id: flavor
-            for rows in pages
+            for rows in results
             for flavor in (flavor_of(row, zone) for row in rows)
             # The service may ignore the parameter and return all zones.
             if flavor.zone == zone

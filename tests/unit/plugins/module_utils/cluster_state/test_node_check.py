@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node, repair_reason
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pool
 
@@ -202,3 +202,9 @@ def test_mig_and_mps_not_verified(of_node: Node, of_pool: PoolPlan, words: list[
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []
     assert finding.final is final
+
+
+@pytest.mark.parametrize(("labels", "is_stuck"), [({}, True), ({"nvidia.com/gpu.deploy.operands": "false"}, False)])
+def test_a_mig_manager_that_a_user_has_disabled_is_not_restarted(labels: dict[str, str], is_stuck: bool) -> None:
+    failed = node(labels={"nvidia.com/mig.config": "accel-1", "nvidia.com/mig.config.state": "failed", **labels})
+    assert bool(repair_reason(failed, pool())) is is_stuck

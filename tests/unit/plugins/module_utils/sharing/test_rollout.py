@@ -149,19 +149,29 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
     assert set(update.done.failed) == set("abc")
 
 
-def test_a_node_is_not_rolled_back_if_a_rollback_would_not_change_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its operands are disabled, so it would not offer the resources of its last good configuration again either."""
-    runner = mock.Mock()
-    monkeypatch.setattr(sharing_rollout, "NodeRunner", runner)
+@pytest.mark.parametrize(
+    ("disabled", "on_failure", "handled"),
+    [(False, "rollback", True), (True, "rollback", False), (True, "leave", True)],
+)
+def test_a_node_without_operands_is_not_rolled_back(
+    monkeypatch: pytest.MonkeyPatch, disabled: bool, on_failure: str, handled: bool
+) -> None:
+    """It would not offer the resources of its last good configuration again either; with `leave`, nothing is awaited."""
+    runner = mock.Mock(return_value=mock.Mock(fail_immediate=lambda message: NodeResult("a", QUARANTINED, failure="x")))
+    for name, substitute in {"NodeRunner": runner, "diagnose": mock.Mock(), "WatchedNodes": mock.MagicMock()}.items():
+        monkeypatch.setattr(sharing_rollout, name, substitute)
+    actual = node("a")
+    labels = {**actual.labels, **({"nvidia.com/gpu.deploy.operands": "false"} if disabled else {})}
     recorded = {"accel.gpu/last-good": str(LastGood({}, {"nvidia.com/gpu": 1}))}
-    state = mock.Mock(nodes={"a": replace(node("a"), annotations=recorded)})
-    changes = [replace(change("a", pool()), rolling=False)]
-    state.changes = mock.Mock(rolling_changes=[], node_changes=changes)
+    state = mock.Mock(nodes={"a": replace(actual, labels=labels, annotations=recorded)})
+    to = replace(pool(), rollout=rollout(on_failure=on_failure))
+    state.changes = mock.Mock(rolling_changes=[], node_changes=[replace(change("a", to), rolling=False)])
     update = Rollout(mock.Mock())
+    update._node_context = mock.Mock()  # type: ignore[method-assign]
     update.done.written.add("a")
-    update.roll_back_failed(state, {"a": NodeDrift("a", "notebooks", ("x",), final=True)}, mock.Mock())
-    assert not runner.called
-    assert update.done.failed == {}
+    findings = {"a": NodeDrift("a", "notebooks", ("x",), final=True)}
+    update.roll_back_failed(state, findings, mock.Mock(lost=threading.Event()))
+    assert runner.called is handled
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall import before_helm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
 
@@ -43,6 +44,19 @@ def stage() -> BeforeHelm:
         policies=[{"metadata": {"name": "cluster-policy"}}],
         nodes=[NODE],
     )
+
+
+def test_the_removed_mig_devices_are_in_the_preview_and_in_the_result_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    preview = stage()
+    preview.preview()
+    run = replace(stage(), waiting=mock.Mock())
+    reset = mock.Mock(return_value=mock.Mock(wait=lambda: [replace(NODE, labels={})]))
+    monkeypatch.setattr(before_helm, "MigReset", reset)
+    monkeypatch.setattr(run, "patch_nodes", mock.Mock())
+    run._await_mig_reset(mock.Mock())
+    assert preview.result.removed == run.result.removed == ["MIG devices of node a100-1: removed by the MIG manager"]
 
 
 def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:

@@ -26,6 +26,8 @@ def managed(name: str) -> Object:
 
 
 A, B, C = in_zone("a"), in_zone("b"), in_zone("c")
+TAINTED = in_zone("a", "prod-infra-us-east-2a")
+TAINTED["spec"]["template"]["spec"]["taints"] = [{"key": "infra", "effect": "NoSchedule"}]
 ARM = in_zone("b", "prod-arm-us-east-2b")
 MASTER = worker_machineset("prod-master", role="master")
 CLONES = worker_machineset("clones", "vSphere")
@@ -46,6 +48,14 @@ BARE_METAL = worker_machineset("metal", kind="BareMetalMachineProviderSpec")
             None,
             "prod-worker-us-east-2a",
             "the first by name of prod-worker-us-east-2a, prod-worker-us",
+        ),
+        ([TAINTED, B], None, None, "prod-worker-us-east-2b", "it is the only one without taints"),
+        (
+            [TAINTED, C, B],
+            None,
+            None,
+            "prod-worker-us-east-2b",
+            "the first by name of prod-worker-us-east-2b, prod-worker-us",
         ),
         ([A, B], None, "us-east-2b", "prod-worker-us-east-2b", "the only worker MachineSet in zone us-east-2b"),
         ([managed("gpu"), A], "gpu", None, "gpu", ""),
