@@ -36,7 +36,7 @@ description:
   - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods. While a driver pod exists,
     such a change is held back unless O(allow_driver_rollout) is set. All other changes are applied.
   - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a change to a toleration, is not held back. The
-    operator restarts the driver pods on cordoned nodes without evicting any GPU pod.
+    operator cordons each node while it restarts the driver pod, and evicts no GPU pods.
 notes:
   - The module considers the operator ready when all of the following conditions are met. (1) The condition Ready of the operator has the reason Reconciled,
     or NoGPUNodes while NFD has found no GPU node. (2) The operator has labelled every GPU node that NFD has labelled. (3) The DaemonSet of the device plugin
@@ -51,8 +51,8 @@ notes:
     changed for a minute and the failing container is in back-off, that is, waiting for its next start. The node is then also returned in C(broken_nodes).
     Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
   - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all such pods are on nodes in C(unusual_nodes), the
-    module deletes the remaining pods with an older template, one pod of each DaemonSet at a time, so that they are recreated. A node in C(broken_nodes)
-    counts for this purpose only if a pod of a different DaemonSet fails on it.
+    module deletes the remaining pods with an older template, one pod of each DaemonSet at a time, so that they are recreated. If one of these nodes is in
+    C(broken_nodes), the module does this only if the failing pod on that node belongs to another DaemonSet, not to the one that is being updated.
   - If nothing differs, the module only lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses, once each.
   - In check mode, if the cluster has no ClusterPolicy and the kind is listed in O(expected), C(before) in the diff is empty and C(after) contains all derived
     fields. A real run changes the object that the chart has created, so C(before) then contains the chart's values of these fields. C(after) and C(changed)
@@ -91,7 +91,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     wait_timeout: 1800
 
-- name: Apply a pool's new taint also to the driver, during a maintenance window
+- name: Add the toleration for a pool's new taint to the driver, too, during a maintenance window
   accel.gpu.cluster_policy:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"

@@ -159,7 +159,7 @@ gpu_info:
           allocatable: {nvidia.com/gpu: 4}
           capacity: {nvidia.com/gpu: 4}
           mig: null
-          drift: ["label nvidia.com/gpu.replicas is 1, 4 is expected"]
+          drift: ["label nvidia.com/gpu.replicas is 1, but 4 is expected"]
           ready: true
           schedulable: true
           workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
@@ -200,7 +200,7 @@ gpu_info:
             devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: [0]}
             profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         drift: {description: The differences from the declaration of the node's pool., type: list, elements: str, returned: with O(gpu_pools), sample: ['label
-          nvidia.com/gpu.replicas is 1, 4 is expected']}
+          nvidia.com/gpu.replicas is 1, but 4 is expected']}
         workloads:
           description: The pods that request GPUs.
           type: list
@@ -245,7 +245,7 @@ gpu_info:
            gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}},
            changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
             removed_annotations: [], taints: [], removed_taints: []},
-           drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"], drifted_nodes: 1, as_declared: false,
+           drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected"], drifted_nodes: 1, as_declared: false,
            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
       contains:
         NAME:
@@ -257,7 +257,7 @@ gpu_info:
             models: [Tesla-T4], nodes: 2, gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8,
             allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
             removed_annotations: [], taints: [], removed_taints: []},
-            drift: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected'], drifted_nodes: 1, as_declared: false,
+            drift: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected'], drifted_nodes: 1, as_declared: false,
             impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
           contains:
             model: {description: The declared model; null if the pool declares none., type: str, returned: always, sample: T4}
@@ -361,7 +361,7 @@ gpu_info:
                 taints: {description: Taints to set., type: list, elements: str, returned: always, sample: []}
                 removed_taints: {description: Taints to remove., type: list, elements: str, returned: always, sample: []}
             drift: {description: Up to 5 differences from the declaration., type: list, elements: str, returned: if the
-              cluster was read, sample: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected']}
+              cluster was read, sample: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected']}
             drifted_nodes: {description: Number of nodes that differ from the declaration., type: int, returned: if the cluster was read, sample: 1}
             as_declared: {description: Whether all nodes match the declaration., type: bool, returned: if the cluster was read, sample: false}
             validation:

@@ -24,18 +24,18 @@ description:
     check. In check mode, if the user is not allowed to change nodes at all, the module does not fail, but returns the reason in RV(gpu_sharing.unchecked).
   - Releases nodes that no longer belong to a pool. Everything that the former pool set on a node is removed, according to the C(rollout) settings that are
     recorded on the node. MIG devices are removed first, and the node is uncordoned once their removal is verified.
-  - If the change of a node fails, rolls the node back to its last working configuration, or leaves it cordoned and tainted with the reason.
+  - If a change to a node fails, the module rolls the node back to its last working configuration, or leaves it cordoned and tainted with the reason.
     C(rollout.on_failure) selects the behavior. Nodes that another tool or user cordoned stay cordoned.
   - Records the progress on each node, so that the next run can continue the work of a killed run.
-  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the affected nodes. The kubelet then refreshes the pods' copies of the
-    ConfigMap promptly instead of after a minute or more.
+  - Before the module sets a label that refers to a new entry, it updates an annotation on the NVIDIA pods of the affected nodes. The kubelet then refreshes
+    the pods' copies of the ConfigMap promptly instead of after a minute or more.
   - Waits until every node of every pool advertises exactly the resources that the pool declares, and no resources of another sharing mode, and until
     gpu-feature-discovery has set the matching labels.
-  - Holds back taints that the ClusterPolicy does not tolerate, and shows a warning, because NVIDIA pods could not restart on such nodes. If a node already
-    has such a taint, the taint is kept.
-  - If nothing differs, sends no write requests, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
-  - Keeps labels and taints that already existed on a node. The module records the labels and taints that it sets in annotations, and removes them when the pool
-    no longer declares them or when the node is released. Nodes outside the pools are not changed.
+  - Holds back taints that the ClusterPolicy does not tolerate, because NVIDIA pods could not restart on nodes with these taints, and shows a warning. If a
+    node already has such a taint, the taint is kept.
+  - If there are no differences, the module sends no write requests and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
+  - Keeps labels and taints that already existed on a node. The module sets annotations that record which labels and taints it has set. It removes these
+    labels and taints when the pool no longer declares them or when the node is released. Nodes outside the pools are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -155,8 +155,8 @@ gpu_sharing:
   contains:
     pools:
       description:
-        - For each pool, the numbers of nodes (C(nodes), C(changed), C(verified)), the most frequent C(resource), the numbers of C(expected) and C(allocatable)
-          devices, and the numbers of these devices for each of the C(resources).
+        - For each pool, node counts (C(nodes), C(changed), C(verified)), the main C(resource), device counts (C(expected), C(allocatable)), and the same
+          device counts for each of the C(resources).
         - C(missing) contains the number of devices, by profile, that C(sharing.demand) requests but that do not fit on the nodes.
       type: dict
       returned: always
@@ -193,8 +193,7 @@ gpu_sharing:
     changed_nodes:
       description:
         - Names of up to 100 nodes that were changed. Nodes that were changed outside a rolling update are included as soon as their labels are written.
-        - A node in RV(gpu_sharing.failed) or RV(gpu_sharing.gone) is not included, even if it was cordoned or drained, or if it was rolled back or left
-          cordoned after its labels had been written.
+        - Nodes in RV(gpu_sharing.failed) or RV(gpu_sharing.gone) are never included, even if the run has cordoned or drained them or has written their labels.
       type: list
       elements: str
       returned: always
@@ -268,7 +267,7 @@ gpu_sharing:
       sample: []
     not_started:
       description:
-        - Nodes that are left for a later run because of C(rollout.limit), or because of a failure with C(rollout.pause_on_failure).
+        - Nodes that are left for a later run because of C(rollout.limit), or because a node failed and C(rollout.pause_on_failure) is set.
         - This includes nodes that C(rollout.max_unavailable) holds back because nodes that are left cordoned count against it.
       type: list
       elements: str
@@ -286,7 +285,7 @@ gpu_sharing:
       type: list
       elements: str
       returned: always
-      sample: ["t4-1 (pool notebooks): allocatable nvidia.com/gpu is 1, 4 is expected"]
+      sample: ["t4-1 (pool notebooks): allocatable nvidia.com/gpu is 1, but 4 is expected"]
     not_ready:
       description: Nodes of the pools that are not ready.
       type: list

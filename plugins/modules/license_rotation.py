@@ -15,8 +15,8 @@ description:
   - A driver pod copies the token and C(gridd.conf) when the pod starts, and the license client reads these files only when the client starts. A new token in
     the Secret therefore has no effect on running drivers. This module loads the new token on one node at a time, by default without restarting any pods.
   - On each node whose files differ from the Secret, the module writes the new files next to the old ones. It stops the license client C(nvidia-gridd) with
-    SIGTERM, so that the client returns its license, then renames the files, and starts the client again. A vGPU without a license keeps its performance for 20
-    minutes.
+    SIGTERM so that the client returns its license. It then moves the new files into place and starts the client again. A vGPU without a license keeps its
+    performance for 20 minutes.
   - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes the new license because it
     appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the module
     fails, and the remaining nodes keep their licenses.
@@ -43,8 +43,8 @@ options:
     description:
       - The return value RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that
         M(accel.gpu.license) would write.
-      - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back, or because the NVIDIADriver
-        of the pool does not name the object yet.
+      - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back, or because the pool's
+        NVIDIADriver does not refer to the Secret or ConfigMap with these files yet.
     type: dict
   node_names:
     description: Names of the nodes on which to load the token. By default, all vGPU nodes.
@@ -65,8 +65,8 @@ options:
       - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
         pods block the drain of a node, the module fails, and no node is changed.
       - If pods tolerate the cordon and are scheduled to the node during the drain, the driver is not restarted. The module then fails and names these pods.
-      - A run without this option completes the unfinished restarts of a killed run, but does not evict any pods. A run with this option also evicts pods that
-        were scheduled after the killed run to a node whose driver is not running.
+      - A run without this option completes the unfinished restarts of a killed run, but does not evict any pods. A run with this option also evicts pods
+        that were scheduled to a node without a running driver after the previous run was killed.
     type: bool
     default: false
   restart_timeout:
@@ -129,8 +129,8 @@ license_rotation:
       sample: [gpu-1]
     evicted:
       description:
-        - Up to 100 pods that were evicted or, in check mode, would be evicted. They ran on the nodes in RV(license_rotation.restarted), on nodes on which the
-          restart of an earlier run was completed, or on the node in RV(license_rotation.failed).
+        - Up to 100 pods that were evicted or, in check mode, would be evicted. They ran on the nodes in RV(license_rotation.restarted), on nodes where this
+          run completed a driver restart that an earlier run had started, or on the node in RV(license_rotation.failed).
       type: list
       elements: str
       returned: always

@@ -116,8 +116,8 @@ nodegroups:
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
-        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
-          of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the labels, taints and annotations that this
+          collection has set.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
           description: Taints with which nodes register.
@@ -152,8 +152,8 @@ nodegroup:
       returned: always, sample: null}
     provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
     managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
-    annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries of this
-      collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+    annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the labels, taints and annotations that this
+      collection has set.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
     node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:
       description: Taints with which nodes register.

@@ -36,7 +36,7 @@ EXAMPLES = r"""
     gpu_cluster: "{{ gpu_cluster }}"
   register: result
 
-- name: Show the problems of Machines
+- name: Show problems with Machines
   ansible.builtin.debug:
     msg: "{{ result.nodegroups.values() | map(attribute='problems') | flatten }}"
 """
@@ -104,8 +104,8 @@ nodegroups:
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
         managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
-        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
-          of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the labels, taints and annotations that this
+          collection has set.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
           description: Taints with which nodes register.
@@ -132,7 +132,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["The cluster does not have the API of MachineSets (machine.openshift.io/v1beta1), and this run does not create it."]}
+  sample: {problems: ["The cluster has no MachineSet API (machine.openshift.io/v1beta1), and this run does not create it."]}
 """
 
 import typing as t

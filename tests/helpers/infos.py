@@ -197,14 +197,16 @@ def _trouble(info: Document) -> None:
     lame, crashed, late = by_pool["train-h100"][0], by_pool["serving"][-1], by_pool["notebooks"][-1]
     lame["allocatable"] = {"nvidia.com/gpu": 7}
     lame["workloads"] = [hold for hold in lame["workloads"] if hold["count"] == 1]
-    _differs(pools, lame, 1, "allocatable nvidia.com/gpu is 7 of a capacity of 8: GPUs are unhealthy, 8 is expected")
+    _differs(
+        pools, lame, 1, "allocatable nvidia.com/gpu is 7 of a capacity of 8: GPUs are unhealthy, but 8 is expected"
+    )
     crashed["allocatable"] = dict.fromkeys(crashed["allocatable"], 0)
-    why = "allocatable nvidia.com/gpu.shared is 0 of a capacity of 32: no plugin is registered, 32 is expected"
+    why = "allocatable nvidia.com/gpu.shared is 0 of a capacity of 32: no plugin is registered, but 32 is expected"
     _differs(pools, crashed, 32, why)
     late.update(
         allocatable={"nvidia.com/gpu": 1}, capacity={"nvidia.com/gpu": 1}, mode="none", replicas=1, workloads=[]
     )
-    why = "label nvidia.com/gpu.replicas is 1, 4 is expected; allocatable nvidia.com/gpu is 1, 4 is expected"
+    why = "label nvidia.com/gpu.replicas is 1, but 4 is expected; allocatable nvidia.com/gpu is 1, but 4 is expected"
     _differs(pools, late, 3, why)
     pools["notebooks"]["changes"] = {
         "nodes": 1,

@@ -137,7 +137,7 @@ def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     # The operator has set a configuration on the node, and the MIG manager has not processed it yet.
     awaits_mig_manager = bool(node.mig_config) and has_mig_manager(node)
     if expected and node.mig_config != expected:
-        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {expected} is expected"
+        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, but {expected} is expected"
     elif node.mig_state in CHANGING:
         yield f"{names.MIG_STATE_LABEL} is {node.mig_state}"
     elif not node.mig_state and (expected or awaits_mig_manager):
@@ -153,7 +153,7 @@ def _labels(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     for key, expected in sorted(expected_state.expected_labels(node, pool).items()):
         live = node.labels.get(key)
         if live != expected:
-            yield f"label {key} is {live or 'absent'}, {expected} is expected"
+            yield f"label {key} is {live or 'absent'}, but {expected} is expected"
 
 
 def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
@@ -165,7 +165,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
             # The kubelet keeps the capacity and reduces the allocatable amount while no plugin is registered for the resource.
             cause = "no plugin is registered" if live == 0 else "GPUs are unhealthy"
             lost = f" of a capacity of {capacity}: {cause}" if live < capacity == expected else ""
-            yield f"allocatable {resource} is {live}{lost}, {expected} is expected"
+            yield f"allocatable {resource} is {live}{lost}, but {expected} is expected"
     for other, live in sorted(node.allocatable.items()):
         if other not in offers and live and expected_state.is_gpu_resource(other):
             yield f"allocatable {other} is still {live}"

@@ -109,9 +109,9 @@ def check_whole_gpus(node: Node) -> NodeDrift | None:
 
 def _unfinished(node: Node) -> t.Iterator[str]:
     if node.mig_config != mig_parted.DISABLED:
-        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {mig_parted.DISABLED} is expected"
+        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, but {mig_parted.DISABLED} is expected"
     elif node.mig_state != _DONE:
-        yield f"{names.MIG_STATE_LABEL} is {node.mig_state or 'absent'}, {_DONE} is expected"
+        yield f"{names.MIG_STATE_LABEL} is {node.mig_state or 'absent'}, but {_DONE} is expected"
     paused = paused_operands(node)
     if paused:
         yield f"operands are paused for the change: {', '.join(paused)}"
@@ -125,7 +125,7 @@ def _unfinished(node: Node) -> t.Iterator[str]:
     expected = node.gpus * max(1, node.replicas)
     live = sum(node.allocatable.get(name, 0) for name in (names.GPU_RESOURCE, names.SHARED_GPU_RESOURCE))
     if live != expected or not expected:
-        yield f"allocatable {names.GPU_RESOURCE} is {live}, {expected or 'a number of whole GPUs'} is expected"
+        yield f"allocatable {names.GPU_RESOURCE} is {live}, but {expected or 'a number of whole GPUs'} is expected"
 
 
 def _has_mig_result(node: Node) -> bool:

@@ -321,7 +321,7 @@ def _change_texts(change: NodeEdit) -> t.Iterator[str]:
             yield f"will join pool {after[key]}" if live is None else f"will move from pool {live} to {after[key]}"
         else:
             verb = "expected" if key in (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL) else "declared"
-            yield f"label {key} is {live or 'absent'}, {value} is {verb}"
+            yield f"label {key} is {live or 'absent'}, but {value} is {verb}"
     for key, value in sorted(change.declared_annotations.items()):
         yield f"annotation {key} will be {'removed' if value is None else 'set'}"
     yield from (f"taint {taint} is missing" for taint in change.after.get("taints", ()))

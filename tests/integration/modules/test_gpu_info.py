@@ -45,7 +45,7 @@ def test_drift_is_what_gpu_sharing_would_change(cluster: Cluster) -> None:
     assert {entry["pool"] for entry in fleet["drift"]} == {pool["name"] for pool in pools}
     rows = {row["name"]: row for row in fleet["nodes"]}
     assert "will join pool notebooks" in rows["t4-1"]["drift"]
-    assert "label team is absent, teaching is declared" in rows["t4-1"]["drift"]
+    assert "label team is absent, but teaching is declared" in rows["t4-1"]["drift"]
     assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is True
     after = cluster.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
     assert after["drift"] == []

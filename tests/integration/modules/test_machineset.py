@@ -26,6 +26,6 @@ def test_nothing_creates_the_api(lab: Lab, main: t.Callable[[], t.Any], options:
     assert result["failed"]
     assert result["code"] == "invalid"
     assert (
-        "The cluster does not have the API of MachineSets (machine.openshift.io/v1beta1), and this run does not create it."
+        "The cluster has no MachineSet API (machine.openshift.io/v1beta1), and this run does not create it."
         in result["msg"]
     )

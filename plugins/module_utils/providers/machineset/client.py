@@ -64,7 +64,7 @@ class MachineApi:
                 raise
             raise InvalidOptions(
                 [
-                    f"The cluster does not have the API of MachineSets ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift "
+                    f"The cluster has no MachineSet API ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift "
                     "clusters have this API. On other clusters, remove gpu_cluster.cloud.machineset and the pools' nodes."
                 ]
             ) from error

@@ -132,14 +132,14 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
         (
             node(labels=SETTLED),
             pool(labels={"team": "x"}, taints=(TAINT,)),
-            ["label team is absent, x is declared", "taint a=b:NoSchedule is missing"],
+            ["label team is absent, but x is declared", "taint a=b:NoSchedule is missing"],
         ),
         (
             node(),
             pool(),
             [
                 "will join pool notebooks",
-                f"label nvidia.com/device-plugin.config is absent, {pool().config_key} is expected",
+                f"label nvidia.com/device-plugin.config is absent, but {pool().config_key} is expected",
             ],
         ),
         (
@@ -161,14 +161,14 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
             pool(),
             ["will move from pool old to notebooks"],
         ),
-        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, 1 is expected"]),
+        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, but 1 is expected"]),
         (
             node(labels={**SETTLED, **AMPERE}),
             SEVENTHS,
             # The verification reports the label; the changes do not repeat it.
             [
-                "label nvidia.com/mig.config is all-disabled, cut is expected",
-                "label nvidia.com/gpu.count is 1, 7 is expected",
+                "label nvidia.com/mig.config is all-disabled, but cut is expected",
+                "label nvidia.com/gpu.count is 1, but 7 is expected",
             ],
         ),
     ],

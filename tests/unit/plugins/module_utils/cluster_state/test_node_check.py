@@ -41,17 +41,25 @@ def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
             ["no label nvidia.com/gpu.product", "strategy to mixed"],
         ),
         (node(labels={"nvidia.com/gpu.product": "NVIDIA-A100-MIG-INVALID"}), pool(), ["MIG layout"]),
-        (node(), pool(replicas=4), ["gpu.replicas is 1, 4 is", "product is Tesla-T4, Tesla-T4-SHARED", "is 1, 4 is"]),
-        (node(replicas=4), pool(), ["Tesla-T4-SHARED, Tesla-T4 is", "strategy is time-slicing, none", "is 4, 1 is"]),
-        (node(allocatable={}, capacity={}), pool(), ["allocatable nvidia.com/gpu is 0, 1 is expected"]),
-        (node(allocatable={}), pool(), ["is 0 of a capacity of 1: no plugin is registered, 1 is"]),
+        (
+            node(),
+            pool(replicas=4),
+            ["gpu.replicas is 1, but 4 is", "product is Tesla-T4, but Tesla-T4-SHARED", "is 1, but 4 is"],
+        ),
+        (
+            node(replicas=4),
+            pool(),
+            ["Tesla-T4-SHARED, but Tesla-T4 is", "strategy is time-slicing, but none", "is 4, but 1 is"],
+        ),
+        (node(allocatable={}, capacity={}), pool(), ["allocatable nvidia.com/gpu is 0, but 1 is expected"]),
+        (node(allocatable={}), pool(), ["is 0 of a capacity of 1: no plugin is registered, but 1 is"]),
         (node(gpus=8, allocatable={"nvidia.com/gpu": 7}), pool(), ["is 7 of a capacity of 8: GPUs are unhealthy"]),
         (
             node(replicas=4, rename=True, allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 4}),
             pool(replicas=4, rename=True),
             ["nvidia.com/gpu is still 1"],
         ),
-        (node(labels={"nvidia.com/gpu.replicas": None}), pool(), ["gpu.replicas is absent, 1 is expected"]),
+        (node(labels={"nvidia.com/gpu.replicas": None}), pool(), ["gpu.replicas is absent, but 1 is expected"]),
         (
             # What the operator writes on a new node, before the MIG manager has stopped the agents to look at it.
             node(labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.mig-manager": "true"}),
@@ -168,7 +176,7 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
         (
             single(labels={"nvidia.com/mig.config.state": "failed", "nvidia.com/mig.config": "old"}),
             SINGLE,
-            ["mig.config is old, cut is"],
+            ["mig.config is old, but cut is"],
             False,
         ),
         (single(labels={"nvidia.com/mig.capable": "false"}), SINGLE, ["does not support MIG"], True),
@@ -181,7 +189,7 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
         (single(allocatable={"nvidia.com/gpu": 13}), SINGLE, ["nvidia.com/gpu is 13", "14 is expected"], False),
         (mixed(allocatable={"nvidia.com/mig-1g.5gb": 4}), MIXED, ["allocatable nvidia.com/mig-3g.20gb is 0"], False),
         (mixed(), pool(), ["allocatable nvidia.com/mig-1g.5gb is still 4", "nvidia.com/gpu is 0"], False),
-        (node(replicas=4), pool(mode="mps", replicas=4), ["sharing-strategy is time-slicing, mps"], False),
+        (node(replicas=4), pool(mode="mps", replicas=4), ["sharing-strategy is time-slicing, but mps"], False),
         # Offered as whole already, before the MIG manager makes them so.
         (
             node(labels={"nvidia.com/mig.config": "all-disabled"}, annotations=NOTED),
@@ -192,7 +200,7 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
         (
             node(labels={**CUT, "nvidia.com/mig.config": "old"}, annotations=NOTED),
             pool(),
-            ["mig.config is old, all-disabled is expected"],
+            ["mig.config is old, but all-disabled is expected"],
             False,
         ),
     ],

@@ -121,8 +121,8 @@ SINGLE = "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
         ({"nvidia.com/mig-3g.40gb.count": "4"}, {"nvidia.com/gpu": 2}, "still show MIG devices"),
         ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}, {"nvidia.com/gpu": 2}, "still show MIG"),
         ({}, {"nvidia.com/gpu": 2, "nvidia.com/mig-3g.40gb": 4}, "mig-3g.40gb is still 4"),
-        ({}, {"nvidia.com/gpu": 4}, "nvidia.com/gpu is 4, 2 is expected"),
-        ({}, {}, "nvidia.com/gpu is 0, 2 is expected"),
+        ({}, {"nvidia.com/gpu": 4}, "nvidia.com/gpu is 4, but 2 is expected"),
+        ({}, {}, "nvidia.com/gpu is 0, but 2 is expected"),
         ({"nvidia.com/gpu.count": "0"}, {}, "a number of whole GPUs is expected"),
     ],
 )

@@ -141,7 +141,7 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
 
 def test_gpu_feature_discovery_is_restarted_only_once() -> None:
     cluster = Cluster()
-    with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; unchanged for \d\d\d s"):
+    with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, but 4 is expected; unchanged for \d\d\d s"):
         verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4)).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 

@@ -164,7 +164,7 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
         [
             "2 of 6 pools are as declared; 4 differ.",
             "86 GPUs on 22 of 26 nodes",
-            "t4-6 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected",
+            "t4-6 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected",
             "1 node to switch from whole GPUs to time-slicing \u00d74",
             "allocatable21 of 24 expected",
             "not on which GPU they are",
