@@ -730,7 +730,7 @@ options:
       - The pools of this cluster. Required, except for M(accel.gpu.gpu_info), which returns only the actual state if the pools
         are missing.
       - Null is not allowed. An explicit empty list means that there are no pools.
-      - All errors of the three variables are reported together, each with its path.
+      - All errors in the three variables are reported together, each with its path.
     type: list
     elements: dict
     suboptions:

@@ -20,9 +20,9 @@ description:
     that the collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted. From any
     other ClusterPolicy, it removes only the fields that this collection has set. Finally, it deletes the collection's ConfigMaps, because they are no longer
     referenced or mounted."
-  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the collection's records, the
-    CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs that have foreign objects or another manager, and
-    namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
+  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the collection's records,
+    the CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs for which foreign objects exist or that another
+    tool manages, and namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
   - "The cluster itself records everything that this collection has created. Labels, annotations and taints of nodes are recorded in annotations that begin with
     C(accel.gpu/). Entries in C(spec.daemonsets.tolerations) of the ClusterPolicy are recorded in the ClusterPolicy's annotation C(accel.gpu/tolerations).
     Fields and ConfigMap entries are recorded in C(managedFields), with the field manager C(accel.gpu). Helm releases are recorded in the Lease
@@ -37,9 +37,9 @@ description:
 notes:
   - The module does not use the chart's cleanup hooks. These are Jobs that require an image and more permissions, and that cannot run again after a failure.
   - In a ClusterPolicy that is kept, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
-  - Removing entries from C(spec.daemonsets.tolerations) of a ClusterPolicy that is kept restarts the driver on every GPU node. If drivers are running, this
-    change is held back together with the record of the entries, unless O(allow_driver_rollout) is set. In operator v26.7.0 and later, the driver pods can
-    restart in place without evicting GPU pods. In this case, the change is not held back.
+  - Removing entries from C(spec.daemonsets.tolerations) of a ClusterPolicy that is kept restarts the driver on every GPU node. If drivers are running, the
+    entries and the annotation that records them are kept, unless O(allow_driver_rollout) is set. In operator v26.7.0 and later, the driver pods can restart
+    in place without evicting GPU pods. In this case, the change is not held back.
   - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA components remove some of their labels
     between the stages, so the real run may change fewer labels.
 options:
@@ -57,7 +57,7 @@ options:
     default: false
   reset_mig:
     description:
-      - Whether to reset MIG layouts that this collection has set. Requires O(wait=true). Otherwise, the GPUs remain partitioned.
+      - Whether to reset MIG layouts that this collection has set. V(true) requires O(wait=true). With V(false), the GPUs remain partitioned.
     type: bool
     default: true
   pending_timeout:

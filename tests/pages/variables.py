@@ -45,7 +45,7 @@ DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (
     "The pools of this cluster. Required, except for M(accel.gpu.gpu_info), which returns only the actual state if the pools are missing.",
     "Null is not allowed. An explicit empty list means that there are no pools.",
-    "All errors of the three variables are reported together, each with its path.",
+    "All errors in the three variables are reported together, each with its path.",
 )
 _DEFAULTS = (
     "Defaults for all pools. They are merged into each pool. Maps are merged at every depth, and lists are replaced.",

@@ -132,7 +132,7 @@ CLUSTER = Section(
     fields={
         "name": Text(
             required=True,
-            missing="set the cluster's name in the kubeconfig, so that a run cannot change a different cluster by mistake",
+            missing="set it to the cluster's name in the kubeconfig, so that a run cannot change a different cluster by mistake",
         ),
         "kube_name": Text(),
         "uid": Text((validators.uid,)),
