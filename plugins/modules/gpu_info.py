@@ -140,7 +140,7 @@ gpu_info:
         - Up to O(limit) GPU nodes.
         - C(mig) is null if the GPU does not support MIG. Otherwise, it contains the desired C(config), the MIG manager's C(state) and the MIG C(devices) by
           profile. C(driver_upgrade) is the state of the driver upgrade, or null if there is none.
-        - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
+        - With O(gpu_pools), C(drift) lists, in short sentences, how the node differs from its pool's declaration.
         - With O(include_workloads), C(workloads) lists the pods that request GPUs.
       type: list
       elements: dict
@@ -189,7 +189,7 @@ gpu_info:
             state: {description: State that the MIG manager reports; null if there is none., type: str, returned: always, sample: success}
             devices: {description: Number of MIG devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
-        schedulable: {description: Whether the node is not cordoned., type: bool, returned: always, sample: true}
+        schedulable: {description: Whether the node is schedulable, that is, not cordoned., type: bool, returned: always, sample: true}
         layout:
           description: The MIG layout of this node.
           type: list
@@ -228,11 +228,11 @@ gpu_info:
     pools:
       description:
         - The declaration of each pool, with the name of the pool as the key. C(nodegroup) is null if the pool has no node group.
-        - C(gpu_layouts) lists the MIG layouts of the pool's GPUs, with the placement of the devices on the memory slices. While no node is known, C(gpus) in
-          these layouts is null.
-        - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)) and the C(expected) and C(allocatable)
-          amounts in total and for each of its C(resources). The C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared) and the
-          C(changes) that a run would make show how the pool differs from its declaration.
+        - C(gpu_layouts) lists the MIG layouts of the pool's GPUs, with the placement of the devices on the memory slices. If no node of the pool is known
+          yet, C(gpus) is null in these layouts.
+        - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)) and the C(expected) and
+          C(allocatable) amounts in total and for each of its C(resources). The following keys show how the pool differs from its declaration - C(drift) (up
+          to 5 sentences), C(drifted_nodes) (the number of such nodes), C(as_declared), and C(changes) (the changes that a run would make).
         - C(validation) describes the last validation by workloads. Its C(status) is V(verified) or V(failed). If the validation failed, C(problems) and
           C(time) are also returned. C(current) is true if the pool has not changed since the validation.
         - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
@@ -522,7 +522,7 @@ gpu_info:
                 after_run: {description: Whether the finding applies after a run of the playbook C(site)., type: bool, returned: always, sample: false}
     warnings:
       description:
-        - Warnings of one sentence each about nodes, pools, their drivers, unknown models and releases, and known issues.
+        - One-sentence warnings about nodes, pools and their drivers, unknown models and releases, and known issues.
       type: list
       elements: str
       returned: when O(gpu_pools) is set

@@ -129,7 +129,7 @@ catalog:
         flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
         master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
         image: {description: Image of the nodes., type: str, returned: always, sample: ubuntu-k8s}
-        labels: {description: Magnum's labels of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+        labels: {description: Labels that Magnum uses to configure clusters of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     quota:
       description: Limit and usage of each resource. The limit V(-1) indicates that there is no limit. Empty if the cloud does not return quotas.
       returned: always

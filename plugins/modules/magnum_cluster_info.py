@@ -70,7 +70,7 @@ clusters:
     fixed_subnet: {description: The private subnet., type: str, returned: always, sample: null}
     floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}
     master_lb_enabled: {description: Whether the control plane has a load balancer., type: bool, returned: always, sample: true}
-    labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+    labels: {description: Labels that Magnum uses to configure the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
 code:
   description:
     - The reason for the failure.

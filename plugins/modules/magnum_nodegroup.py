@@ -123,7 +123,7 @@ nodegroups:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
-        name: {description: Name of the group. It has a suffix after a replacement., type: str, returned: always, sample: train}
+        name: {description: Name of the group. After a replacement, the name has a suffix., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -132,7 +132,7 @@ nodegroups:
         image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
         docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
-        labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+        labels: {description: Labels that Magnum uses to configure the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
           description: Taints with which nodes register.
@@ -156,7 +156,7 @@ nodegroup:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
     id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
-    name: {description: Name of the group. It has a suffix after a replacement., type: str, returned: always, sample: train}
+    name: {description: Name of the group. After a replacement, the name has a suffix., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -165,7 +165,7 @@ nodegroup:
     image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
     role: {description: Role of the group., type: str, returned: always, sample: worker}
     docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
-    labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+    labels: {description: Labels that Magnum uses to configure the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:
       description: Taints with which nodes register.

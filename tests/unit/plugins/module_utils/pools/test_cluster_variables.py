@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import v
 from tests.helpers.variables import CLUSTER, Document, anything
 
 CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
-    ({}, "gpu_cluster.name: is missing; set the cluster's name in the kubeconfig"),
+    ({}, "gpu_cluster.name: is missing; set it to the cluster's name in the kubeconfig"),
     (None, "gpu_cluster.name: is missing"),
     ("lab", 'gpu_cluster: "lab" is a string, not a map'),
     ({**CLUSTER, "operater": {}}, "gpu_cluster.operater: is not a known key; did you mean operator?"),
