@@ -189,7 +189,7 @@ gpu_info:
             state: {description: State that the MIG manager reports; null if there is none., type: str, returned: always, sample: success}
             devices: {description: Number of MIG devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
-        schedulable: {description: Whether the node is schedulable, that is, not cordoned., type: bool, returned: always, sample: true}
+        schedulable: {description: Whether the node is schedulable (not cordoned)., type: bool, returned: always, sample: true}
         layout:
           description: The MIG layout of this node.
           type: list

@@ -137,7 +137,7 @@ magnum_cluster:
     floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}
     master_lb_enabled: {description: Whether the control plane has a load balancer., type: bool, returned: always, sample: true}
     create_timeout: {description: Number of minutes after which Magnum stops creating the cluster., type: int, returned: always, sample: 60}
-    labels: {description: Labels that Magnum uses to configure the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2, nvidia_gpu_enabled: 'true'}}
+    labels: {description: Labels that Magnum uses to configure the cluster., type: dict, returned: always, sample: {nvidia_gpu_enabled: 'true'}}
 code:
   description:
     - The reason for the failure.

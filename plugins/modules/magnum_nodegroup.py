@@ -123,7 +123,7 @@ nodegroups:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
-        name: {description: Name of the group. After a replacement, the name has a suffix., type: str, returned: always, sample: train}
+        name: {description: "Name of the group. After a replacement, the name has a suffix.", type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
@@ -156,7 +156,7 @@ nodegroup:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
     id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
-    name: {description: Name of the group. After a replacement, the name has a suffix., type: str, returned: always, sample: train}
+    name: {description: "Name of the group. After a replacement, the name has a suffix.", type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}

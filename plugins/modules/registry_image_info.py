@@ -65,7 +65,7 @@ images:
     platforms: {description: Platforms of the image., type: list, elements: str, returned: if it exists and O(details=true), sample: [linux/amd64]}
     labels: {description: Labels of the image for the first platform., type: dict, returned: if it exists and O(details=true), sample: {version: 580.105.08}}
     created: {description: Time at which the image was created., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
-    size: {description: Total size, in bytes, of the layers for the first platform., type: int, returned: if it exists and O(details=true), sample: 512000000}
+    size: {description: "Total size, in bytes, of the layers for the first platform.", type: int, returned: if it exists and O(details=true), sample: 512000000}
   sample:
     - image: registry.example.com/nvidia/driver:580.105.08-rhel9.6
       exists: true

@@ -49,7 +49,7 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
             refused = cluster(magnum, **{**desired, field: value})
             assert refused["code"] == "invalid"
             assert f": {field} is " in refused["msg"]
-            assert "only when it creates the cluster" in refused["msg"]
+            assert "only when it creates a cluster" in refused["msg"]
     assert watched == []
     info = magnum.run("cluster_info", name=magnum.named("c"))["clusters"]
     assert [entry["id"] for entry in info] == [reported["id"]]

@@ -74,7 +74,7 @@ def test_a_user_with_read_access(magnum: Magnum) -> None:
     refused = magnum.group(cloud="lab-reader", max_node_count=3)
     assert refused["code"] == 403
     assert "Policy doesn't allow nodegroup:update to be performed" in refused["msg"]
-    assert "member to change" in refused["msg"]
+    assert "member to make changes" in refused["msg"]
 
 
 def test_another_project(magnum: Magnum) -> None:

@@ -90,7 +90,7 @@ def test_holders_that_request_nothing_before_a_mig_change(rolling: Rolling, user
     assert names["monitor"] in done["msg"]
     assert CLIENT in done["msg"]
     assert CORDONED not in rolling.cluster.nodes()[BLOCKED]["metadata"].get("annotations", {})
-    assert "the run will fail, but unless rollout.pause_on_failure is set, it first changes the other nodes" in str(
+    assert "the run will fail; with rollout.pause_on_failure: false, it first changes the other nodes" in str(
         predicted["warnings"]
     )
     (pool,) = done["gpu_sharing"]["pools"].values()
