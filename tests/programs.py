@@ -50,6 +50,18 @@ def run(*command: str | Path, cwd: Path = REPO, env: Mapping[str, str] | None = 
     return done.stdout
 
 
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository (tracked, or new and not ignored) that match the patterns."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [REPO / name for name in listed.stdout.splitlines() if (REPO / name).exists()]
+
+
 def tree_copy() -> Path:
     """A real copy of the collection below `build/tree`; each test process has its own."""
     return Path(run(REPO / "tools" / "tree", BUILD / "tree" / os.environ.get("PYTEST_XDIST_WORKER", "alone")).strip())

@@ -4,27 +4,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab import toolchains
-from tests.programs import BUILD, REPO, run
+from tests.programs import BUILD, run, tracked
 
 COLLECTION = BUILD / "ansible_collections" / "accel" / "gpu"
-
-
-def tracked(*patterns: str) -> list[Path]:
-    """The files of the repository (tracked, or new and not ignored) that match the patterns."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
-        cwd=REPO,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [REPO / name for name in listed.stdout.splitlines() if (REPO / name).exists()]
 
 
 def shell_scripts() -> list[Path]:

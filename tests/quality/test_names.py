@@ -7,12 +7,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-import subprocess
 
 import pytest
 import yaml
 
-from tests.programs import REPO
+from tests.programs import REPO, tracked
 
 # A first part `group/` marks an action group; other text before the name belongs to an address, a path or another name.
 FULL_NAME = re.compile(r"(?:(?<![\w./-])|(?<![\w./-])(group/))accel\.gpu\.([a-z]\w*)")
@@ -45,14 +44,13 @@ def existing() -> set[str]:
 
 @pytest.mark.parametrize("folder", ["README.md", "docs", "examples", "playbooks", "plugins", "roles"])
 def test_the_names_of_the_collection_exist(folder: str) -> None:
-    listed = subprocess.run(["git", "ls-files", folder], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True).stdout
     known, wrong = existing(), []
-    for name in listed.splitlines():
+    for path in tracked(folder):
         # Fragments of documentation name one another and the action groups.
-        if not name.startswith("plugins/doc_fragments/") and (REPO / name).is_file():
+        if path.is_file() and path.parent != REPO / "plugins" / "doc_fragments":
             with contextlib.suppress(UnicodeDecodeError):
-                text = (REPO / name).read_text(encoding="utf-8")
-                wrong += [f"{name}: {missing}" for missing in sorted(named(text) - known)]
+                text = path.read_text(encoding="utf-8")
+                wrong += [f"{path.relative_to(REPO)}: {missing}" for missing in sorted(named(text) - known)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -69,13 +67,8 @@ def vague_names(code: str) -> set[str]:
 
 
 def test_variables_say_what_they_hold() -> None:
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True).stdout
-    files = {name: REPO / name for name in listed.splitlines()}
-    vague = {
-        name: sorted(names)
-        for name, path in files.items()
-        if path.is_file() and (names := vague_names(path.read_text(encoding="utf-8")))
-    }
+    files = {str(path.relative_to(REPO)): path.read_text(encoding="utf-8") for path in tracked("*.py")}
+    vague = {name: sorted(names) for name, code in files.items() if (names := vague_names(code))}
     assert not vague
 
 

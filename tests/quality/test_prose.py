@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 
 import pytest
 
-from tests.programs import REPO
+from tests.programs import REPO, tracked
 
 GLOSSARY = REPO / "docs" / "glossary.md"
 # Files that quote other projects, or this list itself.
@@ -106,9 +105,9 @@ _WORDS = {re.compile(rf"(?<![a-z])({words})(?![a-z])", re.IGNORECASE): instead f
 
 
 def texts() -> list[str]:
-    """The tracked text files."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True)
-    return [name for name in listed.stdout.splitlines() if not SKIPPED.search(name) and (REPO / name).is_file()]
+    """The text files of the repository."""
+    names = [str(path.relative_to(REPO)) for path in tracked() if path.is_file()]
+    return [name for name in names if not SKIPPED.search(name)]
 
 
 def avoided(text: str) -> list[str]:
