@@ -236,7 +236,7 @@ class Template:
         content = json.dumps(
             [self._annotations, self._hardware, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
         )
-        # Distinguishes a machine that changed in the fleet file from one that was only labelled later.
+        # Distinguishes a machine that changed in the fleet file from one that was only labeled later.
         self._spec = hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def fleet_node(self, name: str) -> Object:

@@ -152,7 +152,7 @@ def _bus_id(gpu: int) -> str:
 
 
 def _pci(hardware: Object) -> dict[str, bytes]:
-    # PCI class "3D controller": that of data centre GPUs, and the one that the simulated NFD worker reports.
+    # PCI class "3D controller": that of data center GPUs, and the one that the simulated NFD worker reports.
     return {
         "vendor": b"0x10de\n",
         "device": f"0x{hardware['pci']}\n".encode(),

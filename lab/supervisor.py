@@ -38,7 +38,7 @@ class ServiceState:
 
 
 def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart], *, with_sim: bool) -> dict[str, str]:
-    """Return the supervisor's environment: the variables of the compose files, without those that change its behaviour."""
+    """Return the supervisor's environment: the variables of the compose files, without those that change its behavior."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PC_", "LAB_", "KUBE", "K8S_", "OS_"))
     }

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads the contract from the files in lab/vks/contract: schemas, operations, behaviours, guesses, and their sources."""
+"""Loads the contract from the files in lab/vks/contract: schemas, operations, behaviors, guesses, and their sources."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Behaviour:
-    """A statement about the behaviour of the services, with its sources."""
+class Behavior:
+    """A statement about the behavior of the services, with its sources."""
 
     text: str
     sources: tuple[str, ...]
@@ -97,7 +97,7 @@ class Contract:
     sources: Mapping[str, str]
     schemas: Schemas
     operations: Mapping[str, Operation]
-    behaviours: Mapping[str, Behaviour]
+    behaviors: Mapping[str, Behavior]
     guesses: Mapping[str, Guess]
     faults: Mapping[str, FaultSpec]
 
@@ -143,9 +143,9 @@ def load() -> Contract:
         name: Guess(entry["text"], {one: tuple(sources) for one, sources in entry["is"].items()})
         for name, entry in _read("guesses").items()
     }
-    behaviours = {name: Behaviour(one["text"], tuple(one["from"])) for name, one in _read("behaviours").items()}
+    behaviors = {name: Behavior(one["text"], tuple(one["from"])) for name, one in _read("behaviors").items()}
     faults = {name: FaultSpec(**entry) for name, entry in _read("faults").items()}
-    return Contract(_read("sources"), Schemas(schemas), operations, behaviours, guesses, faults)
+    return Contract(_read("sources"), Schemas(schemas), operations, behaviors, guesses, faults)
 
 
 def settings() -> dict[str, Setting]:
@@ -184,7 +184,7 @@ def as_data() -> dict[str, Any]:
             name: {key: vars(one) for key, one in fields.items()} for name, fields in contract.schemas.named.items()
         },
         "operations": {name: vars(one) for name, one in contract.operations.items()},
-        "behaviours": {name: vars(one) for name, one in contract.behaviours.items()},
+        "behaviors": {name: vars(one) for name, one in contract.behaviors.items()},
         "guesses": {name: vars(one) for name, one in contract.guesses.items()},
         "faults": {name: vars(one) for name, one in contract.faults.items()},
     }

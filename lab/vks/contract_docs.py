@@ -22,11 +22,9 @@ def tables(source: Contract) -> str:
             "## Sources",
             "",
             *_table(("tag", "source"), source.sources.items()),
-            "## Behaviours",
+            "## Behaviors",
             "",
-            *_table(
-                ("behaviour", "sources"), ((one.text, " ".join(one.sources)) for one in source.behaviours.values())
-            ),
+            *_table(("behavior", "sources"), ((one.text, " ".join(one.sources)) for one in source.behaviors.values())),
             "## Guesses",
             "",
             "The first alternative is the default. The sources are in parentheses.",

@@ -39,7 +39,7 @@ description:
     operator cordons each node while it restarts the driver pod, and evicts no GPU pods.
 notes:
   - The module considers the operator ready when all of the following conditions are met. (1) The condition Ready of the operator has the reason Reconciled,
-    or NoGPUNodes while NFD has found no GPU node. (2) The operator has labelled every GPU node that NFD has labelled. (3) The DaemonSet of the device plugin
+    or NoGPUNodes while NFD has found no GPU node. (2) The operator has labeled every GPU node that NFD has labeled. (3) The DaemonSet of the device plugin
     mounts the ConfigMap. (4) The template of every DaemonSet of the policy contains the policy's tolerations, and the status of the DaemonSet refers to the
     current generation. (5) For every DaemonSet, the numbers of desired, updated and available pods equal the number of nodes that, according to this module,
     match the selector, affinity and tolerations of the DaemonSet.
@@ -47,7 +47,7 @@ notes:
     desired count yet.
   - If an NVIDIA pod keeps failing on a node, the module does not wait for this node as long as other GPU nodes work. Such nodes are returned in
     C(unusual_nodes). A pod counts as failing if it has restarted at least three times, or if its image still cannot be pulled after a minute.
-  - If such a node belongs to a pool and gpu-feature-discovery has labelled it, the module continues without the node only if the number of ready pods has not
+  - If such a node belongs to a pool and gpu-feature-discovery has labeled it, the module continues without the node only if the number of ready pods has not
     changed for a minute and the failing container is in back-off, that is, waiting for its next start. The node is then also returned in C(broken_nodes).
     Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
   - Pods that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. If all such pods are on nodes in C(unusual_nodes), the
@@ -168,7 +168,7 @@ cluster_policy:
         reason: {description: The failing pod and the cause., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
           fails: CrashLoopBackOff'}
     broken_nodes:
-      description: Names of the C(unusual_nodes) that belong to a pool and that gpu-feature-discovery has labelled.
+      description: Names of the C(unusual_nodes) that belong to a pool and that gpu-feature-discovery has labeled.
       type: list
       elements: str
       returned: always

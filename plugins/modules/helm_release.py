@@ -130,7 +130,7 @@ EXAMPLES = r"""
   when: preparation.helm_release.action != 'none'
 
 # The same options as before: the release is now unchanged, so the module only waits.
-- name: Wait until the NFD workers run and have labelled their nodes
+- name: Wait until the NFD workers run and have labeled their nodes
   accel.gpu.helm_release:
     release_name: nfd
     release_namespace: node-feature-discovery

@@ -226,12 +226,12 @@ _SPEC: ArgumentSpec = {
 }
 
 _UNKNOWN_SYSTEMS = (
-    "operating_systems: the operating systems of the nodes are not known, because NFD has not labelled any node. "
+    "operating_systems: the operating systems of the nodes are not known, because NFD has not labeled any node. "
     "Set gpu_mirror_operating_systems (option operating_systems of the module), for example to [rhel9.6]"
 )
 _UNKNOWN_KERNELS = (
     "kernels: the tags of precompiled drivers contain the kernel version, and the kernel versions of the GPU nodes are not known, because NFD has not "
-    "labelled any of these nodes. Set gpu_mirror_kernels (option kernels of the module), for example to [5.15.0-91-generic]"
+    "labeled any of these nodes. Set gpu_mirror_kernels (option kernels of the module), for example to [5.15.0-91-generic]"
 )
 
 

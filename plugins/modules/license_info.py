@@ -17,7 +17,7 @@ description:
   - The module lists the pods once and runs commands in them in parallel (C(nvidia-smi -q) and C(sha256sum)). On nodes without a license, it also reads the
     clock.
   - For each node without a license, the result contains the most specific cause that the node's status and files indicate, and the remedy.
-  - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
+  - Nodes need a license if gpu-feature-discovery has labeled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables

@@ -19,7 +19,7 @@ description:
     are left unchanged.
   - If the CustomResourceDefinition of an older operator release has no field for worker tolerations, the module adds no tolerations. The workers of these
     releases tolerate every taint with the effect NoSchedule. A warning names the taints that have other effects.
-  - Waits until NFD's master and workers run, and until the master has labelled as many nodes as there are workers.
+  - Waits until NFD's master and workers run, and until the master has labeled as many nodes as there are workers.
 notes:
   - The module configures only one NodeFeatureDiscovery. If the cluster has several, the module configures the oldest one in NFD's namespace or, if there is
     none, the oldest one in the cluster.

@@ -117,7 +117,7 @@ def test_a_scale_down_is_killed_after_each_request(used: UsedPool) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(250)
-def test_a_replacement_that_is_cancelled_keeps_the_old_group(used: UsedPool) -> None:
+def test_a_replacement_that_is_canceled_keeps_the_old_group(used: UsedPool) -> None:
     """Its nodes are schedulable again before those of the new one are drained; after its deletion was requested, an equal group exists."""
     for number in range(1, REPLACED + 1):
         assert used.killed(used.pool(1), number, then=used.pool(0))

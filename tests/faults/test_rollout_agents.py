@@ -186,7 +186,7 @@ def test_operands_that_stay_paused_after_a_change(rolling: Rolling) -> None:
         rolling.require_clean()
 
 
-def test_gpus_that_are_labelled_mig_invalid(rolling: Rolling) -> None:
+def test_gpus_that_are_labeled_mig_invalid(rolling: Rolling) -> None:
     """A node is partitioned manually in a different way than its pool: GFD labels its product invalid, and the device plugin stops."""
     assert not share(rolling, HALVES).get("failed")
     other = "nvidia.com/mig.config=all-balanced"

@@ -126,7 +126,7 @@ def test_an_admission_policy_that_forbids_all_but_the_cordon(rolling: Rolling) -
 
 @contextmanager
 def forbidden_by_policy(rolling: Rolling, expression: str, reason: str) -> Iterator[None]:
-    """Nodes must fulfil this expression, until the block ends."""
+    """Nodes must fulfill this expression, until the block ends."""
     name = "change-control"
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",

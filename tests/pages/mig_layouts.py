@@ -31,7 +31,7 @@ one. In a playbook, two filters return the same information:
 - `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit. If they fit, the filter returns their placement;
   otherwise, it returns the most similar layouts that fit.
 
-Each drawing shows the GPU's memory slices from left to right, starting with slice 0. Each device is labelled with its profile; the memory size is omitted
+Each drawing shows the GPU's memory slices from left to right, starting with slice 0. Each device is labeled with its profile; the memory size is omitted
 if the name is too long. Dashes mark unused slices. The last columns show the unused resources: compute slices, memory slices, and the OFA engine. A GPU
 has one OFA engine. Only a device with `+me` or `+me.all`, or a device that occupies the whole GPU, can use this engine.
 

@@ -95,7 +95,7 @@ def test_plugins_do_not_import_the_lab() -> None:
         assert not [name for name in imported_names(path) if name.split(".")[0] in {"lab", "tests", "subprocess"}], path
 
 
-def test_every_python_file_has_a_licence_header() -> None:
+def test_every_python_file_has_a_license_header() -> None:
     missing = [
         str(path.relative_to(REPO))
         for path in python_files(PLUGINS, REPO / "lab", REPO / "tests")

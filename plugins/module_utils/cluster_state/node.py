@@ -54,7 +54,7 @@ class Node(NodeFacts):
     @property
     def catalog_model(self) -> models.Model | None:
         """The catalog's model of the node's GPUs."""
-        return models.of_gpu(self.product, None if self._labels_describe_devices else self._labelled_memory)
+        return models.of_gpu(self.product, None if self._labels_describe_devices else self._labeled_memory)
 
     @property
     def gpus(self) -> int:
@@ -103,7 +103,7 @@ class Node(NodeFacts):
         """The memory of one physical GPU in MiB; 0 before discovery, and under the MIG strategy single for models that are not in the catalog."""
         if self._labels_describe_devices:
             return self.catalog_model.memory_mib if self.catalog_model else 0
-        return self._labelled_memory
+        return self._labeled_memory
 
     @property
     def _labels_describe_devices(self) -> bool:
@@ -111,7 +111,7 @@ class Node(NodeFacts):
         return names.MIG_INFIX in self.product
 
     @property
-    def _labelled_memory(self) -> int:
+    def _labeled_memory(self) -> int:
         return to_count(self.labels.get(names.MEMORY_LABEL))
 
     @property
@@ -134,12 +134,12 @@ class Node(NodeFacts):
 
     @property
     def discovered(self) -> bool:
-        """Whether GFD has labelled the node's GPU."""
+        """Whether GFD has labeled the node's GPU."""
         return self.has_gpu and names.PRODUCT_LABEL in self.labels
 
     @property
     def has_nfd_labels(self) -> bool:
-        """Whether NFD has labelled the node."""
+        """Whether NFD has labeled the node."""
         return any(key.startswith(names.NFD_PREFIX) for key in self.labels)
 
     def has_taint(self, key: str) -> bool:

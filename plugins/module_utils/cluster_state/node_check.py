@@ -90,7 +90,7 @@ def mig_failure(node: Node) -> str:
 
 def _undiscovered(node: Node) -> str:
     if not node.gpus:
-        return "has an NVIDIA GPU that gpu-feature-discovery has not labelled yet"
+        return "has an NVIDIA GPU that gpu-feature-discovery has not labeled yet"
     # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the
     # profile.
     return (

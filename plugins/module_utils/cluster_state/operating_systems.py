@@ -78,11 +78,11 @@ def parse_systems(texts: t.Sequence[str]) -> set[System]:
 
 
 def system_of(node: Node) -> System | None:
-    """The operating system of a node; None if NFD has not labelled it."""
+    """The operating system of a node; None if NFD has not labeled it."""
     system, version = (node.labels.get(f"{NFD_PREFIX}{label}", "") for label in OS_LABELS)
     return (system, version) if system and version else None
 
 
 def kernel_of(node: Node) -> str:
-    """The kernel of a node; empty if NFD has not labelled it."""
+    """The kernel of a node; empty if NFD has not labeled it."""
     return node.labels.get(f"{NFD_PREFIX}{KERNEL_LABEL}", "")

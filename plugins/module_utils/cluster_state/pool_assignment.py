@@ -68,7 +68,7 @@ def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node]
 
 
 def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The ready nodes whose pool is not known until gpu-feature-discovery has labelled them."""
+    """The ready nodes whose pool is not known until gpu-feature-discovery has labeled them."""
     return undiscovered_candidates(pools, [node for node in nodes if node.ready], membership)
 
 
@@ -78,7 +78,7 @@ def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
-    """The GPU nodes that are in no pool, or that gpu-feature-discovery has not labelled.
+    """The GPU nodes that are in no pool, or that gpu-feature-discovery has not labeled.
 
     A run never waits for operands that fail on these nodes. If one of the nodes belongs to a pool, the pool's sharing fails later.
     """

@@ -292,7 +292,7 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
         yield Finding(
             "accelerator_template",
             NOTE,
-            f"label {label} is missing in {place} of MachineSet {machine_set.name}, so its first node does not count towards the GPU limits",
+            f"label {label} is missing in {place} of MachineSet {machine_set.name}, so its first node does not count toward the GPU limits",
             "run the role nodegroups, which writes it",
         )
 

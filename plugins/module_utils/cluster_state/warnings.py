@@ -102,7 +102,7 @@ def unusual_nodes(
 ) -> dict[str, str]:
     """For each node, the reason why its GPUs are unknown or not available to containers, or why its operands fail (`failures`, by node).
 
-    The result does not contain nodes that are not labelled yet but may still belong to a pool, or discovered nodes of a pool whose GPUs are not for
+    The result does not contain nodes that are not labeled yet but may still belong to a pool, or discovered nodes of a pool whose GPUs are not for
     containers.
     """
     nodes = list(nodes)
@@ -119,7 +119,7 @@ def unusual_nodes(
         # A label that the user has set explains the state better than the failures that it causes, so the label comes first.
         reason = "; ".join(filter(None, (of_labels, failures.get(node.name, ""))))
         if not reason and not node.discovered and node.name not in awaited:
-            reason = "gpu-feature-discovery has not labelled it, and no declared pool can match it"
+            reason = "gpu-feature-discovery has not labeled it, and no declared pool can match it"
         if reason:
             reasons[node.name] = reason
     return dict(sorted(reasons.items()))

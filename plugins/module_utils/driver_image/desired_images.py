@@ -64,7 +64,7 @@ def desired_images(
         systems = systems_of(pool)
         if not systems:
             problems.append(
-                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has not labelled any of them. Set "
+                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has not labeled any of them. Set "
                 "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
             )
         names, known = needed.setdefault((target, version), ([], set()))

@@ -92,7 +92,7 @@ def export_pools(
     `tolerations` contains the ClusterPolicy's tolerations for the pools' taints.
     """
     exported = ExportedPools()
-    labelled: dict[str, list[_Member]] = defaultdict(list)
+    labeled: dict[str, list[_Member]] = defaultdict(list)
     grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
     # By model, the pool labels of its nodes; the empty string stands for a node without the label, and None for a node that is not exported.
@@ -104,7 +104,7 @@ def export_pools(
     for node in sorted((node for node in nodes if node.has_gpu or node.pin), key=lambda node: node.name):
         member = _member(node, node_sharing, tolerations)
         if node.pin:
-            labelled[node.pin].append(member)
+            labeled[node.pin].append(member)
         elif member.problem:
             left_out[member.problem].append(node.name)
             if node.discovered:
@@ -114,13 +114,13 @@ def export_pools(
     exported.remarks += [
         f"{abbreviate(names)}: not exported, because {reason}" for reason, names in sorted(left_out.items())
     ]
-    for pool, members in sorted(labelled.items()):
+    for pool, members in sorted(labeled.items()):
         discovered = [member for member in members if member.node.discovered]
         pool_models = {_model(member.node) for member in discovered}
         only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
         managed = any(recorded(member.node, POOL_OWNER) for member in members)
-        _add_labelled_pool(exported, pool, discovered or members, managed=managed, only_pool_of_model=only)
-    taken = set(labelled)
+        _add_labeled_pool(exported, pool, discovered or members, managed=managed, only_pool_of_model=only)
+    taken = set(labeled)
     for (model, key), members in sorted(grouped.items()):
         rivals = [
             member.node
@@ -129,15 +129,15 @@ def export_pools(
             for member in group
         ]
         name = _pool_name(model, members[0], taken, several=bool(rivals))
-        _add_group(exported, name, members, rivals, without_labelled_nodes=pools_of_model[model] == {""})
+        _add_group(exported, name, members, rivals, without_labeled_nodes=pools_of_model[model] == {""})
     _add_startup_taint(exported, tolerations)
     return exported
 
 
 def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations) -> _Member:
-    taints = _pool_taints(node, tolerations, labelled=bool(node.pin))
+    taints = _pool_taints(node, tolerations, labeled=bool(node.pin))
     if not node.discovered:
-        return _Member(node, None, taints, "gpu-feature-discovery has not labelled it")
+        return _Member(node, None, taints, "gpu-feature-discovery has not labeled it")
     try:
         return _Member(node, node_sharing(node), taints)
     except Inexpressible as reason:
@@ -165,7 +165,7 @@ def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> Non
         )
 
 
-def _add_labelled_pool(
+def _add_labeled_pool(
     exported: ExportedPools, name: str, members: list[_Member], *, managed: bool, only_pool_of_model: bool
 ) -> None:
     if validators.dns_label(name):
@@ -229,12 +229,12 @@ def _rollout(exported: ExportedPools, pool: str, nodes: list[Node]) -> Document:
 
 
 def _add_group(
-    exported: ExportedPools, name: str, members: list[_Member], rivals: list[Node], *, without_labelled_nodes: bool
+    exported: ExportedPools, name: str, members: list[_Member], rivals: list[Node], *, without_labeled_nodes: bool
 ) -> None:
     nodes = [member.node for member in members]
     label = _distinguishing_label(nodes, rivals) if rivals else {}
     match: Document = {}
-    if without_labelled_nodes and (label or not rivals):
+    if without_labeled_nodes and (label or not rivals):
         match = merge(_match(nodes[0]), {"labels": label} if label else {})
     else:
         exported.remarks.append(
@@ -270,15 +270,15 @@ def _pool_labels(node: Node) -> dict[str, str]:
     }
 
 
-def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tuple[Document, ...]:
-    """The taints that the node's pool declares: recorded and tolerated taints on a labelled node, otherwise all taints except those of controllers."""
+def _pool_taints(node: Node, tolerations: Tolerations, *, labeled: bool) -> tuple[Document, ...]:
+    """The taints that the node's pool declares: recorded and tolerated taints on a labeled node, otherwise all taints except those of controllers."""
     owned = recorded(node, POOL_OWNER).taints
     taints = []
     for live in node.taints:
         if validators.unowned_taint(live["key"]):
             continue
         taint = {key: live[key] for key in ("key", "value", "effect") if live.get(key)}
-        if not labelled or format_taint(taint) in owned or toleration_of(taint) in tolerations:
+        if not labeled or format_taint(taint) in owned or toleration_of(taint) in tolerations:
             taints.append(taint)
     return tuple(sorted(taints, key=format_taint))
 

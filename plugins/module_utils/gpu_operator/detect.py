@@ -34,7 +34,7 @@ from .installation import (
     missing_tolerations,
     read_installation,
     same_version,
-    unlabelled_nodes,
+    unlabeled_nodes,
     with_policies,
     with_reverted_fields,
 )
@@ -139,10 +139,10 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
         return finding
     names = ", ".join(sorted({f"{item['key']}:{item['effect']}" for item in missing}))
     pools = ",".join(pool.name for pool in plan.pools)
-    unlabelled = unlabelled_nodes(client.list(NODES, label_selector=f"{POOL_LABEL} in ({pools})"), missing)
-    if unlabelled:
+    unlabeled = unlabeled_nodes(client.list(NODES, label_selector=f"{POOL_LABEL} in ({pools})"), missing)
+    if unlabeled:
         problem = (
-            f"{finding.installation.title} cannot label {abbreviate_nodes(unlabelled)}: its workers do not tolerate {names}, and without NFD's "
+            f"{finding.installation.title} cannot label {abbreviate_nodes(unlabeled)}: its workers do not tolerate {names}, and without NFD's "
             "labels, no GPU is found there. Add a toleration to the workers where NFD is managed, and run the playbook again."
         )
         return replace(finding, problem=problem, notes=())

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes the NodeFeatureDiscovery object, and waits until NFD's workers have labelled all their nodes."""
+"""Reads and writes the NodeFeatureDiscovery object, and waits until NFD's workers have labeled all their nodes."""
 
 from __future__ import annotations
 

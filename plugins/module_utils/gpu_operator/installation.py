@@ -215,8 +215,8 @@ def missing_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Docume
     return untolerated_taints([item for spec in specs for item in spec.get("tolerations") or []], taints)
 
 
-def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) -> list[str]:
-    """The nodes with one of these taints that NFD has not labelled."""
+def unlabeled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) -> list[str]:
+    """The nodes with one of these taints that NFD has not labeled."""
     blocking = {(taint["key"], taint["effect"]) for taint in taints}
     return [
         node["metadata"]["name"]

@@ -135,7 +135,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 class IgnoredNodes:
     """Nodes that the run ignores because NVIDIA's pods fail on them: the reason for each node, and the nodes without a ready pod, by app.
 
-    `broken` contains the nodes among them that belong to a pool and that gpu-feature-discovery has labelled, with the apps of their failing pods.
+    `broken` contains the nodes among them that belong to a pool and that gpu-feature-discovery has labeled, with the apps of their failing pods.
     """
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def assess(
     only_ignored = bool(ignored.reasons) and all(item.done for item in operands)
     if only_ignored and reason in nvidia_driver.NOT_READY_REASONS:
         problems = []
-    waiting = [*problems, *_unlabelled_nodes(gpu_nodes, reason)]
+    waiting = [*problems, *_unlabeled_nodes(gpu_nodes, reason)]
     if gpu_nodes and not operand_sets:
         waiting.append("the operator has not created any of its DaemonSets yet")
     spec = policy.get("spec") or {}
@@ -324,19 +324,19 @@ def _blocked_upgrade(
             )
 
 
-def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
-    unlabelled = [
+def _unlabeled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]:
+    unlabeled = [
         node["metadata"]["name"]
         for node in gpu_nodes
         if (node["metadata"].get("labels") or {}).get(GPU_PRESENT_LABEL) != "true"
     ]
     lines = []
-    if unlabelled:
-        lines.append(f"the operator has not labelled {len(unlabelled)} GPU nodes yet: {abbreviate(unlabelled)}")
+    if unlabeled:
+        lines.append(f"the operator has not labeled {len(unlabeled)} GPU nodes yet: {abbreviate(unlabeled)}")
     if reason == "NFDLabelsMissing":
-        lines.append("NFD has not labelled any node: check that it is installed and that its workers run")
+        lines.append("NFD has not labeled any node: check that it is installed and that its workers run")
     elif gpu_nodes and reason == "NoGPUNodes":
-        lines.append(f"the operator has not found any GPU node yet, even though NFD has labelled {len(gpu_nodes)}")
+        lines.append(f"the operator has not found any GPU node yet, even though NFD has labeled {len(gpu_nodes)}")
     return lines
 
 

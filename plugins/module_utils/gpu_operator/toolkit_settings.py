@@ -77,7 +77,7 @@ class InstalledToolkit:
 
 
 def sample_nodes(client: Client) -> list[Node]:
-    """A limited number of GPU nodes, or of all nodes if NFD has not labelled any GPU node yet."""
+    """A limited number of GPU nodes, or of all nodes if NFD has not labeled any GPU node yet."""
     for selector in (*(f"{label}=true" for label in PCI_PRESENT_LABELS), None):
         listed = client.list(NODES, label_selector=selector, limit=_SAMPLE)
         if nodes := [parse_node(node) for node in itertools.islice(listed, _SAMPLE)]:

@@ -206,12 +206,12 @@ class LicenseContainers:
         if not pid:
             return
         # Not repeated after a lost response: by then, another process may have the same process ID.
-        signalled = self._client.exec(pod.path, DRIVER_CONTAINER, ("kill", "-TERM", pid), timeout=_READ_TIMEOUT)
+        signaled = self._client.exec(pod.path, DRIVER_CONTAINER, ("kill", "-TERM", pid), timeout=_READ_TIMEOUT)
         deadline = self._clock() + _STOP_TIMEOUT
         while self._is_client(pod, pid):
-            if not signalled.ok:
+            if not signaled.ok:
                 raise CommandFailed(
-                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be stopped: {_last_line(signalled)}."
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be stopped: {_last_line(signaled)}."
                 )
             if self._clock() > deadline:
                 raise CommandFailed(

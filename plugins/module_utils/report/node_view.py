@@ -165,7 +165,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     if state and state != SUCCESS:
         yield Badge(f"MIG {state}", BAD if state == "failed" else WARN)
     if not row.get("model"):
-        yield Badge("not discovered", WARN, "gpu-feature-discovery has not labelled it yet")
+        yield Badge("not discovered", WARN, "gpu-feature-discovery has not labeled it yet")
     pools = (info.get("overlaps") or {}).get(name)
     drift = [str(text) for text in row.get("drift") or () if text != NOT_READY]
     if pools:

@@ -47,7 +47,7 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: 
     components = [*component_paragraphs(info), *toleration_paragraphs(info)] if kind == "plan" else ()
     rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
     if not pools:
-        return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]
+        return [title, "No pools are declared: nothing is shared, labeled or verified.", *impact, *rest]
     sections = [
         wrap(nodegroup_paragraphs(info, kind), width),
         wrap(scaling_paragraphs(info, kind if applied else "plan"), width),
@@ -161,7 +161,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
     if undiscovered:
         yield (
             "after discovery",
-            f"{_count(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
+            f"{_count(undiscovered)} GPU node(s) not labeled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
         )
     unclaimed = info.get("unclaimed")
     if unclaimed:

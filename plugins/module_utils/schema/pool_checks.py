@@ -93,7 +93,7 @@ def label_match_problems(pool: PoolVariables) -> Problems:
         if isinstance(matched, str) and matched != value:
             yield (
                 f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} contradicts match.labels, which requires "
-                f"{quote(matched)}; a node would leave the pool once it is labelled"
+                f"{quote(matched)}; a node would leave the pool once it is labeled"
             )
 
 

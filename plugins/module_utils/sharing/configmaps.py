@@ -216,7 +216,7 @@ class SharingConfigMaps:
     def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
         """Read the nodes again, remove the entries that no node label selects any longer, and return their names.
 
-        An agent crashes if its entry is missing. The nodes are read again because, in the meantime, some may have been labelled and changes may have failed.
+        An agent crashes if its entry is missing. The nodes are read again because, in the meantime, some may have been labeled and changes may have failed.
         """
         device_plugin, mig = changes.device_plugin.removed, changes.mig.removed
         if not device_plugin and not mig:

@@ -50,7 +50,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         lines.append(f"and {len(findings) - MAX_NAMED} more node(s)")
     if undiscovered:
         lines.append(
-            f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {abbreviate(undiscovered)}"
+            f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labeled: {abbreviate(undiscovered)}"
         )
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding contains its own remedy.

@@ -83,12 +83,12 @@ def restart_mig_manager(
 
     pods = list_pods()
     managed = {operand_pods.node_of(pod) for pod in pods}
-    labelled = [node for node in nodes if node.name in managed and node.mig_config]
+    labeled = [node for node in nodes if node.name in managed and node.mig_config]
 
     def remove_state(name: str) -> None:
         client.patch(f"{NODES}/{name}", {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
 
-    _for_each([node.name for node in labelled if node.mig_state], remove_state, lease)
+    _for_each([node.name for node in labeled if node.mig_state], remove_state, lease)
     _delete_pods(client, namespace, pods, lease)
     old = {pod["metadata"]["uid"] for pod in pods}
 
@@ -108,8 +108,8 @@ def restart_mig_manager(
         progress=progress,
         progress_text=lambda names: f"{len(names)} MIG managers starting with the new configuration",
     )
-    if labelled:
-        _await_mig_states(client, {node.name for node in labelled}, progress)
+    if labeled:
+        _await_mig_states(client, {node.name for node in labeled}, progress)
 
 
 def _await_mig_states(client: Client, names: t.Collection[str], progress: Progress | None) -> None:

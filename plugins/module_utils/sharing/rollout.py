@@ -192,7 +192,7 @@ class Rollout:
                 if not is_fatal(error):
                     self.done.failed[outcome.name] = str(error)
             progress = self._context.progress
-            progress.report("nodes labelled", finished - len(failed), len(edits), failed=len(failed))
+            progress.report("nodes labeled", finished - len(failed), len(edits), failed=len(failed))
 
         calls = [
             (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))

@@ -267,7 +267,7 @@ def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Devi
             if name not in pool.sharing.profiles:
                 problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
         elif name and models.normalized(name) != models.normalized(node.model):
-            problems.append(f"{pod} was given a {name}, but the node is labelled {node.model}")
+            problems.append(f"{pod} was given a {name}, but the node is labeled {node.model}")
     if not problems:
         problems.extend(_surplus_holders(pool, node, holders))
     return DeviceCheck(dict(sorted(holders.items())), tuple(problems))

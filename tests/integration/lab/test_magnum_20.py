@@ -30,7 +30,7 @@ def test_magnum_20_creates_nodes_and_rejects_node_labels(other: OwnLab) -> None:
     assert [is_ready(node) for node in actual] == [True, True]
     cloud.resize(other.name, "gpu-t4", 1)
     assert cloud.settled(other.name, "gpu-t4")["status"] == "UPDATE_COMPLETE"
-    body = {"name": "labelled", "flavor_id": "m2.medium", "node_labels": {"a": "b"}}
+    body = {"name": "labeled", "flavor_id": "m2.medium", "node_labels": {"a": "b"}}
     refused = cloud.send("POST", f"/clusters/{other.name}/nodegroups", body)
     assert (refused.status_code, "node_labels" in refused.text) == (400, True)
     cloud.delete(other.name, "gpu-t4")

@@ -96,7 +96,7 @@ def test_a_foreign_nfd_without_toleration_fails_at_once(cluster: Cluster, kube: 
     pools = cluster.pools({"name": "notebooks", "taints": [taint]})
     kube.client.delete(lease)
     try:
-        # Nodes that NFD has labelled before keep their labels.
+        # Nodes that NFD has labeled before keep their labels.
         known = cluster.run(operator_info.main, gpu_pools=pools, components=["nfd"])
         assert known["operator_info"]["nfd"]["adopted"] is True
         assert "do not tolerate example.org/dear:NoSchedule" in str(known["warnings"])

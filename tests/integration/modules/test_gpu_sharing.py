@@ -250,7 +250,7 @@ def test_a_missing_gpu_fails_at_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.sampled(1, group="failures of a change")
-def test_without_wait_the_nodes_are_labelled(cluster: Cluster) -> None:
+def test_without_wait_the_nodes_are_labeled(cluster: Cluster) -> None:
     result = shared(cluster, X4, wait=False)
     assert result["changed"] is True
     cluster.until(lambda: cluster.offered("t4-1") == {"t4-1": {"nvidia.com/gpu": 4}})

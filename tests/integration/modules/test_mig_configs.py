@@ -131,7 +131,7 @@ def test_an_entry_exists_before_and_as_long_as_a_node_names_it(fleet: Fleet) -> 
     configs.add_entries(changes)
     # Both exist while the labels change.
     assert {mixed.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
-    # The node has not been labelled yet, whatever the plan was: its entry stays.
+    # The node has not been labeled yet, whatever the plan was: its entry stays.
     assert mixed.pools[0].mig_key not in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
     assert mixed.pools[0].mig_key in fleet.entries()
     client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(sevenths.pools[0].node_labels)}})

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.soak
 GPUS = 2
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 # The mode, the suffix of the product label, and the labels replicas, sharing-strategy and mps.capable: each as
-# gpu-feature-discovery v0.19.0 labelled an H200 under that configuration.
+# gpu-feature-discovery v0.19.0 labeled an H200 under that configuration.
 MODES: dict[str, tuple[dict[str, Any], str, dict[str, int], tuple[str, str, str]]] = {
     "time-slicing": ({"mode": "time-slicing", "replicas": 4}, "-SHARED", {GPU: 8}, ("4", "time-slicing", "false")),
     "time-slicing renamed": (

@@ -136,7 +136,7 @@ def users(rolling: Rolling) -> Iterator[Users]:
 
 
 def at_work(users: Users, node: str, before: str, after: str) -> None:
-    """Start as many pods as fit with the node's resources, some that use a GPU in other ways, and some without; those to evict are labelled."""
+    """Start as many pods as fit with the node's resources, some that use a GPU in other ways, and some without; those to evict are labeled."""
     evicted = GOES[before][after]
     for resource, fits in MODES[before].offers.items():
         name = f"{node}-{resource.partition('/')[2].replace('.', '-')}"

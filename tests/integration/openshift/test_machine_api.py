@@ -137,7 +137,7 @@ def test_the_api_server_enforces_openshifts_schemas(
 
 def test_labels_and_taints_of_the_template_are_those_of_the_node(cloud: MachineCluster) -> None:
     taint = {"key": "restrictedaccess", "value": "yes", "effect": "NoSchedule"}
-    name = cloud.create("labelled", replicas=2, metadata={"labels": {"team": "a"}}, taints=[taint])
+    name = cloud.create("labeled", replicas=2, metadata={"labels": {"team": "a"}}, taints=[taint])
     until(lambda: cloud.phases(name) == ["Running", "Running"], limit=60)
     for machine in cloud.machines(name):
         node = cloud.node(machine)

@@ -273,8 +273,8 @@ def test_the_real_operator_asks_for_a_tag_that_exists(builds: Builds, registry_l
     helm = f"helm install gpu $LAB_CHARTS/gpu-operator -n gpu-operator --create-namespace --wait --set driver.repository={builds.registries.plain}/{builds.registries.unique}/nvidia,driver.version={VERSION}"
     registry_lab.reset()
     run("bash", "-euc", helm, env=registry_lab.env)
-    labelled = ["get", "nodes", "-l", "feature.node.kubernetes.io/system-os_release.VERSION_ID", "-o", "name"]
-    until(lambda: run("kubectl", *labelled, env=registry_lab.env).strip())
+    labeled = ["get", "nodes", "-l", "feature.node.kubernetes.io/system-os_release.VERSION_ID", "-o", "name"]
+    until(lambda: run("kubectl", *labeled, env=registry_lab.env).strip())
     everywhere = builds.pool(image="driver")
     everywhere["match"] = {"labels": {"nvidia.com/gpu.present": "true"}}
     done = builds.run(everywhere, operating_systems=[], operator_versions=[])

@@ -201,9 +201,9 @@ class SimCluster:
         )
         nodes = list(self.api.list("/api/v1/nodes"))
         gpus = sum(int(n["status"]["allocatable"].get("nvidia.com/gpu", 0)) for n in nodes)
-        labelled = sum(int(n["metadata"]["labels"].get("nvidia.com/gpu.count", 0)) for n in nodes)
+        labeled = sum(int(n["metadata"]["labels"].get("nvidia.com/gpu.count", 0)) for n in nodes)
         total = fleet.load(LabLayout.named(self.lab.name).fleet).gpus
-        return ready and len(daemon_sets) > 5 and gpus == labelled == total
+        return ready and len(daemon_sets) > 5 and gpus == labeled == total
 
     def run_pod(
         self, name: str, node: str, *, gpus: int = 1, resource: str = "nvidia.com/gpu", command: str = "sleep 30"

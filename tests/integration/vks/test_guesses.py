@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Behaviour of VKS that public sources do not document: the modules succeed with every alternative, or fail with a clear message."""
+"""Behavior of VKS that public sources do not document: the modules succeed with every alternative, or fail with a clear message."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CHANGES: dict[str, tuple[Object, Object]] = {
     "zero": ({"node_count": 0}, {"numNodes": 0}),
     "delete": ({"state": "absent"}, {}),
 }
-# What is impossible with this behaviour of the service, and the resulting message.
+# What is impossible with this behavior of the service, and the resulting message.
 REFUSED = {
     ("zero-nodes", "refused"): {"zero": "numNodes must be greater than or equal to 1"},
     ("zero-min", "refused"): {"narrow": "minSize must be greater than or equal to 1"},

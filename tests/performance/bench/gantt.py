@@ -12,7 +12,7 @@ from .schedule import RolloutResult, Span, lanes
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _LANE, _BAR, _FOOT = 960, 16, 16, 46, 20, 14, 40
 _TICKS = 8
-# Text and lines are legible on light and dark pages; the media query selects the colours.
+# Text and lines are legible on light and dark pages; the media query selects the colors.
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #24292f }
   .title { font-weight: 600 }
@@ -85,7 +85,7 @@ def ticks(total: float) -> list[float]:
 
 
 def bar_classes(spans: Sequence[Span]) -> dict[str, str]:
-    """Return the CSS class of each node's bar: a darker colour for each third of the nodes that takes longer."""
+    """Return the CSS class of each node's bar: a darker color for each third of the nodes that takes longer."""
     ordered = sorted(spans, key=lambda span: (span.seconds, span.node))
     classes = ("quick", "even", "slow")
     return {span.node: classes[min(2, 3 * number // len(ordered))] for number, span in enumerate(ordered)}

@@ -12,7 +12,7 @@ import pytest
 from lab.cloud_settings import CloudFault, CloudSettings, Setting
 from lab.layout import Lab
 
-SETTINGS = {"sky.colour": Setting("blue", "of the sky", ("blue", "grey"))}
+SETTINGS = {"sky.color": Setting("blue", "of the sky", ("blue", "gray"))}
 
 
 @pytest.fixture
@@ -51,6 +51,6 @@ def test_consume_counts_down(settings: CloudSettings) -> None:
 
 
 def test_setting_has_a_default(settings: CloudSettings) -> None:
-    assert settings.setting("sky.colour") == "blue"
-    settings.set("sky.colour", "grey")
-    assert settings.setting("sky.colour") == "grey"
+    assert settings.setting("sky.color") == "blue"
+    settings.set("sky.color", "gray")
+    assert settings.setting("sky.color") == "gray"

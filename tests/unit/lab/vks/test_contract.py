@@ -23,7 +23,7 @@ def test_all_sources_exist() -> None:
         for name, one in fields.items()
     }
     named |= {name: one.sources for name, one in CONTRACT.operations.items()}
-    named |= {f"behaviour {name}": one.sources for name, one in CONTRACT.behaviours.items()}
+    named |= {f"behavior {name}": one.sources for name, one in CONTRACT.behaviors.items()}
     named |= {
         f"{name}={value}": sources
         for name, one in CONTRACT.guesses.items()

@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Observation, dict[str, Any]]] = {
         _rows("/v1/{P}/flavor_zones/families"),
         {"bare": "bare", "data": "data", "listData": "listData"},
     ),
-    "unknown-fields": (lambda a: a.create(colour="red").status, {"refused": 400, "ignored": 202}),
+    "unknown-fields": (lambda a: a.create(color="red").status, {"refused": 400, "ignored": 202}),
 }
 
 

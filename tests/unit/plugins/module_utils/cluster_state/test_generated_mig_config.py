@@ -126,7 +126,7 @@ def test_what_is_there_stays_and_is_said_where_it_means_something_else() -> None
         [],
         "x",
         [{}],
-        [{**SEVEN[0], "colour": "red"}],
+        [{**SEVEN[0], "color": "red"}],
         [{"devices": "all", "mig-enabled": True}],
         [{"devices": "all", "mig-enabled": False, "mig-devices": {"1g.10gb": 7}}],
         [{"devices": 0, "mig-enabled": False}],

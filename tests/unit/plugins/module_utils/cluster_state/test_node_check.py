@@ -34,7 +34,7 @@ def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
 @pytest.mark.parametrize(
     ("of_node", "of_pool", "words"),
     [
-        (node(labels=dict.fromkeys(("nvidia.com/gpu.product", "nvidia.com/gpu.count"))), pool(), ["not labelled yet"]),
+        (node(labels=dict.fromkeys(("nvidia.com/gpu.product", "nvidia.com/gpu.count"))), pool(), ["not labeled yet"]),
         (
             node(labels={"nvidia.com/gpu.product": None}),
             pool(),

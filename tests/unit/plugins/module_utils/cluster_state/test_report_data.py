@@ -45,7 +45,7 @@ def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gp
 
 
 @pytest.mark.parametrize(
-    ("product", "labelled", "labels", "memory", "mode"),
+    ("product", "labeled", "labels", "memory", "mode"),
     [
         ("NVIDIA-A100-SXM4-80GB", 81920, {}, 81920, "none"),
         # Under the MIG strategy single, the label has the memory of one device.
@@ -56,9 +56,9 @@ def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gp
     ],
 )
 def test_memory_and_mode_of_a_node_with_mig_devices(
-    product: str, labelled: int, labels: dict[str, str], memory: int, mode: str
+    product: str, labeled: int, labels: dict[str, str], memory: int, mode: str
 ) -> None:
-    labels = {**labels, "nvidia.com/gpu.memory": str(labelled), "nvidia.com/gpu.sharing-strategy": "none"}
+    labels = {**labels, "nvidia.com/gpu.memory": str(labeled), "nvidia.com/gpu.sharing-strategy": "none"}
     actual = report_data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
     assert (actual["memory_mib"], actual["mode"]) == (memory, mode)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes of unknown model may still join a pool, which are never labelled, and what is reported for them."""
+"""Which nodes of unknown model may still join a pool, which are never labeled, and what is reported for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unknown(name: str = "n1", **labels: str) -> Node:
     return Node(name, labels=actual, ready=True)
 
 
-def labelled(name: str = "n1", labels: t.Mapping[str, str] | None = None) -> Node:
+def labeled(name: str = "n1", labels: t.Mapping[str, str] | None = None) -> Node:
     return Node(name, labels={PRESENT: "true", **(labels or {})}, ready=True)
 
 
@@ -69,13 +69,13 @@ def matching(model: str | None = "Tesla-T4", **labels: str) -> PoolPlan:
 def test_nodes_that_gpu_feature_discovery_never_labels(labels: dict[str, str], never: str) -> None:
     reason = reason_without_discovery(labels)
     assert (never in reason) if never else reason == ""
-    actual = labelled(labels=labels)
+    actual = labeled(labels=labels)
     membership = assign_pools([pool()], [actual])
     assert awaited_nodes([pool()], [actual], membership) == ([] if never else ["n1"])
     assert list(unusual_nodes([pool()], [actual], membership, {})) == (["n1"] if never else [])
 
 
-def test_a_node_without_the_device_plugin_is_labelled_and_offers_nothing() -> None:
+def test_a_node_without_the_device_plugin_is_labeled_and_offers_nothing() -> None:
     assert "device-plugin=false" in reason_without_containers({f"{DEPLOY}device-plugin": "false"})
     assert reason_without_containers({f"{DEPLOY}dcgm": "false"}) == ""
 
@@ -116,7 +116,7 @@ def test_values_of_labels_for_users(key: str, value: str, good: bool) -> None:
     ],
 )
 def test_a_match_that_can_still_fit(of_pool: PoolPlan, labels: dict[str, str], may: bool) -> None:
-    actual = labelled(labels=labels)
+    actual = labeled(labels=labels)
     membership = assign_pools([of_pool], [actual])
     assert awaited_nodes([of_pool], [actual], membership) == (["n1"] if may else [])
     reason = unusual_nodes([of_pool], [actual], membership, {}).get("n1", "")
@@ -128,8 +128,8 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
         node("t4"),
         unknown("broken"),
         unknown("new"),
-        labelled("virtual", {WORKLOAD: "vm-passthrough"}),
-        labelled("pinned", {WORKLOAD: "vm-passthrough", "accel.gpu/pool": "notebooks"}),
+        labeled("virtual", {WORKLOAD: "vm-passthrough"}),
+        labeled("pinned", {WORKLOAD: "vm-passthrough", "accel.gpu/pool": "notebooks"}),
         Node("cpu", ready=True),
     ]
     pools = [pool()]
@@ -166,19 +166,19 @@ def test_a_discovered_node_of_a_pool_whose_operands_fail_or_are_kept_away() -> N
     assert unusual_nodes([declared], [virtual], assign_pools([declared], [virtual]), {}) == {}
 
 
-def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:
-    finding = check_node(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
+def test_a_pinned_node_that_is_never_labeled_is_not_waited_for() -> None:
+    finding = check_node(labeled(labels={WORKLOAD: "vm-vgpu"}), pool())
     assert finding is not None
     assert finding.final
     declared = pool(labels={WORKLOAD: "vm-vgpu"})
     assert declared.reason_without_containers
-    assert check_node(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
+    assert check_node(labeled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
 
 
 def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:
     pools = [pool()]
     nodes = [node("t4"), node("l40s", model="NVIDIA-L40S"), unknown("broken"), Node("cpu", ready=True)]
-    # A member that is labelled is waited for: its pool would be taken for well.
+    # A member that is labeled is waited for: its pool would be taken for well.
     assert ignorable_nodes(pools, nodes) == {"l40s", "broken"}
     assert can_continue_without({"broken"}, pools, nodes)
     assert not can_continue_without({"broken"}, pools, [unknown("broken"), unknown("other")])

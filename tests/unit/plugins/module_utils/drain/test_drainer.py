@@ -78,9 +78,9 @@ class _Killed(BaseException):
 
 
 def test_the_work_on_nodes_that_stay_is_done_before_their_cordon_is_removed() -> None:
-    leases, cancelled = Leases(), list[str]()
+    leases, canceled = Leases(), list[str]()
     removal = mock.Mock(NodeRemoval)
-    removal.cancel.side_effect = lambda nodes: cancelled.extend(node.name for node in nodes)
+    removal.cancel.side_effect = lambda nodes: canceled.extend(node.name for node in nodes)
     drainer = NodeDrainer(mock.Mock(), mock.Mock(), SharedLease(leases.make), lambda node, text: None, removal=removal)
     cordon = {CORDONED_ANNOTATION: REMOVAL_REASON}
     nodes = [parse_node({"metadata": {"name": name, "annotations": cordon if name == "a" else {}}}) for name in "ab"]
@@ -91,4 +91,4 @@ def test_the_work_on_nodes_that_stay_is_done_before_their_cordon_is_removed() ->
         pytest.raises(_Killed),
     ):
         drainer.uncordon(["a", "b"])
-    assert cancelled == ["a"]
+    assert canceled == ["a"]

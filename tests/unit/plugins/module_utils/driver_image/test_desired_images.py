@@ -163,7 +163,7 @@ def test_unknown_operating_systems() -> None:
     systems: dict[str, Collection[System]] = {"a": (), "b": {("sles", "15.5"), RHEL}, "c": {("sles", "15.5")}}
     dummy, problems = images(pool("a"), pool("b", "A40", image="x"), pool("c", "A16", image="x"), systems=systems)
     assert problems == [
-        "Pool a: the operating system of its nodes is not known yet, because NFD has not labelled any of them. Set "
+        "Pool a: the operating system of its nodes is not known yet, because NFD has not labeled any of them. Set "
         "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]",
         "Pool b and c: gpu-driver-container has no directory for the operating system sles15.5",
     ]

@@ -137,7 +137,7 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
                 "n2 cannot be described, because its label selects the configuration gone"
             ],
         ),
-        # Only the user has labelled these nodes, so that a run does not release them.
+        # Only the user has labeled these nodes, so that a run does not release them.
         (
             [node("n1", labels={PIN: "a"}), shared("n2", labels={PIN: "a"})],
             ["pool a: not exported, because its nodes are shared in 2 different ways"],
@@ -146,7 +146,7 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
             [pinned("n1", "a", labels={"nvidia.com/gpu.product": None})],
             [
                 "pool a: without sharing, because the sharing of some of its nodes is not known: n1 cannot be described, because "
-                "gpu-feature-discovery has not labelled it",
+                "gpu-feature-discovery has not labeled it",
                 "pool a: without match",
             ],
         ),
@@ -161,7 +161,7 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         ([node("n1", labels={CONFIG: "broken"})], ["n1: not exported, because its device plugin configuration, or a part of it, is not a map"]),
         ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: not exported, because its label selects the MIG configuration gone"]),
         ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: not exported, because its GPUs are partitioned, but not by its label"]),
-        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: not exported, because gpu-feature-discovery has not labelled it"]),
+        ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: not exported, because gpu-feature-discovery has not labeled it"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -> None:

@@ -31,7 +31,7 @@ GIVEN: Document = {
 }
 
 
-def labelled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-operator") -> Document:
+def labeled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-operator") -> Document:
     annotations = {"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace}
     return {"metadata": {"annotations": annotations, "labels": {"helm.sh/chart": chart}}}
 
@@ -41,10 +41,10 @@ def labelled(chart: str, name: str = "gpu-operator", namespace: str = "gpu-opera
     [
         (None, None),
         ({"metadata": {"name": "x"}}, None),
-        (labelled("gpu-operator-v25.10.1"), InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1")),
-        (labelled("gpu-operator-v26.7.0-rc.1"), InstalledRelease("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
-        (labelled("node-feature-discovery-0.19.0", "n", "m"), InstalledRelease("n", "m", "0.19.0")),
-        (labelled("unusual"), InstalledRelease("gpu-operator", "gpu-operator", "")),
+        (labeled("gpu-operator-v25.10.1"), InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1")),
+        (labeled("gpu-operator-v26.7.0-rc.1"), InstalledRelease("gpu-operator", "gpu-operator", "v26.7.0-rc.1")),
+        (labeled("node-feature-discovery-0.19.0", "n", "m"), InstalledRelease("n", "m", "0.19.0")),
+        (labeled("unusual"), InstalledRelease("gpu-operator", "gpu-operator", "")),
     ],
 )
 def test_release_of(live: Document | None, release: InstalledRelease | None) -> None:

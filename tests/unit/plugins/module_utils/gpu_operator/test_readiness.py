@@ -70,7 +70,7 @@ def _nfd_missing(scenario: Scenario) -> None:
     scenario.nodes = [node("cpu-0", gpu=False)]
 
 
-def _unlabelled(scenario: Scenario) -> None:
+def _unlabeled(scenario: Scenario) -> None:
     del scenario.nodes[0]["metadata"]["labels"]["nvidia.com/gpu.present"]
 
 
@@ -92,9 +92,9 @@ def _none_created(scenario: Scenario) -> None:
         (_no_status, "has not processed ClusterPolicy cluster-policy yet"),
         (_error, "ReconcileFailed: open /host-etc/os-release: no such file"),
         (_not_ready, "reports state notReady"),
-        (_no_gpu_nodes, "has not found any GPU node yet, even though NFD has labelled 3"),
-        (_nfd_missing, "NFD has not labelled any node"),
-        (_unlabelled, "has not labelled 1 GPU nodes yet: gpu-0"),
+        (_no_gpu_nodes, "has not found any GPU node yet, even though NFD has labeled 3"),
+        (_nfd_missing, "NFD has not labeled any node"),
+        (_unlabeled, "has not labeled 1 GPU nodes yet: gpu-0"),
         (_none_created, "has not created any of its DaemonSets yet"),
     ],
 )

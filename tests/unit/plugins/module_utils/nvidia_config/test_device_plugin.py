@@ -157,7 +157,7 @@ def test_text_is_yaml_of_the_content(content: dict[str, t.Any]) -> None:
     assert yaml.safe_load(yaml_text.render(content)) == content
 
 
-def test_up_to_v0_19_devices_with_extras_are_shared_by_the_plain_name_and_labelled_by_their_own() -> None:
+def test_up_to_v0_19_devices_with_extras_are_shared_by_the_plain_name_and_labeled_by_their_own() -> None:
     sharing = Sharing("mig", 2, layout=mig.parse_layout({"1g.5gb+me": 1}), strategy="mixed", extras_named=False)
     assert sharing.resources == ("nvidia.com/mig-1g.5gb",)
     names = [entry["name"] for entry in plugin.config(sharing)["sharing"]["timeSlicing"]["resources"]]

@@ -15,8 +15,8 @@ from tests.helpers.olm_objects import NAMESPACE, NEW, OLD, PACKAGE, condition, c
 
 
 def test_the_versions_of_a_package_have_its_label_or_its_prefix() -> None:
-    labelled = csv("renamed.v1", metadata={"labels": {component_label(PACKAGE, NAMESPACE): ""}})
-    state = observed(csvs=[csv(), csv("gpu-operator-certified-other.v1"), labelled])
+    labeled = csv("renamed.v1", metadata={"labels": {component_label(PACKAGE, NAMESPACE): ""}})
+    state = observed(csvs=[csv(), csv("gpu-operator-certified-other.v1"), labeled])
     assert [name_of(item) for item in state.package_csvs(PACKAGE)] == [NEW, "renamed.v1"]
 
 

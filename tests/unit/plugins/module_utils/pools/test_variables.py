@@ -193,7 +193,7 @@ def test_what_a_pool_needs_may_stand_in_the_defaults() -> None:
 
 def test_ten_mistakes_are_ten_messages_in_the_order_of_the_documents() -> None:
     problems = validate(
-        {"operator": {"chart": "a/b"}, "colour": 1},
+        {"operator": {"chart": "a/b"}, "color": 1},
         {"sharing": {"mode": "vgpu"}},
         [
             {"name": "A", "match": {"model": "T9"}, "taints": [{"key": "a"}]},
@@ -204,7 +204,7 @@ def test_ten_mistakes_are_ten_messages_in_the_order_of_the_documents() -> None:
     )
     assert [problem.partition(": ")[0] for problem in problems] == [
         "gpu_cluster.operator.chart",
-        "gpu_cluster.colour",
+        "gpu_cluster.color",
         "gpu_cluster.name",
         "gpu_defaults.sharing.mode",
         "gpu_pools[0].name",

@@ -201,7 +201,7 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     update._patch_immediate(state, mock.Mock(lost=threading.Event()))
     assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
     assert update.done.any
-    context.progress.report.assert_called_once_with("nodes labelled", len(changed), 1, failed=len(failed))
+    context.progress.report.assert_called_once_with("nodes labeled", len(changed), 1, failed=len(failed))
 
 
 EVICTIONS = {"n1": (PodOnNode("team", "x", "1"),)}

@@ -28,7 +28,7 @@ LOGS: list[tuple[str, t.Any, t.Any, list[str], list[str]]] = [
     ("more devices than GPUs", SHARED, node(replicas=4), [_line("a"), _line("b")], ["given 2 devices", "has 1"]),
     ("all devices visible", pool(), node(gpus=2), [_line("a") + _line("b", index=1)], ["lists 2 devices"]),
     ("no driver", pool(), node(), ["NVIDIA-SMI has failed\n"], ["lists 0 devices", "NVIDIA-SMI has failed"]),
-    ("another model", pool(), node(), [_line("a", "NVIDIA L40S")], ["was given a NVIDIA L40S", "labelled Tesla-T4"]),
+    ("another model", pool(), node(), [_line("a", "NVIDIA L40S")], ["was given a NVIDIA L40S", "labeled Tesla-T4"]),
 ]
 
 

@@ -65,7 +65,7 @@ def check(more: str) -> None:
     root = parse(text)
     # A common domain adds a sentence.
     assert outline(root) == usual(bool(common_domain([row["name"] + more for row in SMALL["nodes"]])))
-    allowed = {"href", "class", "id", "title", "open", "role", "aria-hidden", "aria-label", "aria-labelledby", "scope"}
+    allowed = {"href", "class", "id", "title", "open", "role", "aria-hidden", "aria-label", "aria-labeledby", "scope"}
     for element in root.find("body")[0].walk():
         if element.name in {"details", "span", "a", "section", "td", "th", "p", "dd", "bdi", "title"}:
             assert element.attributes.keys() <= allowed | {"data-search", "aria-hidden", "hidden"}

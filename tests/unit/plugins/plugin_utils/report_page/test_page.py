@@ -109,8 +109,8 @@ def test_it_is_accessible(root: Element) -> None:
         titles = svg.find("title")
         assert svg.attributes.get("aria-hidden") == "true" or (svg.attributes["role"] == "img" and titles[0].text)
     assert all(head.attributes["scope"] in {"col", "row"} for head in root.find("th"))
-    labelled = [field for label in root.find("label") for field in label.find("input")]
-    assert len(labelled) == len(root.find("input"))
+    labeled = [field for label in root.find("label") for field in label.find("input")]
+    assert len(labeled) == len(root.find("input"))
 
 
 def test_ids_are_unique_and_links_lead_to_one(root: Element) -> None:
@@ -123,9 +123,9 @@ def test_ids_are_unique_and_links_lead_to_one(root: Element) -> None:
 PALETTES = re.findall(r":root {(.*?)}", parse(render({})).find("style")[0].text, re.DOTALL)
 
 
-def brightness(colour: str) -> float:
+def brightness(color: str) -> float:
     """The relative luminance of WCAG 2."""
-    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -140,8 +140,8 @@ SHAPES = [("used", "soft"), ("used", "card"), ("edge", "card"), ("edge", "soft")
     ("front", "back", "least"), [*((*pair, 4.5) for pair in TEXT), *((*pair, 3.0) for pair in SHAPES)]
 )
 def test_contrast(theme: int, front: str, back: str, least: float) -> None:
-    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", PALETTES[theme]))
-    low, high = sorted((brightness(colours[front]), brightness(colours[back])))
+    colors = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", PALETTES[theme]))
+    low, high = sorted((brightness(colors[front]), brightness(colors[back])))
     assert (high + 0.05) / (low + 0.05) >= least
 
 

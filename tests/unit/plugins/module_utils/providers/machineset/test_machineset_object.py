@@ -178,8 +178,8 @@ def test_an_adopted_machineset_gets_the_mark() -> None:
 
 
 def test_an_unknown_field_is_an_error_of_the_program() -> None:
-    with pytest.raises(NotImplementedError, match="colour"):
-        configured(worker_machineset(), {"colour": (None, "red")}, {}, "x")
+    with pytest.raises(NotImplementedError, match="color"):
+        configured(worker_machineset(), {"color": (None, "red")}, {}, "x")
 
 
 @given(st.dictionaries(_TEXT, _TEXT, max_size=3), st.dictionaries(_TEXT, _TEXT, max_size=3))

@@ -144,14 +144,14 @@ def test_which_drivers_let_us_choose_nodes(driver: str, chosen: bool) -> None:
 
 def test_one_request_at_a_time() -> None:
     spec = NodeGroupSpec("g", count=5, min_count=4, max_count=6, fields={"node_labels": {"a": "b"}})
-    labelled: Object = {"fields": {"node_labels": {"a": "b"}}}
+    labeled: Object = {"fields": {"node_labels": {"a": "b"}}}
     descriptions = [
         [request.description for request in provider("g").requests(state, spec, ())]
         for state in (
             group(2, min_count=1, max_count=3, fields={"node_labels": {}}),
-            group(2, min_count=1, max_count=6, **labelled),
-            group(5, min_count=1, max_count=6, **labelled),
-            group(5, min_count=4, max_count=6, **labelled),
+            group(2, min_count=1, max_count=6, **labeled),
+            group(5, min_count=1, max_count=6, **labeled),
+            group(5, min_count=4, max_count=6, **labeled),
         )
     ]
     assert descriptions == [
