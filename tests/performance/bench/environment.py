@@ -48,8 +48,8 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     """
     notes = [
         f"Each time is the duration of a whole process. It is the median of at least {rounds} rounds; the fastest and the slowest round are in "
-        "parentheses. A command and the command that it is compared with run alternately, so that a change in the machine's speed "
-        "affects both. The limits for durations apply to the ratio between the durations of the two commands. *In modules* is the total time in the "
+        "parentheses. Each command alternates with the command that it is compared with, so that a change in the machine's speed "
+        "affects both commands. The limits for durations apply to the ratio between the durations of the two commands. *In modules* is the total time in the "
         "collection's modules, in seconds, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
         "the command, and *MiB* is the memory of the largest of these processes. *Servers' CPU seconds* is the CPU time of all of the lab's "
         "servers during the command. Requests are counted in the API server's audit log; for node groups, they are counted in the cloud's log."

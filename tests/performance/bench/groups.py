@@ -202,8 +202,8 @@ def fleet_row(
 
 
 _NOTHING = f"""The rows about *node groups* measure `magnum_nodegroup` on clusters in the lab's own Magnum, which have no Kubernetes API server. A module call
-sends {CONSTANT_REQUESTS} requests (for a token, the cluster, and the list of its node groups) and one additional request for each group, because the
-limits in Magnum's list are wrong."""
+sends {CONSTANT_REQUESTS} requests (for a token, the cluster, and the list of its node groups) and one additional request for each group, because
+Magnum's list contains the wrong minimum and maximum for each group."""
 
 _CREATED = f"""In *parallel creation*, Magnum needs {DELAY} seconds to create each group, from the request until the status is CREATE_COMPLETE."""
 

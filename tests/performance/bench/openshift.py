@@ -127,6 +127,6 @@ def _further_pages(api: Api, actual: Sequence[audit.AuditedRequest], runs: int) 
 
 
 _NOTE = f"""*OpenShift with {SETS} MachineSets* runs the playbook `site` on a cluster whose operators are installed through OLM, and whose nodes belong to
-{SETS} MachineSets with five instance types. `site` compares the MachineSets, OLM's objects, the custom resources of NFD and
-of the GPU operator, and all nodes with their declared state. The limit for *requests without additional pages* counts only the first
+{SETS} MachineSets with five instance types. `site` compares the declared state with the MachineSets, OLM's
+objects, the custom resources of NFD and of the GPU operator, and all nodes. The limit for *requests without additional pages* counts only the first
 page of each list, so it does not depend on the number of nodes. A page contains up to {PAGE} objects."""

@@ -111,8 +111,8 @@ class SharingBenchmark:
         return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)
 
 
-_BASELINE = """*ansible.builtin.ping* measures Ansible with a module that does nothing. The result is a lower bound for all rows that run
-a playbook."""
+_BASELINE = """*ansible.builtin.ping* measures Ansible with a module that does nothing. The result is a lower bound for all benchmarks that
+run a playbook."""
 
 _NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 shares, or from 2 to 4, while no pod uses a GPU. The nodes have no agents
 that apply the change. The run therefore does not wait for the result (`wait: false`), and neither does `kubectl label`. The run includes all other steps
