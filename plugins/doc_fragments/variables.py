@@ -102,8 +102,8 @@ options:
             With V(openshift), OLM installs NFD and the operator, by default into the namespaces C(openshift-nfd) and C(nvidia-gpu-operator).
             With a distribution that ships its own containerd, the container toolkit is configured for that containerd; variables
             in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes,
-            so the run must be able to reach the cluster. In this case, if an operator is already installed and its container
-            toolkit works, its settings are kept.
+            so the run must be able to reach the cluster. In this case, if a container toolkit is already installed and works,
+            the toolkit's settings are kept.
         type: str
         choices:
           - kubeadm
@@ -148,8 +148,8 @@ options:
             suboptions:
               cloud:
                 description:
-                  - The name of the cloud in C(clouds.yaml). By default, openstacksdk chooses the cloud from C(OS_CLOUD) and
-                    the other C(OS_*) environment variables.
+                  - The name of the cloud in C(clouds.yaml). By default, openstacksdk determines the cloud from C(OS_CLOUD)
+                    and the other C(OS_*) environment variables.
                 type: str
               region_name:
                 description:
@@ -276,8 +276,9 @@ options:
             type: dict
       operator:
         description:
-          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs it. A change
-            to the driver settings restarts the driver on every GPU node, so it is held back until you allow it with C(gpu_operator_allow_driver_rollout).
+          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs the operator.
+            A change to the driver settings restarts the driver on every GPU node, so it is held back until you allow it with
+            C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           version:
@@ -287,9 +288,9 @@ options:
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release (a DNS label). If you set this key (or C(release)), an existing release with that name
-                in that namespace is upgraded even if another tool installed it, unless Argo CD or Flux manages it. If C(installer)
-                is V(olm), the default is V(nvidia-gpu-operator).
+              - Namespace of the release (a DNS label). If you set this key or C(release), a run also upgrades an existing release
+                with this namespace and name that another tool installed. Releases that Argo CD or Flux manages are not upgraded.
+                If C(installer) is V(olm), the default is V(nvidia-gpu-operator).
             type: str
             default: gpu-operator
           release:
@@ -366,9 +367,9 @@ options:
                 type: str
               additional_csvs:
                 description:
-                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
-                    pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
-                    nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
+                  - Names of ClusterServiceVersions that belong to other packages and that the same InstallPlan may install.
+                    OLM combines all pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only
+                    if it installs nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
                 elements: str
               operator_group:
@@ -454,7 +455,7 @@ options:
                   use_host_mofed:
                     description:
                       - Whether MLNX_OFED or DOCA-OFED is installed on the nodes. If V(false), the Network Operator installs
-                        it.
+                        the network drivers.
                     type: bool
                     default: false
               fabric_manager:
@@ -541,8 +542,8 @@ options:
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key (or C(release)),
-                an existing release with that name in that namespace is upgraded even if another tool installed it. If C(installer)
+              - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key or C(release), a
+                run also upgrades an existing release with this namespace and name that another tool installed. If C(installer)
                 is V(olm), the default is V(openshift-nfd).
             type: str
             default: node-feature-discovery
@@ -618,9 +619,9 @@ options:
                 type: str
               additional_csvs:
                 description:
-                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
-                    pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
-                    nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
+                  - Names of ClusterServiceVersions that belong to other packages and that the same InstallPlan may install.
+                    OLM combines all pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only
+                    if it installs nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
                 elements: str
               operator_group:
@@ -736,14 +737,14 @@ options:
     suboptions:
       name:
         description:
-          - Name of the pool. It must be a DNS label and unique in the list. The node label C(accel.gpu/pool) pins a node to
-            the pool with that name.
+          - Name of the pool. It must be a DNS label and must be unique in the list. The node label C(accel.gpu/pool) pins a
+            node to the pool with that name.
         type: str
         required: true
       match:
         description:
           - The nodes that belong to the pool. Without C(match), only the nodes of the pool's node group (C(nodes)) and pinned
-            nodes belong to it.
+            nodes belong to the pool.
         type: dict
         suboptions:
           model:
@@ -884,7 +885,7 @@ options:
           zones:
             description:
               - (MachineSets) Zones of the nodes (on vSphere, failure domains). The pool has one MachineSet in each zone. The
-                name of the MachineSet ends with the zone, and C(count) and C(autoscale) are divided among the zones. By default,
+                name of each MachineSet ends with its zone, and C(count) and C(autoscale) are divided among the zones. By default,
                 there is one MachineSet, in the zone of C(like).
             type: list
             elements: str
@@ -1019,8 +1020,8 @@ options:
             default: false
           fail_requests_greater_than_one:
             description:
-              - Whether a container that requests more than one share is rejected. If it is not rejected, it still gets the
-                compute time of only one GPU.
+              - Whether a container that requests more than one share is rejected. If V(false), such a container is accepted,
+                but still gets the compute time of only one GPU.
             type: bool
             default: true
       rollout:
@@ -1047,8 +1048,8 @@ options:
             default: gpu-pods
           force:
             description:
-              - Whether pods without a controller are also evicted. If V(false), such a pod blocks the change to its node if
-                it uses a GPU; otherwise, it stays on the node.
+              - Whether pods without a controller are also evicted. If V(false), a pod of this kind that uses a GPU blocks the
+                change to its node, and one that does not use a GPU stays on the node.
             type: bool
             default: false
           grace_period:
@@ -1203,7 +1204,7 @@ options:
         description:
           - Whether new nodes get a taint that keeps workloads away until the partitioning of their GPUs is verified. Only allowed
             if C(sharing.mode) is V(mig). The role C(accel.gpu.new_nodes) removes the taint after the verification. With C(autoscale),
-            install the CronJob of that role. Otherwise, an added node keeps the taint until the next run.
+            install the CronJob of that role. Without the CronJob, an added node keeps the taint until the next run.
         type: bool
         default: false
 """

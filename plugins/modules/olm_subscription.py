@@ -94,7 +94,7 @@ options:
     choices: [Manual, Automatic]
     default: Manual
   additional_csvs:
-    description: Names of ClusterServiceVersions of other packages that the same InstallPlan may install.
+    description: Names of ClusterServiceVersions that belong to other packages and that the same InstallPlan may install.
     type: list
     elements: str
     default: []
