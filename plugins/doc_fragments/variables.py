@@ -102,8 +102,8 @@ options:
             With V(openshift), OLM installs NFD and the operator, by default into the namespaces C(openshift-nfd) and C(nvidia-gpu-operator).
             With a distribution that ships its own containerd, the container toolkit is configured for that containerd; variables
             in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes,
-            so the run must be able to reach the cluster. In this case, if an operator is already installed and its container
-            toolkit works, its settings are kept.
+            so the run must be able to reach the cluster. In this case, if the container toolkit of an installed operator works,
+            the toolkit keeps its settings.
         type: str
         choices:
           - kubeadm
@@ -276,8 +276,9 @@ options:
             type: dict
       operator:
         description:
-          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs it. A change
-            to the driver settings restarts the driver on every GPU node, so it is held back until you allow it with C(gpu_operator_allow_driver_rollout).
+          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs the operator.
+            A change to the driver settings restarts the driver on every GPU node, so such a change is held back until you allow
+            it with C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           version:
@@ -287,9 +288,9 @@ options:
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release (a DNS label). If you set this key (or C(release)), an existing release with that name
-                in that namespace is upgraded even if another tool installed it, unless Argo CD or Flux manages it. If C(installer)
-                is V(olm), the default is V(nvidia-gpu-operator).
+              - Namespace of the release (a DNS label). If you set this key (or C(release)), an existing release with the declared
+                name in the declared namespace is upgraded even if another tool installed it. A release that Argo CD or Flux
+                manages is never upgraded. If C(installer) is V(olm), the default is V(nvidia-gpu-operator).
             type: str
             default: gpu-operator
           release:
@@ -311,7 +312,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with all derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
+                V(olm), these values are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
                 and C(operator.cleanupCRD) are not allowed, because the collection manages them. Secrets are not allowed either.
             type: dict
           installer:
@@ -454,7 +455,7 @@ options:
                   use_host_mofed:
                     description:
                       - Whether MLNX_OFED or DOCA-OFED is installed on the nodes. If V(false), the Network Operator installs
-                        it.
+                        these drivers.
                     type: bool
                     default: false
               fabric_manager:
@@ -501,8 +502,8 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. It requires the open kernel modules, which do not support GPUs older than Turing, and a driver
-                that is compiled on the nodes.
+              - GPUDirect Storage. It requires a driver that is compiled on the nodes, and the open kernel modules. These modules
+                do not support GPUs older than Turing.
             type: dict
             suboptions:
               enabled:
@@ -542,8 +543,8 @@ options:
           namespace:
             description:
               - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key (or C(release)),
-                an existing release with that name in that namespace is upgraded even if another tool installed it. If C(installer)
-                is V(olm), the default is V(openshift-nfd).
+                an existing release with the declared name in the declared namespace is upgraded even if another tool installed
+                it. If C(installer) is V(olm), the default is V(openshift-nfd).
             type: str
             default: node-feature-discovery
           release:
@@ -563,7 +564,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with the derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
+                V(olm), these values are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
                 are added to the tolerations of the pools. Secrets are not allowed.
             type: dict
           installer:
@@ -657,13 +658,13 @@ options:
             description:
               - Images of the CUDA kernel. Each key is a CUDA version, such as V("12.5"). Each node uses the newest of these
                 images that the node's driver and GPUs support. By default, the images are V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
+                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1) and V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
             type: dict
           load_image:
             description:
               - 'Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its C(PATH).
-                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
+                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1)
+                and V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
             type: str
           nccl_image:
             description:
@@ -730,20 +731,20 @@ options:
       - The pools of this cluster. Required, except for M(accel.gpu.gpu_info), which returns only the actual state if the pools
         are missing.
       - Null is not allowed. An explicit empty list means that there are no pools.
-      - All errors in the three variables are reported together, each with its path.
+      - All errors in C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) are reported together, each with its path.
     type: list
     elements: dict
     suboptions:
       name:
         description:
           - Name of the pool. It must be a DNS label and unique in the list. The node label C(accel.gpu/pool) pins a node to
-            the pool with that name.
+            the pool that the label names.
         type: str
         required: true
       match:
         description:
           - The nodes that belong to the pool. Without C(match), only the nodes of the pool's node group (C(nodes)) and pinned
-            nodes belong to it.
+            nodes belong to the pool.
         type: dict
         suboptions:
           model:
@@ -764,8 +765,8 @@ options:
         type: str
       nodes:
         description:
-          - The node group that a run creates for the pool. Its nodes belong to the pool even if C(match) is not set. Without
-            C(nodes), the nodes must already exist.
+          - The node group that a run creates for the pool. Its nodes belong to the pool even if C(match) is not set. If this
+            key is not set, the nodes must already exist.
         type: dict
         suboptions:
           name:
@@ -884,8 +885,8 @@ options:
           zones:
             description:
               - (MachineSets) Zones of the nodes (on vSphere, failure domains). The pool has one MachineSet in each zone. The
-                name of the MachineSet ends with the zone, and C(count) and C(autoscale) are divided among the zones. By default,
-                there is one MachineSet, in the zone of C(like).
+                name of each MachineSet ends with its zone. The numbers in C(count) and C(autoscale) are divided among the zones.
+                By default, there is one MachineSet, in the zone of C(like).
             type: list
             elements: str
           accelerators:
