@@ -312,7 +312,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with all derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
+                V(olm), these values are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
                 and C(operator.cleanupCRD) are not allowed, because the collection manages them. Secrets are not allowed either.
             type: dict
           installer:
@@ -502,8 +502,8 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. It requires the open kernel modules, which do not support GPUs older than Turing, and a driver
-                that is compiled on the nodes.
+              - GPUDirect Storage. It requires a driver that is compiled on the nodes, and the open kernel modules. These modules
+                do not support GPUs older than Turing.
             type: dict
             suboptions:
               enabled:
@@ -564,7 +564,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with the derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
+                V(olm), these values are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
                 are added to the tolerations of the pools. Secrets are not allowed.
             type: dict
           installer:
@@ -658,13 +658,13 @@ options:
             description:
               - Images of the CUDA kernel. Each key is a CUDA version, such as V("12.5"). Each node uses the newest of these
                 images that the node's driver and GPUs support. By default, the images are V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
+                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1) and V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
             type: dict
           load_image:
             description:
               - 'Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its C(PATH).
-                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
+                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1)
+                and V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
             type: str
           nccl_image:
             description:
@@ -731,7 +731,7 @@ options:
       - The pools of this cluster. Required, except for M(accel.gpu.gpu_info), which returns only the actual state if the pools
         are missing.
       - Null is not allowed. An explicit empty list means that there are no pools.
-      - All errors in the three variables are reported together, each with its path.
+      - All errors in C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) are reported together, each with its path.
     type: list
     elements: dict
     suboptions:
@@ -765,8 +765,8 @@ options:
         type: str
       nodes:
         description:
-          - The node group that a run creates for the pool. Its nodes belong to the pool even if C(match) is not set. Without
-            C(nodes), the nodes must already exist.
+          - The node group that a run creates for the pool. Its nodes belong to the pool even if C(match) is not set. If this
+            key is not set, the nodes must already exist.
         type: dict
         suboptions:
           name:
