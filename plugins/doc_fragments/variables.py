@@ -103,7 +103,7 @@ options:
             With a distribution that ships its own containerd, the container toolkit is configured for that containerd; variables
             in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes,
             so the run must be able to reach the cluster. In this case, if an operator is already installed and its container
-            toolkit works, its settings are kept.
+            toolkit works, the settings of the toolkit are kept.
         type: str
         choices:
           - kubeadm
@@ -166,7 +166,7 @@ options:
                 type: str
               nodegroup_label:
                 description:
-                  - The node label that contains the name of the node group. Other Magnum drivers may use a different label.
+                  - The node label that contains the name of the node group. Some Magnum drivers use a different label.
                 type: str
                 default: magnum.openstack.org/nodegroup
           vks:
@@ -276,8 +276,9 @@ options:
             type: dict
       operator:
         description:
-          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs it. A change
-            to the driver settings restarts the driver on every GPU node, so it is held back until you allow it with C(gpu_operator_allow_driver_rollout).
+          - The NVIDIA GPU operator. The keys of this map become Helm values or, if OLM installs the operator, fields of the
+            ClusterPolicy. A change to the driver settings restarts the driver on every GPU node, so such a change is held back
+            until you allow it with C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           version:
@@ -287,9 +288,9 @@ options:
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release (a DNS label). If you set this key (or C(release)), an existing release with that name
-                in that namespace is upgraded even if another tool installed it, unless Argo CD or Flux manages it. If C(installer)
-                is V(olm), the default is V(nvidia-gpu-operator).
+              - Namespace of the release (a DNS label). If you set this key or C(release), a run upgrades an existing release
+                that has this namespace and the name in C(release), even if another tool installed the release, unless Argo
+                CD or Flux manages the release. If C(installer) is V(olm), the default is V(nvidia-gpu-operator).
             type: str
             default: gpu-operator
           release:
@@ -311,7 +312,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with all derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
+                V(olm), your values are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config)
                 and C(operator.cleanupCRD) are not allowed, because the collection manages them. Secrets are not allowed either.
             type: dict
           installer:
@@ -366,7 +367,7 @@ options:
                 type: str
               additional_csvs:
                 description:
-                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
+                  - Names of other packages' ClusterServiceVersions that the same InstallPlan may install. OLM combines all
                     pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
                     nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
@@ -535,15 +536,15 @@ options:
         suboptions:
           version:
             description:
-              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when the operator
-                is installed.
+              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when NFD's
+                operator is installed.
             type: str
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key (or C(release)),
-                an existing release with that name in that namespace is upgraded even if another tool installed it. If C(installer)
-                is V(olm), the default is V(openshift-nfd).
+              - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key or C(release), a
+                run upgrades an existing release that has this namespace and the name in C(release), even if another tool installed
+                the release. If C(installer) is V(olm), the default is V(openshift-nfd).
             type: str
             default: node-feature-discovery
           release:
@@ -563,7 +564,7 @@ options:
           values:
             description:
               - Your Helm values, which are merged with the derived values and take precedence over them. If C(installer) is
-                V(olm), they are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
+                V(olm), your values are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations)
                 are added to the tolerations of the pools. Secrets are not allowed.
             type: dict
           installer:
@@ -618,7 +619,7 @@ options:
                 type: str
               additional_csvs:
                 description:
-                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
+                  - Names of other packages' ClusterServiceVersions that the same InstallPlan may install. OLM combines all
                     pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
                     nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
@@ -657,13 +658,13 @@ options:
             description:
               - Images of the CUDA kernel. Each key is a CUDA version, such as V("12.5"). Each node uses the newest of these
                 images that the node's driver and GPUs support. By default, the images are V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
+                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1) and V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
             type: dict
           load_image:
             description:
               - 'Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its C(PATH).
-                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1),
-                V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
+                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1)
+                and V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
             type: str
           nccl_image:
             description:
@@ -743,7 +744,7 @@ options:
       match:
         description:
           - The nodes that belong to the pool. Without C(match), only the nodes of the pool's node group (C(nodes)) and pinned
-            nodes belong to it.
+            nodes belong to the pool.
         type: dict
         suboptions:
           model:
@@ -780,12 +781,12 @@ options:
             type: str
           count:
             description:
-              - Number of nodes. Required without C(autoscale). With C(autoscale), it is the initial number.
+              - Number of nodes. Required without C(autoscale). With C(autoscale), this is the initial number of nodes.
             type: int
           recreate:
             description:
               - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
-                first. If V(false) (the default), a run rejects this kind of change.
+                before they are deleted. If V(false) (the default), a run rejects this kind of change.
             type: bool
           image:
             description:
@@ -910,7 +911,7 @@ options:
           adopt:
             description:
               - (MachineSets) Whether the collection takes over an existing MachineSet that has the group's name but was not
-                created by the collection. If V(false) (the default), the run fails.
+                created by the collection. If V(false) (the default), the run fails if such a MachineSet exists.
             type: bool
       autoscale:
         description:
@@ -1048,7 +1049,7 @@ options:
           force:
             description:
               - Whether pods without a controller are also evicted. If V(false), such a pod blocks the change to its node if
-                it uses a GPU; otherwise, it stays on the node.
+                the pod uses a GPU; otherwise, the pod stays on the node.
             type: bool
             default: false
           grace_period:
@@ -1104,7 +1105,7 @@ options:
                 required: true
               timeout:
                 description:
-                  - Timeout in seconds. It applies separately to the command, and to the subsequent wait until the node is ready
+                  - Timeout in seconds. It applies separately to the command and to the subsequent wait until the node is ready
                     with a new boot ID.
                 type: int
                 default: 900
