@@ -26,7 +26,7 @@ options:
       gpu_cluster:
         description:
           - The variable C(gpu_cluster). Only the name, the UID, the connection settings and the Lease settings are used.
-          - The module fails before the first request to the cloud if the name or UID of the cluster differs.
+          - The module fails before the first request to the cloud if the cluster has a different name or UID.
         type: dict
       kubeconfig:
         description:
@@ -82,7 +82,8 @@ options:
         type: str
         default: kube-system
       lease_wait_timeout:
-        description: Seconds to wait if another run is changing the cluster. The default is C(gpu_cluster.lease.wait_timeout), or V(300).
+        description: Seconds to wait if another run is changing the cluster. The default is C(gpu_cluster.lease.wait_timeout), or V(300) if that key is not
+          set.
         type: int
       drain:
         description:

@@ -25,7 +25,7 @@ options:
       - Path to a kubeconfig, or its content as a dictionary.
       - "The cluster and the user come from a single source, which is the first of the following sources that names a cluster: (1) O(kubeconfig), O(context)
         or O(host), (2) C(gpu_cluster.kubeconfig) or C(gpu_cluster.context), (3) the environment variables E(K8S_AUTH_HOST), E(K8S_AUTH_KUBECONFIG) and the
-        other variables K8S_AUTH_*, (4) E(KUBECONFIG) or C(~/.kube/config). If the module runs in a pod and none of these sources is available, the service
+        other K8S_AUTH_* variables, (4) E(KUBECONFIG) or C(~/.kube/config). If the module runs in a pod and none of these sources is available, the service
         account of the pod is used."
       - If one of the first two sources is used and a K8S_AUTH_* environment variable names a different cluster or user, the module fails.
     type: raw

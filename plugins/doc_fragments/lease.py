@@ -13,7 +13,7 @@ options:
   lease_wait_timeout:
     description:
       - Seconds to wait if another run is changing the cluster. With V(0), the module fails immediately. The default is C(gpu_cluster.lease.wait_timeout), or
-        V(300).
+        V(300) if that key is not set.
       - The Lease is acquired only if the module changes something, and never in check mode.
     type: int
   lease_namespace:

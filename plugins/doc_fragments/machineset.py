@@ -50,14 +50,14 @@ options:
         description:
           - Name of the MachineSet from which a new group is copied. This option is used only when the group is created.
           - By default, the module copies a worker MachineSet that this collection does not manage. If O(zone) is set, only MachineSets in this zone are
-            considered. If there are several, the module prefers those without taints, uses the first one by name, and shows a warning that names the others.
-            If the MachineSets are for different platforms, O(like) is required.
+            considered. If there are several such MachineSets, the module prefers those without taints, uses the first one by name, and shows a warning that
+            names the others. If the MachineSets are for different platforms, O(like) is required.
         type: str
       zone: &zone
         description:
           - Zone of a new group. If O(like) is in a different zone, a MachineSet in this zone is copied instead, because subnets and images differ between
-            zones. The module copies the MachineSet whose name differs from O(like) only in the zone. If there is no such MachineSet, the module copies the
-            only MachineSet in this zone.
+            zones. The module copies the MachineSet whose name differs from O(like) only in the zone. If there is no such MachineSet and the zone has exactly
+            one MachineSet, the module copies that one.
           - On vSphere, this is the name or the zone of a failure domain in the Infrastructure object.
         type: str
       flavor: &flavor
@@ -87,8 +87,8 @@ options:
         type: dict
       capacity: &capacity
         description:
-          - Resources and labels that a future node of the group will have. The autoscaler needs them because it cannot determine them while the group has no
-            nodes. The module writes the annotations that all OpenShift releases read, with the values for the cluster's release.
+          - Resources and labels that a future node of the group will have. The autoscaler needs these values because it cannot determine them while the group
+            has no nodes. The module writes the annotations that all OpenShift releases read, with the values for the cluster's release.
           - The module does not write the annotations that the platform's own controller derives from the machine type.
         type: dict
         suboptions:
@@ -140,8 +140,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. Draining the group's nodes has a separate timeout. When the time has elapsed, the module fails. The error message lists
-        the Machines that are stuck, how long they have been stuck, and why.
+      - Seconds to wait for one group. After this time, the module fails. The error message lists the Machines that are stuck, how long they have been stuck,
+        and why. Draining the group's nodes has a separate timeout.
     type: int
     default: 3600
   wait_sleep:
@@ -160,9 +160,10 @@ options:
     default: true
   declared_names:
     description:
-      - Names of all node groups that are declared by the pools to which the groups with O(state=present) belong. The list includes groups that this call does
-        not change. If this option is set, every managed MachineSet whose label C(accel.gpu/pool) contains the name of one of these pools must belong to a
-        group in the list. Otherwise, the module fails before any change. This happens, for example, if a pool no longer declares the zone of a MachineSet.
+      - The groups with O(state=present) belong to pools. This list contains the names of all node groups that these pools declare, including groups that this
+        call does not change. If this option is set, every managed MachineSet whose label C(accel.gpu/pool) contains the name of one of these pools must
+        belong to a group in the list. Otherwise, the module fails before any change. This happens, for example, if a pool no longer declares the zone of a
+        MachineSet.
     type: list
     elements: str
   drain:
@@ -199,7 +200,7 @@ options:
         default: 4
   name:
     description:
-      - Name of the group and of its MachineSet. It consists of at most 57 characters from C(a-z), C(0-9) and C(-).
+      - Name of the group and of its MachineSet. The name consists of at most 57 characters from C(a-z), C(0-9) and C(-).
       - Either this option or O(nodegroups) is required.
     type: str
   state:

@@ -44,7 +44,8 @@ options:
       autoscaling: &autoscaling
         description:
           - Whether an autoscaler chooses the number of nodes. V(true) requires O(min_node_count) and O(max_node_count).
-          - The default is V(true) if the label C(auto_scaling_enabled) of the group or the cluster is true and the two bounds differ.
+          - The default is V(true) if O(min_node_count) and O(max_node_count) differ and the label C(auto_scaling_enabled) of the group or of the cluster is
+            true.
         type: bool
       flavor: &flavor
         description: Name or ID of the flavor. By default, the flavor of the cluster. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
@@ -53,7 +54,7 @@ options:
         description:
           - Name or ID of the image. By default, the image of the cluster's template is used. Some Magnum drivers always use that image.
           - An image is rejected if its operating system differs from the cluster's. For a flavor with GPUs, an image is also rejected if NVIDIA publishes no
-            driver image for its operating system, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a driver.
+            driver image for the image's operating system, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a driver.
         type: str
       role: &role
         description: Role of the nodes. All roles except V(master) are allowed. By default, V(worker).
@@ -111,7 +112,7 @@ options:
     type: bool
     default: false
   merge_labels:
-    description: Whether O(labels) are merged with the cluster's labels when the group is created. In this case, O(labels) take precedence. With V(false),
+    description: Whether O(labels) are merged with the cluster's labels when the group is created. With V(true), O(labels) take precedence. With V(false),
       O(labels) replace the cluster's labels.
     type: bool
     default: true

@@ -13,8 +13,8 @@ options:
   registries:
     description:
       - Credentials and TLS settings of registries. No entry is required for a registry that needs neither.
-      - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither contains a
-        login for it.
+      - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither the list nor
+        the file contains a login.
     type: list
     elements: dict
     default: []
@@ -49,15 +49,15 @@ options:
     description:
       - Path to a file with logins, in the format that C(podman login) and C(docker login) write. If the file specifies credential helpers, they are called
         for the registries in use.
-      - By default, the path in the environment variable E(REGISTRY_AUTH_FILE) is used. Otherwise, the credentials file that podman or docker keeps in the
-        home directory is used, if there is one.
+      - By default, the path in the environment variable E(REGISTRY_AUTH_FILE) is used. If this variable is not set, the credentials file that podman or
+        docker keeps in the home directory is used, if there is one.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
       - After a transient error, a request is retried until twice this number of seconds has elapsed. In total, a request takes no longer than three times
         this number of seconds; it is stopped even if the response is still being received.
-      - A credential helper must also return within this time.
+      - A credential helper must return within O(request_timeout) seconds.
     type: int
     default: 30
 requirements:

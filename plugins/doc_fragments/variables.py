@@ -166,7 +166,7 @@ options:
                 type: str
               nodegroup_label:
                 description:
-                  - The node label that contains the name of the node group. Other Magnum drivers may use a different label.
+                  - The node label that contains the name of the node group. Some Magnum drivers use a different label.
                 type: str
                 default: magnum.openstack.org/nodegroup
           vks:
@@ -536,8 +536,8 @@ options:
         suboptions:
           version:
             description:
-              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when the operator
-                is installed.
+              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when NFD's
+                operator is installed.
             type: str
             default: 0.19.0
           namespace:
@@ -781,12 +781,12 @@ options:
             type: str
           count:
             description:
-              - Number of nodes. Required without C(autoscale). With C(autoscale), it is the initial number.
+              - Number of nodes. Required without C(autoscale). With C(autoscale), this is the initial number of nodes.
             type: int
           recreate:
             description:
               - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
-                first. If V(false) (the default), a run rejects this kind of change.
+                before they are deleted. If V(false) (the default), a run rejects this kind of change.
             type: bool
           image:
             description:
@@ -911,7 +911,7 @@ options:
           adopt:
             description:
               - (MachineSets) Whether the collection takes over an existing MachineSet that has the group's name but was not
-                created by the collection. If V(false) (the default), the run fails.
+                created by the collection. If V(false) (the default), the run fails if such a MachineSet exists.
             type: bool
       autoscale:
         description:
@@ -1105,7 +1105,7 @@ options:
                 required: true
               timeout:
                 description:
-                  - Timeout in seconds. It applies separately to the command, and to the subsequent wait until the node is ready
+                  - Timeout in seconds. It applies separately to the command and to the subsequent wait until the node is ready
                     with a new boot ID.
                 type: int
                 default: 900

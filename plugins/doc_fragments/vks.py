@@ -38,19 +38,19 @@ options:
     choices: [v2, v1]
   vks_url:
     description:
-      - URL of the VKS API. By default, the region's URL is used. Plain HTTP is allowed only if the URL refers to the local machine.
-      - If this option is not set, the environment variable E(VKS_URL) is used.
+      - URL of the VKS API. Plain HTTP is allowed only if the URL refers to the local machine.
+      - If this option is not set, the environment variable E(VKS_URL) is used. If neither is set, the region's URL is used.
     type: str
   vserver_url:
     description:
-      - URL of vServer's gateway, which is used to look up flavors, networks and keys. By default, the region's URL is used.
-      - If this option is not set, the environment variable E(VKS_VSERVER_URL) is used.
+      - URL of vServer's gateway, which is used to look up flavors, networks and keys.
+      - If this option is not set, the environment variable E(VKS_VSERVER_URL) is used. If neither is set, the region's URL is used.
     type: str
   project_id:
     description:
-      - ID of the account's project in the region. By default, the project of the account's VKS workspace is used or, if there is none, the account's only
-        project.
-      - If this option is not set, the environment variable E(GRN_PROJECT_ID) or E(GRN_DEFAULT_PROJECT_ID) is used.
+      - ID of the account's project in the region.
+      - If this option is not set, the environment variable E(GRN_PROJECT_ID) or E(GRN_DEFAULT_PROJECT_ID) is used. If none of these is set, the project of
+        the account's VKS workspace is used or, if there is none, the account's only project.
     type: str
   validate_certs:
     description: Whether the services' certificates are verified.

@@ -90,7 +90,7 @@ options:
       node_labels: &node_labels
         description:
           - Labels of the nodes. Other labels of the group are left unchanged. A null value removes the label.
-          - Nodes that the autoscaler adds register with these labels.
+          - All new nodes register with these labels, including nodes that the autoscaler adds.
         type: dict
         aliases: [labels]
       node_taints: &node_taints
@@ -130,7 +130,7 @@ options:
             description: Number of nodes that may be unavailable, from 0 to 100.
             type: int
       kubernetes_version: &kubernetes_version
-        description: Kubernetes version of the nodes, which must match the version of the cluster. Changing it replaces all nodes.
+        description: Kubernetes version of the nodes, which must match the version of the cluster. A change of the version replaces all nodes.
         type: str
   wait:
     description:
@@ -153,12 +153,12 @@ options:
     default: 32
   name:
     description:
-      - Name of the group. It consists of 5 to 15 characters from C(a-z), C(0-9) and C(-), and cannot be changed.
+      - Name of the group, which cannot be changed. The name consists of 5 to 15 characters from C(a-z), C(0-9) and C(-).
       - Either this option or O(nodegroups) is required.
     type: str
   state:
     description:
-      - Whether the group must exist. V(absent) drains the group's nodes if O(kubernetes) is set, and deletes the group.
+      - Whether the group must exist. V(absent) deletes the group. If O(kubernetes) is set, the group's nodes are drained first.
       - If O(nodegroups) is set, this option and O(recreate) are the defaults for the groups that do not set them.
     type: str
     choices: [present, absent]

@@ -33,7 +33,7 @@ options:
         credentials. C(region_names) is a list of regions. By default, all regions of the cloud in C(clouds.yaml) are queried. C(gpu_aliases) is a map from the
         cloud operator's names for GPUs to models in the catalog.
       - The settings of C(vks) are C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as in
-        M(accel.gpu.vks_nodegroup), and C(client_id_env) and C(client_secret_env). The latter two are the names of the environment variables that contain the
+        M(accel.gpu.vks_nodegroup). In addition, C(client_id_env) and C(client_secret_env) are the names of the environment variables that contain the
         account's credentials. By default, the plugin reads the same environment variables as the modules.
     type: list
     elements: dict
@@ -53,12 +53,12 @@ options:
       - Whether to fetch a kubeconfig if it is missing, belongs to a server other than the cluster's API server, or is about to expire. Only the owner of the
         file can read it.
       - For Magnum, the plugin requests a new client certificate. For VKS, it fetches the existing kubeconfig, or requests a new one if the existing one is
-        about to expire. Both kinds of kubeconfigs grant administrator permissions in the cluster.
+        about to expire. Both kinds of kubeconfig grant administrator permissions in the cluster.
       - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the inventory then omits the host of this cluster.
     type: bool
     default: true
   renew_before:
-    description: Number of days before its expiration when a kubeconfig is replaced.
+    description: Number of days. A kubeconfig is replaced if it expires within this time.
     type: int
     default: 3
   expiration_days:

@@ -14,10 +14,10 @@ author:
 description:
   - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale). If a pool has several zones, each of its MachineSets gets a share of the
     pool's range.
-  - If the cluster has no ClusterAutoscaler, creates the ClusterAutoscaler C(default) with delays that are long enough for a driver installation. In an
-    existing ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU
-    types of the pools. All other fields and entries are left unchanged.
-  - The limit for a GPU type is the number of GPUs that the pools of this type have in total if each of them reaches its maximum number of nodes. If more GPUs
+  - If the cluster has no ClusterAutoscaler, the module creates the ClusterAutoscaler C(default) with delays that are long enough for a driver installation.
+    In an existing ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares and the entries of C(resourceLimits.gpus) for
+    the GPU types of the pools. All other fields and entries are left unchanged.
+  - The limit for a GPU type is the number of GPUs that the pools of this type have in total if each pool reaches its maximum number of nodes. If more GPUs
     are already in use, the limit is the number of GPUs in use. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
   - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions in this ConfigMap
     are kept.
@@ -35,8 +35,8 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) configures the autoscaler. V(absent) deletes the MachineAutoscalers that this module has created or adopted for the pools, and the pools'
-        limits and priorities. The ClusterAutoscaler and the MachineSets are kept.
+      - V(present) configures the autoscaler. V(absent) deletes the MachineAutoscalers that this module has created or adopted for the pools. It also deletes
+        the pools' limits and priorities. The ClusterAutoscaler and the MachineSets are kept.
     type: str
     choices: [present, absent]
     default: present
@@ -59,8 +59,8 @@ options:
     default: false
   adopt:
     description:
-      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool, and to set its range to that of the pool. By default, a foreign
-        MachineAutoscaler is not changed, and a warning names it.
+      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool. With V(true), the module sets the range of this MachineAutoscaler
+        to that of the pool. By default, a foreign MachineAutoscaler is not changed, and a warning names it.
     type: bool
     default: false
   wait_timeout:
@@ -70,7 +70,8 @@ options:
 notes:
   - Only pools with C(nodes) in a cluster with C(gpu_cluster.cloud.machineset) are scaled by this autoscaler. Without C(gpu_cluster.cloud.machineset), the
     module does nothing.
-  - If there are no differences, the module only lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three other objects.
+  - If there are no differences, the module reads up to three objects in addition to the lists of the MachineSets, the MachineAutoscalers and the nodes with
+    GPUs.
   - In check mode, the module previews the MachineSets that the same run creates (see O(nodegroups)), and predicts the limits from the pools. If a pool does
     not determine the number of GPUs on each node, the limit is unknown until the MachineSet exists.
 seealso:

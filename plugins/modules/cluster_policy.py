@@ -13,7 +13,7 @@ author:
 description:
   - Manages the fields of the ClusterPolicy that are derived from the pools. All other fields are left unchanged.
   - Maps and scalars are set through server-side apply with the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the module owns only
-    the entries that it records in the annotation C(accel.gpu/tolerations), and never removes other entries.
+    the entries that it records in the annotation C(accel.gpu/tolerations). It never removes other entries.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest one.
   - If OLM manages the operator, a missing ClusterPolicy is created from the operator's example. In a ClusterPolicy that was created this way, the module also
     manages the fields that C(gpu_cluster.operator) declares.
@@ -35,18 +35,18 @@ description:
     both cases.
   - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods. While a driver pod exists,
     such a change is held back unless O(allow_driver_rollout) is set. All other changes are applied.
-  - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a change to a toleration, is not held back. The
-    operator cordons each node while it restarts the driver pod, and evicts no GPU pods.
+  - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a change to a toleration, is not held back. While
+    the operator restarts the driver pod of a node, the node is cordoned, but no GPU pods are evicted.
 notes:
   - The module considers the operator ready when all of the following conditions are met. (1) The condition Ready of the operator has the reason Reconciled,
     or NoGPUNodes while NFD has found no GPU node. (2) The operator has labeled every GPU node that NFD has labeled. (3) The DaemonSet of the device plugin
     mounts the ConfigMap. (4) The template of every DaemonSet of the policy contains the policy's tolerations, and the status of the DaemonSet refers to the
-    current generation. (5) For every DaemonSet, the numbers of desired, updated and available pods equal the number of nodes that, according to this module,
-    match the selector, affinity and tolerations of the DaemonSet.
-  - C(status.state) alone is not sufficient, because it is C(ready) before the operator has processed a change, and also while DaemonSets do not have a
-    desired count yet.
-  - If an NVIDIA pod keeps failing on a node, the module does not wait for this node as long as other GPU nodes work. Such nodes are returned in
-    C(unusual_nodes). A pod counts as failing if it has restarted at least three times, or if its image still cannot be pulled after a minute.
+    current generation. (5) For every DaemonSet, the numbers of desired, updated and available pods are all equal to the number of nodes that match the
+    DaemonSet's selector, affinity and tolerations. The module counts these nodes itself.
+  - C(status.state) alone is not sufficient, because it can be C(ready) before the operator has processed a change and while DaemonSets do not have a desired
+    count yet.
+  - If an NVIDIA pod keeps failing on a node but other GPU nodes work, the module does not wait for this node. Such nodes are returned in C(unusual_nodes). A
+    pod counts as failing if it has restarted at least three times, or if its image still cannot be pulled after a minute.
   - If such a node belongs to a pool and gpu-feature-discovery has labeled it, the module continues without the node only if the number of ready pods has not
     changed for a minute and the failing container is in back-off, that is, waiting for its next start. The node is then also returned in C(broken_nodes).
     Once all other nodes are ready, the module fails and names the node and the cause, unless O(sharing_follows) is set.
@@ -136,7 +136,7 @@ cluster_policy:
       returned: always
       sample: 20
     operands:
-      description: For each DaemonSet, the number of nodes that need a pod, and the number of nodes with a ready pod.
+      description: For each DaemonSet, the number of nodes that need a pod and the number of nodes with a ready pod.
       type: dict
       returned: always
       sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}

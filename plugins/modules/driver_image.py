@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - For each pool with C(driver.type=vgpu), provides the driver image that C(driver.repository), C(driver.image) and C(driver.version) declare.
+  - Provides, for each pool with C(driver.type=vgpu), the driver image that C(driver.repository), C(driver.image) and C(driver.version) declare.
   - To form the tag of an image, the GPU operator appends the operating system of the node to the driver version. The format depends on the operator release
     (C(rhel9.6) before v26.7, C(rhel9) in v26.7 and later). The module tags the image for the operating systems of all the pool's nodes, in the formats of
     both the declared and the installed operator release. The image is therefore still available after an operator upgrade.
-  - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
+  - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or it is copied from O(source).
   - The labels of a built image contain its version and the digest of all its inputs. The image is rebuilt only if an input has changed. Each additional tag
     requires only one request.
   - Installers of other drivers, such as the vGPU manager for KVM, are rejected. If O(manager_version) is set, a guest driver that the hypervisor's vGPU
@@ -95,7 +95,7 @@ options:
     type: str
   allow_public_registry:
     description:
-      - Whether images may be pushed to a public registry, such as C(quay.io). NVIDIA's license allows it only if other users cannot read the repository.
+      - Whether images may be pushed to a public registry, such as C(quay.io). NVIDIA's license allows this only if other users cannot read the repository.
     type: bool
     default: false
   force:

@@ -197,7 +197,7 @@ gpu_info:
           returned: if a C(sharing.demand) determines the layout
           sample: [{devices: [0], profiles: {3g.40gb: 2}}]
           contains:
-            devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: [0]}
+            devices: {description: Indexes of the GPUs; empty if the entry applies to all GPUs., type: list, elements: int, returned: always, sample: [0]}
             profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         drift: {description: The differences from the declaration of the node's pool., type: list, elements: str, returned: with O(gpu_pools), sample: ['label
           nvidia.com/gpu.replicas is 1, but 4 is expected']}
@@ -213,8 +213,8 @@ gpu_info:
             resource: {description: The requested resource., type: str, returned: always, sample: nvidia.com/gpu}
             count: {description: The requested amount., type: int, returned: always, sample: 1}
     driver_upgrade:
-      description: The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or
-        are skipped.
+      description: The number of nodes in each state of an unfinished driver upgrade. Also contains up to 100 nodes on which the upgrade failed and up to 100
+        nodes that it skips.
       type: dict
       returned: when the cluster is reachable
       sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
@@ -230,9 +230,10 @@ gpu_info:
         - The declaration of each pool, with the name of the pool as the key. C(nodegroup) is null if the pool has no node group.
         - C(gpu_layouts) lists the MIG layouts of the pool's GPUs, with the placement of the devices on the memory slices. If no node of the pool is known
           yet, C(gpus) is null in these layouts.
-        - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)) and the C(expected) and
-          C(allocatable) amounts in total and for each of its C(resources). The following keys show how the pool differs from its declaration - C(drift) (up
-          to 5 sentences), C(drifted_nodes) (the number of such nodes), C(as_declared), and C(changes) (the changes that a run would make).
+        - If the cluster was read, each entry also contains the actual state of the pool (C(nodes), C(models), C(gpus)). In this case, the amounts C(expected)
+          and C(allocatable) are also returned, in total and for each of the pool's C(resources). The following keys show how the pool differs from its
+          declaration - C(drift) (up to 5 sentences), C(drifted_nodes) (the number of such nodes), C(as_declared), and C(changes) (the changes that a run
+          would make).
         - C(validation) describes the last validation by workloads. Its C(status) is V(verified) or V(failed). If the validation failed, C(problems) and
           C(time) are also returned. C(current) is true if the pool has not changed since the validation.
         - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
@@ -269,7 +270,7 @@ gpu_info:
               contains:
                 name: {description: Name of the group., type: str, returned: always, sample: train}
                 flavor: {description: Flavor of the nodes., type: str, returned: always, sample: g4.p4.40g}
-                size: {description: The number of nodes in the group or its range., type: str, returned: always, sample: '2'}
+                size: {description: 'The number of nodes in the group, or the range of this number.', type: str, returned: always, sample: '2'}
             match_labels: {description: The labels that select the nodes of the pool., type: dict, returned: always, sample: {}}
             mode: {description: The sharing mode., type: str, returned: always, sample: time-slicing}
             replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
@@ -280,7 +281,7 @@ gpu_info:
               returned: always
               sample: [{devices: [], profiles: {3g.40gb: 2}}]
               contains:
-                devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: []}
+                devices: {description: Indexes of the GPUs; empty if the entry applies to all GPUs., type: list, elements: int, returned: always, sample: []}
                 profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
             demand: {description: 'The declared C(sharing.demand), which is the number of devices by profile.', type: dict, returned: always, sample: {}}
             gpu_layouts:
@@ -323,12 +324,12 @@ gpu_info:
             nodes: {description: Number of nodes in the pool., type: int, returned: if the cluster was read, sample: 2}
             gpus: {description: Number of GPUs in the pool., type: int, returned: if the cluster was read, sample: 2}
             resource: {description: The main resource that the pool provides., type: str, returned: always, sample: nvidia.com/gpu}
-            expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-            allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
+            expected: {description: The declared number of devices., type: int, returned: if the cluster was read, sample: 8}
+            allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: if the cluster was read, sample: 8}
             resources:
-              description: The same counts for each resource.
+              description: The counts C(expected) and C(allocatable) for each resource.
               type: dict
-              returned: always
+              returned: if the cluster was read
               sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
@@ -404,7 +405,7 @@ gpu_info:
                   returned: always, sample: 0}
     impact:
       description:
-        - The sum of C(impact) for all nodes, including nodes without a pool.
+        - The sum of the C(impact) of all nodes, including nodes without a pool.
         - C(reasons) lists the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
           their pods are deleted).
         - C(at_once) is true if the operator deletes all driver pods at the same time.
@@ -496,7 +497,7 @@ gpu_info:
             max: {description: Maximum number of nodes; null if the autoscaler does not scale the MachineSet., type: int, returned: always, sample: 4}
             resources: {description: Resources that the autoscaler expects a new node to have., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
             taints: {description: Taints that the autoscaler expects a new node to have., type: list, elements: str, returned: always, sample: []}
-            accelerator: {description: The label C(cluster-api/accelerator) of such a node., type: str, returned: always, sample: Tesla-T4-SHARED}
+            accelerator: {description: The label C(cluster-api/accelerator) of a new node., type: str, returned: always, sample: Tesla-T4-SHARED}
             gpu_limit:
               description: The limit of the ClusterAutoscaler for this GPU type; null if there is none.
               type: dict
@@ -517,12 +518,13 @@ gpu_info:
                 effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
                 message: {description: 'The finding, in one sentence.', type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
                 remedy: {description: The action that resolves the finding., type: str, returned: always, sample: raise it}
-                label: {description: The label that the affected pods select or the resource that they request., type: str, returned: always, sample: ''}
+                label: {description: 'The label by which the affected pods select nodes, or the resource that they request.', type: str, returned: always,
+                  sample: ''}
                 now: {description: Whether the finding applies now., type: bool, returned: always, sample: true}
                 after_run: {description: Whether the finding applies after a run of the playbook C(site)., type: bool, returned: always, sample: false}
     warnings:
       description:
-        - One-sentence warnings about nodes, pools and their drivers, unknown models and releases, and known issues.
+        - Warnings of one sentence each, about nodes, pools, drivers, unknown models, unknown releases or known issues.
       type: list
       elements: str
       returned: when O(gpu_pools) is set
@@ -667,8 +669,8 @@ gpu_info:
       description:
         - C(pools) contains the number of nodes that are released from each pool, and C(nodes) contains the previous pools of up to 100 of these nodes. With
           O(include_impact), C(pods) lists the pods that are evicted.
-        - C(unshared) contains, for each pool, the number of nodes that would stop sharing or lose a foreign device plugin configuration, even though no
-          variable sets C(sharing.mode).
+        - C(unshared) contains, for each pool, the number of nodes whose GPUs would no longer be shared or that would lose a foreign configuration of the
+          device plugin, even though no variable sets C(sharing.mode).
         - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set. It is empty if the run would not
           fail.
       type: dict
@@ -678,8 +680,8 @@ gpu_info:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
         pods: {description: Pods that are evicted. Empty without O(include_impact)., type: list, elements: str, returned: always, sample: []}
-        unshared: {description: 'Number of nodes by pool that would stop sharing, or lose a foreign device plugin configuration, even though no variable sets
-            C(sharing.mode).', type: dict, returned: always, sample: {}}
+        unshared: {description: 'Number of nodes, by pool, whose GPUs would no longer be shared or that would lose a foreign configuration of the device
+          plugin, even though no variable sets C(sharing.mode).', type: dict, returned: always, sample: {}}
         refusal: {description: The reason why a run would fail; empty if the run would not fail., type: str, returned: always, sample: ''}
     unclaimed:
       {description: Up to 100 GPU nodes that belong to no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable,

@@ -51,7 +51,7 @@ options:
     default: 8
   hold_seconds:
     description:
-      - Number of seconds that each pod holds its device, V(1) to V(3600), so that all pods run at the same time.
+      - Number of seconds for which each pod holds its device, V(1) to V(3600), so that all pods run at the same time.
     type: int
     default: 10
   kernel_timeout:

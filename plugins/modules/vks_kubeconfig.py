@@ -34,7 +34,7 @@ options:
     type: int
     default: 30
   renew_before:
-    description: Number of days before its expiration when the kubeconfig is replaced.
+    description: Number of days. The kubeconfig is replaced if it expires within this time.
     type: int
     default: 3
   wait_timeout:
