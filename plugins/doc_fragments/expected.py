@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   expected:
     description:
-      - Used by this collection's roles. It is not a stable interface.
+      - Used by this collection's roles. This option is not a stable interface.
       - Namespaces and kinds that earlier steps of a real run create. If the first run is in check mode, they do not exist yet, so objects that depend on them
         are previewed as new.
       - If a required kind or namespace does not exist and is not listed in this option, the module fails, even in check mode.
