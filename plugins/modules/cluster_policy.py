@@ -64,7 +64,7 @@ options:
     default: false
   sharing_follows:
     description:
-      - Used by this collection's role P(accel.gpu.gpu_operator#role). It is not a stable interface.
+      - Used by this collection's role P(accel.gpu.gpu_operator#role). This option is not a stable interface.
       - Whether M(accel.gpu.gpu_sharing) runs next with the result of this module. In this case, nodes in C(broken_nodes) do not cause this module to fail.
         Instead, M(accel.gpu.gpu_sharing) fails after all other nodes are done.
     type: bool

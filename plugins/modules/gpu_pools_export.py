@@ -12,22 +12,21 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the nodes, the ClusterPolicy, the device plugin and MIG manager configurations, and the Helm releases of the operator and NFD. Converts them to
-    C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
+  - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and the MIG manager, and the Helm releases of the operator and NFD. Converts
+    them to C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
   - A node with the label C(accel.gpu/pool) belongs to the pool that the label names. The other nodes are grouped by model, sharing and taints.
   - If this collection has configured the cluster and every GPU node has a pool, a plan with these variables shows no change. Otherwise, the plan shows the
-    labels that make the remaining nodes members of their pools. These labels do not change the nodes' allocatable resources. A remark lists any nodes whose
-    allocatable resources would change or whose GPU pods would be evicted.
+    labels that assign the other nodes to the exported pools. These labels alone do not change the allocatable resources of a node. If a run would change the
+    allocatable resources of nodes or evict their GPU pods, a remark lists these nodes.
   - If the nodes of a pool have different sharing configurations, for example because a rolling update has not finished, the pool is exported without
-    C(sharing), and a remark lists the sharing configuration of each node. For a pool without C(sharing), M(accel.gpu.gpu_sharing) fails instead of changing
-    these nodes.
+    C(sharing), and a remark lists the sharing configuration of each node. M(accel.gpu.gpu_sharing) fails instead of changing the nodes of such a pool.
   - The module fails if a run with the exported variables would release nodes from their pools.
   - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
     version.
   - Settings that C(gpu_pools) cannot express are omitted and listed in remarks. The module does not guess any settings. It takes the chart sources and the
     connection settings from O(gpu_cluster), because the cluster does not store them.
-  - Helm values may contain secrets. They are written only to the file at O(path), never to the result or the diff. Values that look like secrets are not
-    written at all.
+  - Helm values may contain secrets. The module writes Helm values only to the file at O(path), never to the result or the diff. Values that look like secrets
+    are not written at all.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes

@@ -12,30 +12,31 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
-  - Adds entries to the device plugin's ConfigMap, which the ClusterPolicy names, and to the MIG manager's ConfigMap before a node refers to these entries.
-    Removes entries that no node refers to any longer. Foreign entries are left unchanged.
-  - Applies changes that do not affect any pod to all nodes in parallel. If pods must be evicted or GPUs must be partitioned, the nodes of a pool are changed in
-    a rolling update, C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned. C(docs/rollout.md) describes
-    each step and lists which pods are evicted.
+  - Assigns nodes to pools. One patch gives each node the labels, taints, device plugin configuration and MIG configuration of its pool.
+  - Before a node refers to an entry of the device plugin's or the MIG manager's ConfigMap, the module adds the entry. The ClusterPolicy names the device
+    plugin's ConfigMap. Entries that no node refers to any longer are removed. Foreign entries are left unchanged.
+  - A change that does not affect any pod is applied to all nodes in parallel. If pods must be evicted or GPUs must be partitioned, the nodes of a pool are
+    changed in a rolling update, C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned.
+    C(docs/rollout.md) describes each step and lists which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
-  - If pods must be evicted, the module verifies before the first change that the user is allowed to evict them, and fails otherwise. Check mode includes this
-    check. In check mode, if the user is not allowed to change nodes at all, the module does not fail, but returns the reason in RV(gpu_sharing.unchecked).
-  - Releases nodes that no longer belong to a pool. Everything that the former pool set on a node is removed, according to the C(rollout) settings that are
-    recorded on the node. MIG devices are removed first, and the node is uncordoned once their removal is verified.
-  - If a change to a node fails, the module rolls the node back to its last working configuration, or leaves it cordoned and tainted with the reason.
-    C(rollout.on_failure) selects the behavior. Nodes that another tool or user cordoned stay cordoned.
+  - If pods must be evicted and the user is not allowed to evict them, the module fails before the first change. Check mode also fails in this case. However,
+    check mode does not fail if the user is not allowed to change nodes at all. RV(gpu_sharing.unchecked) then contains the reason why the API server did not
+    validate the changes.
+  - Releases nodes that no longer belong to a pool. Everything that the former pool set on such a node is removed. The C(rollout) settings that are recorded on
+    the node control the removal. MIG devices are removed first, and the node is uncordoned once their removal is verified.
+  - If a change to a node fails, the module either rolls the node back to its last working configuration or leaves it cordoned, with a taint that contains the
+    reason. C(rollout.on_failure) selects the behavior. Nodes that another tool or user cordoned stay cordoned.
   - Records the progress on each node, so that the next run can continue the work of a killed run.
   - Before the module sets a label that refers to a new entry, it updates an annotation on the NVIDIA pods of the affected nodes. The kubelet then refreshes
     the pods' copies of the ConfigMap promptly instead of after a minute or more.
-  - Waits until every node of every pool advertises exactly the resources that the pool declares, and no resources of another sharing mode, and until
-    gpu-feature-discovery has set the matching labels.
-  - Holds back taints that the ClusterPolicy does not tolerate, because NVIDIA pods could not restart on nodes with these taints, and shows a warning. If a
-    node already has such a taint, the taint is kept.
+  - Waits until every node of every pool advertises exactly the resources that the pool declares and until gpu-feature-discovery has set the matching labels. A
+    node that still advertises resources of another sharing mode does not match.
+  - Holds back taints that the ClusterPolicy does not tolerate and shows a warning, because NVIDIA pods could not restart on nodes with these taints. If a node
+    already has such a taint, the taint is kept.
   - If there are no differences, the module sends no write requests and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
-  - Keeps labels and taints that already existed on a node. The module sets annotations that record which labels and taints it has set. It removes these
-    labels and taints when the pool no longer declares them or when the node is released. Nodes outside the pools are not changed.
+  - Keeps labels and taints that already existed on a node. The labels and taints that the module sets are recorded in annotations of the node. They are removed
+    when the pool no longer declares them or when the node is released. Nodes outside the pools are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -48,8 +49,8 @@ options:
     description:
       - V(present) configures the nodes as the pools declare.
       - V(reset) configures whole GPUs without sharing. The labels and taints of the pools are kept.
-      - V(repaired) only repairs nodes that are stuck because operands were left paused, a MIG manager has failed or is stuck in C(pending), a layout is only
-        partly applied, or the MIG manager wrongly reports C(success).
+      - V(repaired) only repairs nodes that are stuck. A node counts as stuck if its operands were left paused, if a layout is only partly applied, or if its
+        MIG manager has failed, is stuck in C(pending), or wrongly reports C(success).
       - V(new_nodes) works like V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
     type: str
     choices: [present, reset, repaired, new_nodes]
@@ -67,10 +68,10 @@ options:
     default: []
   allow_release:
     description:
-      - Names of the pools whose nodes may be released, or V(all). Required if the run would release the nodes of more than one pool, or all nodes that the
-        collection manages. Without this option, such runs fail before the first change, including in check mode.
-      - A node is released if it has the labels of a pool but belongs to no pool in O(gpu_pools). Releasing the nodes of one of several pools
-        only causes a warning.
+      - Names of the pools whose nodes may be released, or V(all). A node is released if it has the labels of a pool but belongs to no pool in O(gpu_pools).
+      - This option is required if the run would release nodes of more than one pool, all nodes of a pool in O(gpu_pools), or all nodes that the collection
+        manages. Without this option, such a run fails before the first change, including in check mode. Any other release does not require this option and
+        causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
     type: list
     elements: str
@@ -88,10 +89,11 @@ options:
     default: 600
   expected_policy:
     description:
-      - The collection's role P(accel.gpu.sharing#role) uses this option. It is not a stable interface.
-      - In check mode, contains the C(tolerations) and C(configmaps) that RV(accel.gpu.cluster_policy#module:cluster_policy) has predicted.
-      - Otherwise, contains C(broken_nodes) of the same return value. If an NVIDIA pod still fails on one of these nodes, the module fails after all other nodes
-        are done. The module does not change the broken node, unless the failing pod is one that the MIG manager stops, such as the device plugin.
+      - Used by this collection's role P(accel.gpu.sharing#role). This option is not a stable interface.
+      - In check mode, contains the C(tolerations) and C(configmaps) that M(accel.gpu.cluster_policy) has predicted in
+        RV(accel.gpu.cluster_policy#module:cluster_policy).
+      - Outside check mode, contains C(broken_nodes) of the same return value. If an NVIDIA pod still fails on one of these nodes, the module fails after all
+        other nodes are done. The module does not change such a node, unless the failing pod is one that the MIG manager stops, such as the device plugin.
     type: dict
     default: {}
   report_path:
@@ -173,7 +175,7 @@ gpu_sharing:
             verified: {description: Number of ready nodes that match the declaration., type: int, returned: always, sample: 4}
             resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-            allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
             resources:
               description: The numbers of expected and allocatable devices for each resource.
               type: dict
@@ -187,7 +189,7 @@ gpu_sharing:
                   sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-                    allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
             missing: {description: 'Number of devices, by profile, that C(sharing.demand) requests but that do not fit on the nodes.', type: dict,
               returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
@@ -234,7 +236,7 @@ gpu_sharing:
             change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
               returned: always, sample: plugin}
             evicts: {description: The pods that the change evicts., type: list, elements: str, returned: always, sample: []}
-            reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
+            reboot: {description: 'Whether the node may reboot: V(no) or V(may).', type: str, returned: always, sample: 'no'}
             released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
             blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
               returned: if there are any, sample: [team/job-1]}
@@ -243,12 +245,12 @@ gpu_sharing:
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
     failed:
-      description: For each node, the error message of its failed change.
+      description: For each node whose change failed, the error message.
       type: dict
       returned: always
       sample: {a100-2: "a100-2 is not ready, so its pods cannot terminate and NVIDIA's operands do not run"}
     rolled_back:
-      description: Nodes that were rolled back to their last good configuration.
+      description: Nodes that were rolled back to their last working configuration.
       type: list
       elements: str
       returned: always
@@ -268,7 +270,7 @@ gpu_sharing:
     not_started:
       description:
         - Nodes that are left for a later run because of C(rollout.limit), or because a node failed and C(rollout.pause_on_failure) is set.
-        - This includes nodes that C(rollout.max_unavailable) holds back because nodes that are left cordoned count against it.
+        - Nodes that are left cordoned count against C(rollout.max_unavailable). Nodes that are held back for this reason are also included.
       type: list
       elements: str
       returned: always
@@ -276,12 +278,13 @@ gpu_sharing:
     repaired:
       description:
         - For each node, the problem that was repaired.
-        - If only the labels of gpu-feature-discovery have been wrong for 90 seconds, its pod is restarted. Check mode does not predict this restart.
+        - If the labels of gpu-feature-discovery have been wrong for 90 seconds and nothing else on the node is wrong, the node's pod of gpu-feature-discovery
+          is restarted. Check mode does not predict this restart.
       type: dict
       returned: always
       sample: {a100-4: rebooted}
     not_as_declared:
-      description: The nodes that do not match their declaration and the differences, one line per node.
+      description: Nodes that do not match their declaration. One line for each node lists the differences.
       type: list
       elements: str
       returned: always
@@ -295,7 +298,7 @@ gpu_sharing:
     unusual_nodes:
       description:
         - GPU nodes that gpu-feature-discovery will not label, and nodes on which an NVIDIA pod fails, each with C(name) and C(reason).
-        - The run does not wait for such a node. If it belongs to a pool, the run fails after all other nodes are done.
+        - The run does not wait for these nodes. If one of them belongs to a pool, the run fails after all other nodes are done.
       type: list
       elements: dict
       returned: always
@@ -312,7 +315,7 @@ gpu_sharing:
       returned: always
       sample: {train: ["restricted-access=yes:NoSchedule"]}
     config_entries:
-      description: Entries of the two ConfigMaps that were C(added) and C(removed).
+      description: Entries that were C(added) to and C(removed) from the ConfigMaps of the device plugin and the MIG manager.
       type: dict
       returned: always
       sample: {added: [time-slicing-4], removed: []}
@@ -362,7 +365,7 @@ gpu_sharing:
     report_path:
       description: Path to the file that contains the complete result.
       type: str
-      returned: if O(report_path) is set, and the file was written
+      returned: if O(report_path) is set and the file was written
       sample: /home/admin/gpu_sharing.json
 code:
   description:

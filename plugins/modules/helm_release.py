@@ -11,22 +11,24 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release unless
-    RV(helm_release.action) is V(none), and call it again afterwards to wait for the workloads.
-  - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and describes the remedy.
+  - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), and call it again afterwards to wait for the
+    workloads. If RV(helm_release.action) is V(none), skip M(kubernetes.core.helm).
+  - Verifies that helm and the chart exist and that the chart accepts the values. Otherwise, the error message describes the problem and the remedy.
   - Repairs a Helm release that a killed helm process left in the status C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling). Helm
     itself does not recover from these statuses; it fails with "another operation is in progress".
   - Applies the CRDs of the chart and of the sub-charts that the values enable, because Helm creates CRDs but never upgrades them. For an unchanged CRD, the
-    module sends one read request. It never deletes CRDs.
-  - Compares the name, version, app version and values of the chart, so that helm does not run if nothing has changed.
-  - Waits until the workloads of an unchanged Helm release are rolled out.
+    module sends one read request. The module never deletes CRDs.
+  - Compares the name, version, app version and values of the chart with those of the installed Helm release, so that helm does not run if nothing has changed.
+  - Waits until the workloads of an unchanged Helm release have been rolled out.
   - For a Helm release of the GPU operator, predicts on how many nodes an upgrade restarts the driver, how many of these nodes restart it at a time, and why. If
-    the driver would restart, O(allow_driver_rollout) is required. Without this option, the module fails, or holds driver values back if only they differ. With
-    this option, the module first stops the old operator, because otherwise the old operator would start a rollout that the new operator repeats. Helm then
-    starts the new operator.
-  - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm keeps a manually set field as long as both charts have the same
-    value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
-    C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
+    the driver would restart, O(allow_driver_rollout) is required. Without this option, the module fails. If nothing but the driver values differs, the module
+    holds these values back instead. With this option, the module first stops the old operator, because the old operator would otherwise start a rollout that
+    the new operator would repeat. Helm then starts the new operator.
+  - Fails if an upgrade would overwrite a manually set field of the ClusterPolicy. Helm keeps such a field as long as the old and the new chart have the same
+    value for it. A field counts as manually set if two conditions are met. The first condition is that the field's value comes neither from one of the charts
+    nor from a default of the CRD, and that the values of the Helm release do not set the field. The second condition is that C(managedFields) names a manager
+    of the field other than Helm, a GitOps tool, the operator and this collection. If the ClusterPolicy has no C(managedFields), only the first condition
+    applies.
   - Since operator v26.7.0, changed values do not require O(allow_driver_rollout) if the driver configuration digest stays the same. In this case, the driver
     pods restart on cordoned nodes, and no GPU pod is evicted.
   - If an upgrade would reset a ConfigMap name that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this name.
@@ -38,8 +40,8 @@ notes:
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
     Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
-  - The module fails if C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses, or if the connection uses an option
-    that has no equivalent in Helm, such as O(host) or O(client_cert).
+  - The module fails if an environment variable C(HELM_KUBE*) names a cluster or user other than the one that this module uses, or if the connection uses an
+    option that has no equivalent in Helm, such as O(host) or O(client_cert).
   - The module runs only the commands C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
 options:
   release_name:
@@ -90,7 +92,8 @@ options:
   node_annotation:
     description:
       - An annotation that the workloads of the Helm release set on every node that runs a pod of one of the release's DaemonSets.
-      - If set, the Helm release counts as rolled out only when the number of nodes with the annotation equals the number of nodes that run one of these pods.
+      - With this option, the Helm release counts as rolled out only when the number of nodes with the annotation equals the number of nodes that run one of
+        these pods.
     type: str
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -246,7 +249,7 @@ code:
     - The reason for the failure. V(helm_missing) - helm is not installed. V(chart) - the chart cannot be used. V(manual_fields) - Helm would overwrite fields
       that were set manually. V(driver_rollout) - a driver rollout is not allowed. V(timeout) - the workloads are not ready after O(wait_timeout).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run has
+      usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run
       lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

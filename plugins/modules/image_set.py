@@ -41,7 +41,7 @@ options:
     default: {}
   operating_systems:
     description:
-      - Operating systems of the GPU nodes. Each consists of ID and VERSION_ID in C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, the
+      - Operating systems of the GPU nodes. Each consists of ID and VERSION_ID from C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, the
         operating systems of the nodes.
     type: list
     elements: str
@@ -79,8 +79,8 @@ options:
     default: false
   digests_file:
     description:
-      - Path to a file that contains the expected digests. The role C(mirror) and the option O(accel.gpu.registry_image#module:digests_file) write this file. It
-        must exist. Without this option, O(verify=true) reads the digests from the public registries.
+      - Path to a file that contains the expected digests. The file must exist. It can be written by the role C(mirror) or by M(accel.gpu.registry_image) with
+        O(accel.gpu.registry_image#module:digests_file). Without this option, O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
     description: Path to C(helm). By default, the first C(helm) on the C(PATH).
@@ -116,7 +116,7 @@ EXAMPLES = r"""
 RETURN = r"""
 image_set:
   description: The listed images and the result of the verification.
-  returned: success, or failure of O(verify=true)
+  returned: on success, or if the verification of the mirror fails
   type: dict
   contains:
     images:
@@ -154,8 +154,8 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images whose expected digest is unknown. With O(digests_file), this is because the file does not contain the digest; otherwise, because
-        the registry from which the image is copied does not contain the image.
+      description: Images whose expected digest is unknown. With O(digests_file), these are the images whose digests are not in the file. Without it, these are
+        the images that are missing from the registries from which they are copied.
       type: list
       elements: str
       returned: with O(verify=true)

@@ -14,7 +14,8 @@ author:
 description:
   - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a server-side apply request only if
     there are differences. For an unchanged object, the module sends only one read request.
-  - Fields that other managers own are left unchanged. Fields that an earlier definition contained but the current definition does not are removed.
+  - Fields that are not in the definition and that other managers own are left unchanged. Fields that are in an earlier definition but not in the current one
+    are removed.
   - Different notations of quantities and numbers, and defaults that the API server adds, do not count as differences.
   - In check mode, the API server validates the change in a dry run, so C(changed) and the diff are the same as in the real run.
   - Check mode can also preview objects whose kind or namespace does not exist yet, as on a first run. See O(expected).
@@ -42,12 +43,13 @@ options:
     default: present
   force:
     description:
-      - Whether to take over fields that another manager owns. Otherwise, the module fails and names that manager.
+      - Whether to take over fields of the definitions that another manager owns. With V(false), the module fails if it would change such a field, and the error
+        message names the manager.
     type: bool
     default: true
   record_creation:
     description:
-      - The collection's roles use this option. It is not a stable interface.
+      - Used by this collection's roles. This option is not a stable interface.
       - Whether to set the annotation C(accel.gpu/created) on an object that this module creates, so that M(accel.gpu.uninstall) may delete it. Objects that
         already existed never get this annotation.
     type: bool

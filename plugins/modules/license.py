@@ -15,10 +15,10 @@ description:
   - Writes the client configuration token and C(gridd.conf) to the Secret that the driver pods of vGPU nodes mount. The Secret has exactly the keys that the GPU
     operator reads.
   - For a pool with C(driver.type=vgpu), C(driver.licensing_secret) names the Secret. Without this setting, the pool uses the Secret that the ClusterPolicy
-    names. M(accel.gpu.cluster_policy) sets the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the ClusterPolicy
-    names a Secret, or if the pool uses the Secret that the ClusterPolicy names and the ClusterPolicy does not set C(nlsEnabled).
-  - If the cluster has no vGPU, nothing is written, and a warning is shown. This is the case if no pool has C(driver.type=vgpu), neither the ClusterPolicy nor
-    an NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
+    names. M(accel.gpu.cluster_policy) sets the names of the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the
+    ClusterPolicy names a Secret. It also fails if the pool uses the Secret in the ClusterPolicy but C(nlsEnabled) is not set there.
+  - If the cluster has no vGPU, nothing is written, and a warning is shown. A cluster counts as having no vGPU if no pool has C(driver.type=vgpu), no
+    ClusterPolicy or NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
   - If no pool has C(driver), the module sets the name of the Secret and C(nlsEnabled) in the ClusterPolicy. The token is only mounted if C(nlsEnabled) is set.
     If NVIDIADriver objects that another tool manages describe the driver, the module writes the Secrets that these objects name.
   - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Changes
@@ -26,8 +26,8 @@ description:
   - If the ClusterPolicy names a ConfigMap, the module copies the content of the ConfigMap to a Secret with the same name, and changes the ClusterPolicy to name
     the Secret. The ConfigMap is not deleted, but a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see
     O(allow_configmap).
-  - An object that another tool reconciles, such as External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it, is used and verified
-    like any other object, but is not changed. A warning shows the differences from the options.
+  - Some objects are reconciled by another controller that owns them or by a tool such as External Secrets, Sealed Secrets, Argo CD or Flux. The module uses and
+    verifies these objects like all others, but does not change them. A warning shows how they differ from the options.
   - If no token is set, the module only verifies that the objects contain a valid token.
   - A new C(gridd.conf) contains C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
     O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
@@ -61,7 +61,7 @@ options:
     description:
       - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server. V(0) (no license) is
         rejected, because every vGPU type needs a license.
-      - By default, the value in C(gridd.conf), or V(1) if the file does not set it. With V(1), each client requests the product for its vGPU type.
+      - By default, the value in C(gridd.conf), or V(1) if the file contains no value. With V(1), each client requests the product for its vGPU type.
     type: raw
   vgpu_types:
     description:
@@ -73,7 +73,7 @@ options:
     description:
       - Name or address of an HTTP proxy through which nodes reach the license server. Requires O(proxy_port). By default, the proxy from an earlier run is
         kept.
-      - To remove the proxy, delete the key C(gridd.conf) from the Secret, and run the module with a token.
+      - To remove the proxy, delete the key C(gridd.conf) from the Secret and run the module with a token.
     type: str
   proxy_port:
     description: Port number of the proxy.
@@ -144,13 +144,13 @@ license:
         feature_type: {description: FeatureType in C(gridd.conf); null if it is not set., type: int, returned: always, sample: 1}
         proxy: {description: Host and port of the proxy in C(gridd.conf); empty if no proxy is set., type: str, returned: always, sample: ''}
         digests:
-          description: For each file in the object, the first 16 digits of its SHA-256 digest.
+          description: For each file in the object, the first 16 digits of the file's SHA-256 digest.
           type: dict
           returned: always
           sample: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2}
         managed_by:
-          description: The object or tool that reconciles this object, such as an ExternalSecret. The module does not change the object in this case. Empty if
-            no other tool reconciles it.
+          description: The object or tool that reconciles this object, such as an ExternalSecret; empty if there is none. The module does not change an object
+            that another tool reconciles.
           type: str
           returned: always
           sample: ''
@@ -158,7 +158,7 @@ license:
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: Time at which the token expires; null if it does not expire., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
-        days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
+        days_left: {description: Whole days until the token expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
         services:
           description: The services of the license server.

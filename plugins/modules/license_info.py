@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads whether the vGPUs of each node have a license, when it expires, and whether the driver pod uses the token and the C(gridd.conf) from the Secret. The
-    Kubernetes API does not show the license state, and the only symptom of a missing license is a slow vGPU.
+  - Reads whether the vGPUs of each node have a license, when the license expires, and whether the driver pod uses the token and the C(gridd.conf) from the
+    Secret. The Kubernetes API does not show the license state, and the only symptom of a missing license is a slow vGPU.
   - The module lists the pods once and runs commands in them in parallel (C(nvidia-smi -q) and C(sha256sum)). On nodes without a license, it also reads the
     clock.
   - For each node without a license, the result contains the most specific cause that the node's status and files indicate, and the remedy.
@@ -41,9 +41,9 @@ options:
     default: nvidia_smi
   require_licensed:
     description:
-      - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
-      - The module lists the nodes again for each read. It also verifies nodes that join or become ready while it waits, and ignores deleted nodes.
-      - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, only a warning is shown.
+      - Whether the module waits until every node has a license. The module fails if this takes longer than O(wait_timeout).
+      - The module lists the nodes again for each read. Nodes that join or become ready in the meantime are also verified. Deleted nodes are ignored.
+      - For nodes that are not ready, only a warning is shown. The same applies to nodes that have no driver pod and are either cordoned or in no pool.
     type: bool
     default: false
   wait_timeout:
@@ -187,7 +187,7 @@ license_info:
            token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
-        pool: {description: Pool of the node; null if it is in no pool., type: str, returned: always, sample: vdi}
+        pool: {description: Pool of the node; null if the node is in no pool., type: str, returned: always, sample: vdi}
         vgpu_type: {description: Product name of the node's GPU., type: str, returned: always, sample: NVIDIA-A100-10C}
         state:
           description: V(licensed), V(unlicensed), V(not_applicable) if the driver reports no licensed product, or V(unknown).

@@ -18,17 +18,17 @@ description:
     SIGTERM so that the client returns its license. It then moves the new files into place and starts the client again. A vGPU without a license keeps its
     performance for 20 minutes.
   - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes the new license because it
-    appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the module
-    fails, and the remaining nodes keep their licenses.
+    appears after the license of the previous client has ended, or because it expires later than the previous license. If a node does not get a license within
+    O(wait_timeout), the module fails, and the remaining nodes keep their licenses.
   - With O(preflight=true), the module first checks that every node that needs a new token can reach one of the token's license servers. The check runs in the
     driver pods and includes name resolution, the connection and TLS. If a node cannot reach any of these servers, the module fails, and no node is changed.
   - If the files of a node match the Secret but the node has no license, only the client is restarted. These nodes are changed last.
   - If the module had to wait for another run, it reads the Secret and the nodes again before the first change.
-  - With O(restart_drivers=true), the module restarts the drivers instead. It processes one node at a time, and drains each node first.
-  - If a driver pod is replaced during the rotation, the module waits until the driver runs again on the node, and verifies the node's license. If a node leaves
-    the cluster, the rotation continues.
-  - If a run is killed, the next run continues the rotation. It recognizes finished nodes by the digests of their files and by a running client with a license,
-    and does not change them again. It removes new files that the killed run left next to the files in use.
+  - With O(restart_drivers=true), the module restarts the drivers instead. It processes one node at a time and drains each node first.
+  - If a driver pod is replaced during the rotation, the module waits until the driver runs again on the node and then verifies the node's license. If a node
+    leaves the cluster, the rotation continues.
+  - If a run is killed, the next run continues the rotation. Finished nodes are recognized by the digests of their files and by a running client with a license.
+    They are not changed again. New files that the killed run left next to the files in use are removed.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write the token to the Secret with M(accel.gpu.license)
     first.
 extends_documentation_fragment:
@@ -115,14 +115,14 @@ license_rotation:
   type: dict
   contains:
     rotated:
-      description: Up to 100 nodes on which the token was loaded or, in check mode, would be loaded, in this order.
+      description: Up to 100 nodes on which the token was loaded or, in check mode, would be loaded. The nodes are listed in the order of the rotation.
       type: list
       elements: str
       returned: always
       sample: [gpu-1]
-    rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
+    rotated_count: {description: The number of nodes on which the token was or would be loaded., type: int, returned: always, sample: 1}
     restarted:
-      description: Up to 100 of these nodes that were drained and whose drivers were restarted or, in check mode, would be restarted.
+      description: Up to 100 nodes that were drained and whose drivers were restarted or, in check mode, would be restarted.
       type: list
       elements: str
       returned: always

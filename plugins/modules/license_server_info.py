@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads the license servers of an organization, the licenses in the servers' license pools, and the number of leases. The module uses the documented API of
-    NVIDIA's Cloud License Service, and does not change anything.
+    NVIDIA's Cloud License Service. It does not change anything.
 extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
@@ -74,7 +74,7 @@ license_servers:
   contains:
     servers: {description: Names of the license servers., type: list, elements: str, returned: always, sample: [datacenter-1]}
     products:
-      description: The licenses in the license pools by product.
+      description: The licenses in the license pools, grouped by product.
       type: list
       elements: dict
       returned: always

@@ -13,12 +13,13 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reconciles one or more MachineSets with their declarations. The MachineSets are processed in parallel. A new MachineSet is a copy of an existing one
-    with the declared changes. The module does not change undeclared fields, or MachineSets that it has not created or adopted.
+    with the declared changes. The module does not change undeclared fields or MachineSets that it has not created or adopted.
   - A managed MachineSet has the label C(accel.gpu/nodegroup). Its annotation C(accel.gpu/registration) records the labels, taints and annotations that this
     module has set, so that only these entries are removed later.
   - The labels and taints of a pool are set in the MachineSet's template, so that nodes register with them. The annotations that the autoscaler needs to scale
     the MachineSet from zero nodes are written for all releases of OpenShift.
-  - Everything is validated before the first change, including by the API server (dry run). In check mode, the module stops after this validation.
+  - Before the first change, the module validates all declarations, and the API server validates all changes in a dry run. In check mode, the module stops after
+    this validation.
   - A change to the machine settings applies only to new Machines. If existing Machines have different settings, the module shows a warning or, with
     O(recreate), replaces the node group.
 extends_documentation_fragment:
@@ -111,7 +112,7 @@ nodegroups:
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
         max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
-        template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+        template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
@@ -129,11 +130,11 @@ nodegroups:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-        outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
+        outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
-        failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
+        failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as an entry of RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
@@ -147,7 +148,7 @@ nodegroup:
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
     max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
     flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
-    template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+    template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
     accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
       returned: always, sample: null}
     provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
@@ -165,9 +166,9 @@ nodegroup:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
         effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
+    outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
       returned: if there are any, sample: [train-x7k2p]}
-    failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
+    failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
 code:
   description:
     - The reason for the failure.

@@ -99,7 +99,7 @@ nodegroups:
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
         max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
-        template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+        template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
           returned: always, sample: null}
         provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
@@ -117,7 +117,7 @@ nodegroups:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-        outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
+        outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
 code:
   description:

@@ -211,7 +211,7 @@ node_metadata:
     report_path:
       description: Path to the file that contains the complete result.
       type: str
-      returned: if O(report_path) is set, and the file was written
+      returned: if O(report_path) is set and the file was written
       sample: /tmp/nodes.json
 code:
   description:

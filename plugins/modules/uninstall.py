@@ -45,7 +45,7 @@ notes:
 options:
   stage:
     description:
-      - The collection's roles use this option. It is not a stable interface.
+      - Used by this collection's roles. This option is not a stable interface.
       - Run V(new_nodes) first, then V(before_helm). Run V(after_helm) after the Helm releases have been uninstalled.
     type: str
     choices: [new_nodes, before_helm, after_helm]
