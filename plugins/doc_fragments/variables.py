@@ -277,8 +277,8 @@ options:
       operator:
         description:
           - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs the operator.
-            A change to the driver settings restarts the driver on every GPU node, so it is held back until you allow it with
-            C(gpu_operator_allow_driver_rollout).
+            A change to the driver settings restarts the driver on every GPU node, so such a change is held back until you allow
+            it with C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           version:
@@ -536,8 +536,8 @@ options:
         suboptions:
           version:
             description:
-              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when NFD's
-                operator is installed.
+              - The exact version. If C(installer) is V(olm), the default is the version that the channel offers when the operator
+                is installed.
             type: str
             default: 0.19.0
           namespace:
