@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
+from lab.machine_api.machine_sets import NAMESPACE as MACHINE_NAMESPACE
 from tests.helpers.polling import until
 from tests.labs import Lab
 
@@ -163,6 +164,18 @@ class OpenShift:
         """Whether the operator has reconciled the ClusterPolicy, with nodes that have GPUs."""
         conditions = self.get(CLUSTER_POLICY).get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["reason"] == "Reconciled" for one in conditions)
+
+    def scaling_state(self, selector: str) -> str:
+        """JSON that shows why a pod waits for a node of a MachineSet: events, pods, nodes with these labels, machines."""
+        nodes = list(self.client.list("/api/v1/nodes", label_selector=selector))
+        names = {None, *(node["metadata"]["name"] for node in nodes)}
+        pods = [pod for pod in self.client.list("/api/v1/pods") if pod["spec"].get("nodeName") in names]
+        api = f"/apis/machine.openshift.io/v1beta1/namespaces/{MACHINE_NAMESPACE}"
+        machines = [one for kind in ("machinesets", "machines") for one in self.client.list(f"{api}/{kind}")]
+        events = list(self.client.list("/api/v1/namespaces/default/events"))
+        for item in (*events, *pods, *nodes, *machines):
+            item["metadata"].pop("managedFields", None)
+        return json.dumps([*events, *pods, *nodes, *machines], indent=1)
 
     def get(self, path: str) -> Object:
         """An object; empty if it or its API does not exist."""

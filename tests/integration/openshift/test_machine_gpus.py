@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -36,7 +35,7 @@ def api(openshift_lab: Lab) -> Iterator[Api]:
     until(lambda: all(actual.get(path) is None for path in (SCALER, f"{MACHINE_SETS}/{NAME}")), limit=60)
 
 
-def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> None:
+def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(openshift_lab: Lab, api: Api) -> None:
     """The node has the accelerator label, so the autoscaler adds no second node while the driver is loaded."""
     body = machine_set(NAME, {**provider_spec("AWS", "us-east-2a"), "instanceType": "g4dn.xlarge"}, replicas=0)
     body["spec"]["template"]["spec"]["metadata"] = {"labels": {"cluster-api/accelerator": "nvidia-t4", "pool": NAME}}
@@ -59,16 +58,10 @@ def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> N
     spec = {"nodeSelector": {"pool": NAME}, "containers": [container], "terminationGracePeriodSeconds": 0}
     api.apply(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": NAME}, "spec": spec})
 
-    def state() -> str:
-        machines = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
-        nodes = list(api.list("/api/v1/nodes", labelSelector=f"pool={NAME}"))
-        names = {node["metadata"]["name"] for node in nodes}
-        pods = [pod for pod in api.list("/api/v1/pods") if pod["spec"].get("nodeName") in names]
-        events = api.list("/api/v1/namespaces/default/events")
-        actual = [api.get(POD), api.get(f"{MACHINE_SETS}/{NAME}"), *api.list(machines), *nodes, *pods, *events]
-        return json.dumps(actual, indent=1)
+    def is_running() -> bool:
+        return bool((api.get(POD) or {})["status"].get("phase") == "Running")
 
-    until(lambda: (api.get(POD) or {})["status"].get("phase") == "Running", limit=120, describe=state)
+    until(is_running, limit=120, describe=lambda: OpenShift(openshift_lab).scaling_state(f"pool={NAME}"))
     actual = api.get(f"{MACHINE_SETS}/{NAME}")
     assert actual is not None
     assert actual["spec"]["replicas"] == 1

@@ -185,7 +185,7 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [0, 0]
     openshift.create(PODS, waiting_pod("burst", {**TAINT}))
     openshift.create(PODS, waiting_pod("experiments"))
-    until(lambda: runs("burst"), limit=120)
+    until(lambda: runs("burst"), limit=120, describe=lambda: openshift.scaling_state("accel.gpu/pool=burst"))
     # gpu-feature-discovery may need longer than the device plugin.
     until(lambda: nodes("burst")[0]["metadata"]["labels"].get("nvidia.com/gpu.product") == "Tesla-T4-SHARED", limit=60)
     (node,) = nodes("burst")
@@ -193,7 +193,7 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["restrictedaccess"]
 
     assert_waits_for_new_nodes(lab, openshift, lambda: nodes("experiments"))
-    until(lambda: runs("experiments"), limit=60)
+    until(lambda: runs("experiments"), limit=60, describe=lambda: openshift.scaling_state("accel.gpu/pool=experiments"))
     (node,) = nodes("experiments")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "56", "eight A100 with seven devices"
     assert node["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
