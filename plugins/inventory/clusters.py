@@ -58,7 +58,7 @@ options:
     type: bool
     default: true
   renew_before:
-    description: Number of days before its expiration when a kubeconfig is replaced.
+    description: Number of days. A kubeconfig is replaced if it expires within this time.
     type: int
     default: 3
   expiration_days:

@@ -163,7 +163,7 @@ gpu_sharing:
       sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}}
       contains:
         NAME:
-          description: 'The entry for one pool. The key is its name.'
+          description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
           sample: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}
@@ -181,7 +181,7 @@ gpu_sharing:
               sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
-                  description: 'The entry for one resource. The key is its name.'
+                  description: 'The entry for one resource. The key is the name of the resource.'
                   type: dict
                   returned: always
                   sample: {expected: 8, allocatable: 8}
@@ -225,7 +225,7 @@ gpu_sharing:
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
       contains:
         NAME:
-          description: 'The entry for one node. The key is its name.'
+          description: 'The entry for one node. The key is the name of the node.'
           type: dict
           returned: always
           sample: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: 'no'}

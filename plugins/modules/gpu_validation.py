@@ -175,7 +175,7 @@ gpu_validation:
           two_shares: refused
       contains:
         NAME:
-          description: 'The entry for one pool. The key is its name.'
+          description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
           sample: {status: verified, node: t4-1, pods: 4, devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4},

@@ -42,7 +42,7 @@ options:
     default: present
   force:
     description:
-      - Whether to take over fields that another manager owns. Otherwise, the module fails and names that manager.
+      - Whether to take over fields that another manager owns. With V(false), the module fails and names that manager.
     type: bool
     default: true
   record_creation:

@@ -95,7 +95,7 @@ nodegroups:
       node_taints: []
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its declared name.'
+      description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
       sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
@@ -109,7 +109,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
@@ -133,7 +133,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
@@ -145,7 +145,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
     template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
     accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the MachineSets of a namespace, with the same fields as the options of M(accel.gpu.machineset), and the Machines that each MachineSet has created.
+  - Returns the MachineSets of a namespace, and the Machines that each MachineSet has created. The fields correspond to the options of M(accel.gpu.machineset).
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
@@ -23,7 +23,7 @@ options:
     type: str
     default: openshift-machine-api
   names:
-    description: Names of the MachineSets to return. By default, all MachineSets. MachineSets that do not exist are omitted.
+    description: Names of the MachineSets to return. By default, all MachineSets are returned. MachineSets that do not exist are omitted.
     type: list
     elements: str
 seealso:
@@ -67,7 +67,7 @@ nodegroups:
       problems: ["Machine train-x7k2p has failed (InsufficientResources: quota exceeded)."]
   contains:
     NAME:
-      description: 'The entry for one MachineSet. The key is its name.'
+      description: 'The entry for one MachineSet. The key is the name of the MachineSet.'
       type: dict
       returned: always
       sample: {id: train, name: train, status: FAILED, group: train, pool: train, platform: AWS, zone: us-east-2a, autoscaler: null,
@@ -92,12 +92,12 @@ nodegroups:
           contains:
             name: {description: Name of the Machine., type: str, returned: always, sample: train-x7k2p}
             phase: {description: Phase of the Machine., type: str, returned: always, sample: Running}
-            node: {description: Node of the Machine; null if it has none yet., type: str, returned: always, sample: null}
+            node: {description: Node of the Machine; null if the Machine has no node yet., type: str, returned: always, sample: null}
         problems: {description: 'Problems of the Machines, one sentence each.', type: list, elements: str, returned: always,
           sample: ['Machine train-x7k2p has failed (InsufficientResources: quota exceeded).']}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,

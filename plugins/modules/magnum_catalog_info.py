@@ -7,12 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_catalog_info
-short_description: List the flavors, GPUs, images and templates of an OpenStack cloud for node groups
+short_description: List the flavors, GPUs, images and templates that node groups can use in an OpenStack cloud
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the flavors with the GPUs that their extra specs name, the images, the key pairs, the cluster templates, and the project's quota.
+  - Returns the flavors, the images, the key pairs, the cluster templates, and the project's quota. For each flavor, the module also returns the GPUs that the
+    flavor's extra specs name.
   - Cloud operators use different names for GPUs in extra specs. The module recognizes PCI aliases, resource classes and traits that contain a GPU model from
     this collection's catalog or a common term for a GPU. Declare other names in O(gpu_aliases). If the user is not allowed to read extra specs, the GPUs are
     unknown.
@@ -22,7 +23,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   gpu_aliases:
-    description: A map from the cloud operator's names for GPUs to GPU models from this collection's catalog. A name can be a PCI alias, a custom resource class
+    description: A map from the cloud operator's names for GPUs to GPU models in this collection's catalog. A name can be a PCI alias, a custom resource class
       or a trait.
     type: dict
     default: {}
@@ -50,8 +51,9 @@ catalog:
   contains:
     flavors:
       description:
-        - The flavors. C(gpus) is null if no extra spec names GPUs. In C(gpus), C(count) is null if an extra spec only hints at GPUs, C(kind) is V(gpu), V(vgpu)
-          or V(hint), C(model) is the only possible model, C(models) lists all possible models, and C(source) is the extra spec.
+        - The flavors. C(gpus) is null if no extra spec names GPUs. Otherwise, it has the following keys. C(count) is the number of GPUs, or null if an extra
+          spec only hints at GPUs. C(kind) is V(gpu), V(vgpu) or V(hint). C(model) is the only possible model, or null if no model or several models are
+          possible. C(models) lists all possible models. C(source) is the extra spec that names the GPUs.
       returned: always
       type: list
       elements: dict
@@ -75,8 +77,9 @@ catalog:
           sample: {count: 1, kind: gpu, model: T4, models: [T4], source: 'pci_passthrough:alias=t4:1'}
           contains:
             count: {description: Number of GPUs; null if an extra spec only hints at GPUs., type: int, returned: always, sample: 1}
-            kind: {description: 'V(gpu), V(vgpu) or V(hint).', type: str, returned: always, sample: gpu}
-            model: {description: The only possible model; null if several are possible., type: str, returned: always, sample: T4}
+            kind: {description: 'V(gpu) for physical GPUs, V(vgpu) for virtual GPUs, or V(hint) if an extra spec only hints at GPUs.', type: str,
+              returned: always, sample: gpu}
+            model: {description: The only possible model; null if no model or several models are possible., type: str, returned: always, sample: T4}
             models: {description: All possible models., type: list, elements: str, returned: always, sample: [T4]}
             source: {description: The extra spec that names the GPUs., type: str, returned: always, sample: 'pci_passthrough:alias=t4:1'}
     extra_specs_readable:
@@ -131,7 +134,7 @@ catalog:
         image: {description: Image of the nodes., type: str, returned: always, sample: ubuntu-k8s}
         labels: {description: Labels that Magnum uses to configure clusters of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     quota:
-      description: Limit and usage of each resource. The limit V(-1) indicates that there is no limit. Empty if the cloud does not return quotas.
+      description: Limit and usage of each resource. The limit V(-1) indicates that there is no limit. The map is empty if the cloud does not return quotas.
       returned: always
       type: dict
       sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
@@ -145,7 +148,7 @@ catalog:
             limit: {description: The limit; V(-1) if there is no limit., type: int, returned: always, sample: 20}
             used: {description: The amount in use., type: int, returned: always, sample: 1}
     microversion:
-      description: The microversion of Magnum's API that is in use, and the newest microversion that the cloud supports.
+      description: For Magnum's API, the microversion in use and the newest microversion that the cloud supports.
       returned: always
       type: dict
       sample: {used: "1.14", newest: "1.14"}

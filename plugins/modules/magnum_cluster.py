@@ -14,7 +14,7 @@ author:
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
   - Magnum cannot change the settings of an existing cluster, in particular its labels. The label C(nvidia_gpu_enabled), which makes a cloud install its own GPU
-    support, only applies when the cluster is created. If the cluster differs from the declaration, the module fails and reports the actual values. To change
+    support, applies only when the cluster is created. If the cluster differs from the declaration, the module fails and reports the actual values. To change
     node groups, use M(accel.gpu.magnum_nodegroup).
   - Magnum does not reject a second cluster with the same name. If two clusters have the same name, the module fails and reports their IDs. If the response to a
     request is lost, the module lists the clusters before it retries the request.
@@ -30,7 +30,7 @@ options:
     type: str
     required: true
   state:
-    description: Whether the cluster must exist. V(absent) deletes it and everything in it.
+    description: Whether the cluster must exist. V(absent) deletes the cluster and everything in it.
     type: str
     choices: [present, absent]
     default: present
@@ -43,11 +43,12 @@ options:
         boolean is sent as V(true) or V(false).
     type: dict
   merge_labels:
-    description: Whether to merge O(labels) with the template's labels instead of replacing them. When merged, O(labels) take precedence.
+    description: Whether O(labels) are merged with the template's labels. With V(true), O(labels) take precedence. With V(false), O(labels) replace the
+      template's labels.
     type: bool
     default: true
   node_count:
-    description: Number of nodes in the default node group when the cluster is created. It is not compared with an existing cluster.
+    description: Number of nodes in the default node group when the cluster is created. This number is not compared with that of an existing cluster.
     type: int
   master_count:
     description: Number of control plane nodes. It must be odd.
@@ -77,7 +78,7 @@ options:
     description: Whether the control plane gets a load balancer.
     type: bool
   create_timeout:
-    description: Number of minutes after which Magnum stops creating the cluster. This value is not compared with an existing cluster.
+    description: Number of minutes after which Magnum stops creating the cluster. This value is not compared with that of an existing cluster.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -103,7 +104,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The cluster after the run or, in check mode, those values of the predicted cluster that are already known. Empty if there is no cluster.
+  description: The cluster after the run or, in check mode, those values of the predicted cluster that are already known. The map is empty if there is no
+    cluster.
   returned: always
   type: dict
   sample:
@@ -141,7 +143,7 @@ magnum_cluster:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options. V(partial) - the cluster could not be created. V(timeout) - see O(wait_timeout).
+    - V(invalid) - errors in the options. V(partial) - the cluster could not be created or deleted. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
   returned: failure

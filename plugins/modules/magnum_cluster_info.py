@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns all clusters of a project, or only those that O(name) selects. For an administrator of the cloud, returns the clusters of all projects.
+  - Returns all clusters of a project, or only those that O(name) selects. For an administrator of the cloud, the module returns the clusters of all projects.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If no cluster has it, the list is empty.
+    description: Name or ID of a cluster. If several clusters have this name, all of them are returned. If there is no such cluster, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.magnum_cluster

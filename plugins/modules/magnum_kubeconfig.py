@@ -14,8 +14,8 @@ author:
 description:
   - Creates a private key, requests a certificate for the key from the cluster's CA, and writes both to a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - If the existing file belongs to this cluster and its certificate is valid for more than O(renew_before) days, the file is kept, and no certificate is
-    requested.
+  - If the existing file belongs to this cluster and the client certificate in the file is valid for more than O(renew_before) days, the file is kept, and no
+    certificate is requested.
   - An existing kubeconfig with a single context for a different cluster is replaced. The module fails if the existing file is a kubeconfig with several
     contexts or is not a kubeconfig.
   - Like C(openstack coe cluster config), the module requests an administrator certificate, with the group C(system:masters). Magnum

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: magnum_kubeconfig_info
-short_description: Check whether a kubeconfig belongs to an OpenStack Magnum cluster, and when it expires
+short_description: Check whether a kubeconfig belongs to an OpenStack Magnum cluster, and when the kubeconfig expires
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   path:
-    description: Path to the kubeconfig. Without this option, the module returns only the cluster.
+    description: Path to the kubeconfig. Without this option, the module returns only information about the cluster.
     type: path
 requirements:
   - cryptography >= 40
@@ -75,7 +75,7 @@ kubeconfig:
     expires_at:
       description: Time at which the client certificate expires, in UTC.
       type: str
-      returned: if it has one
+      returned: if the file has a client certificate
       sample: "2031-11-22T14:00:00Z"
 code:
   description:

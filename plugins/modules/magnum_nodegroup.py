@@ -13,10 +13,10 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reconciles one or more node groups with their declarations. The groups are processed in parallel. Undeclared settings of a group are not changed.
-  - Names, bounds, flavors, images, the quota and the labels that a kubelet must not set are validated before the first change, because Magnum accepts most
-    invalid requests and fails later.
+  - Before the first change, the module validates names, bounds, flavors, images and the quota. It also rejects labels that a kubelet must not set. These checks
+    are necessary because Magnum accepts most invalid requests and fails later.
   - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.
-    After each request, it verifies that the request took effect, and retries the request otherwise.
+    After each request, it verifies that the request took effect. If the request did not take effect, the module retries it.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
   - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is replaced. In this
     case, the module creates a new group whose name ends with four hexadecimal digits, waits until the new nodes are ready, drains the old nodes, and deletes
@@ -113,7 +113,7 @@ nodegroups:
       node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its declared name.'
+      description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
       sample: {action: create, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, flavor: g2.5xlarge,
@@ -127,7 +127,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
         image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
@@ -148,7 +148,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
@@ -160,7 +160,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
     image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
     role: {description: Role of the group., type: str, returned: always, sample: worker}

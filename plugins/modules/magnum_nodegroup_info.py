@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the node groups of a cluster, with the same fields as the options of M(accel.gpu.magnum_nodegroup). The module reads each group individually,
+  - Returns the node groups of a cluster. The fields correspond to the options of M(accel.gpu.magnum_nodegroup). The module reads each group individually,
     because the bounds and labels in Magnum's list are wrong.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups to return. By default, all groups. Groups that do not exist are omitted.
+    description: Names of the groups to return. By default, all groups are returned. Groups that do not exist are omitted.
     type: list
     elements: str
 seealso:
@@ -63,7 +63,7 @@ nodegroups:
       is_default: false
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its name.'
+      description: 'The entry for one node group. The key is the name of the node group.'
       type: dict
       returned: always
       sample: {name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, status_reason: '', flavor: g2.5xlarge,
@@ -78,7 +78,7 @@ nodegroups:
         is_default: {description: Whether Magnum created the group with the cluster., type: bool, returned: always, sample: false}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
         image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}

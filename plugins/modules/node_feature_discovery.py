@@ -14,19 +14,19 @@ author:
 description:
   - If the cluster has no NodeFeatureDiscovery, creates one from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) and the fields
     in C(gpu_cluster.nfd.values). NFD then sets the label by which the GPU operator finds GPU nodes.
-  - Adds tolerations for the pools' taints to C(spec.operand.workerTolerations). The module records the entries that it adds in the annotation
-    C(accel.gpu/tolerations), and removes only recorded entries when no pool has the taint any longer. If the module did not create the object, all other fields
-    are left unchanged.
+  - Adds tolerations for the pools' taints to C(spec.operand.workerTolerations). The annotation C(accel.gpu/tolerations) records the added entries. When no pool
+    has a taint any longer, the module removes the corresponding entry, but only if the annotation records it. If the module did not create the object, all
+    other fields are left unchanged.
   - If the CustomResourceDefinition of an older operator release has no field for worker tolerations, the module adds no tolerations. The workers of these
-    releases tolerate every taint with the effect NoSchedule. A warning names the taints that have other effects.
+    releases tolerate every taint with the effect NoSchedule. A warning names the pools' taints that have other effects.
   - Waits until NFD's master and workers run, and until the master has labeled as many nodes as there are workers.
 notes:
   - The module configures only one NodeFeatureDiscovery. If the cluster has several, the module configures the oldest one in NFD's namespace or, if there is
     none, the oldest one in the cluster.
-  - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets in their namespace, and the names of the nodes, each only
-    once.
-  - In check mode on a cluster without the operator, where O(expected) contains the kind NodeFeatureDiscovery, the C(after) state in the diff contains only the
-    fields that the variables determine. The object that the real run creates also contains the fields from the operator's example.
+  - "If nothing differs, the module lists each of the following only once: the NodeFeatureDiscoveries, the Deployments and DaemonSets in the namespace of the
+    configured object, and the names of the nodes."
+  - In check mode, if the cluster does not have the operator yet and O(expected) contains the kind NodeFeatureDiscovery, the C(after) state in the diff contains
+    only the fields that the variables determine. The object that the real run creates also contains the fields from the operator's example.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -71,7 +71,7 @@ node_feature_discovery:
       returned: always
       sample: false
     tolerations:
-      description: The tolerations of the workers in the changed object.
+      description: The workers' tolerations in the object after the change.
       type: list
       elements: dict
       returned: always
@@ -82,7 +82,7 @@ node_feature_discovery:
         value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
         effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     workloads:
-      description: The numbers of ready and required pods for the master and for the workers; empty if the module did not wait for them.
+      description: The numbers of ready and required pods for the master and for the workers; empty if the module did not wait.
       type: dict
       returned: always
       sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}

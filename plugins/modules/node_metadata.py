@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_metadata
-short_description: Label, annotate and taint sets of Kubernetes nodes
+short_description: Manage labels, annotations and taints on sets of Kubernetes nodes
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Processes any number of sets and nodes in one call. The module reads all nodes once, in pages. It patches only the nodes that differ, in parallel, with one
     request for each node. If nothing differs, it sends no write requests.
-  - Records everything that it sets on a node in the node's annotations C(accel.gpu/labels), C(accel.gpu/annotations) and C(accel.gpu/taints), so that these
-    entries can be removed later. Existing and foreign metadata is left unchanged.
+  - Three annotations of a node, C(accel.gpu/labels), C(accel.gpu/annotations) and C(accel.gpu/taints), record everything that the module sets on the node, so
+    that these entries can be removed later. Undeclared metadata that the module has not set is left unchanged.
   - This module cannot change a label or taint that M(accel.gpu.gpu_sharing) sets on the nodes of a pool.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -27,8 +27,8 @@ options:
   sets:
     description:
       - The sets of nodes, and the metadata for the nodes in each set. A node may be in several sets, as long as the sets do not conflict.
-      - Each set must contain one or more of C(label_selectors), C(names) and C(match), and its nodes must match all of these conditions. The set must also
-        contain C(labels), C(annotations), C(taints) or C(purge).
+      - Each set must contain one or more of C(label_selectors), C(names) and C(match). A node belongs to the set if it meets all of these conditions. The set
+        must also contain C(labels), C(annotations), C(taints) or C(purge).
       - The module reports the errors of all sets together, each with the path of the invalid value.
     type: list
     elements: dict
@@ -164,7 +164,7 @@ node_metadata:
       returned: always
       sample: 3
     unchanged:
-      description: Number of nodes that did not differ.
+      description: Number of nodes that required no change.
       type: int
       returned: always
       sample: 9
@@ -195,14 +195,14 @@ node_metadata:
       returned: always
       sample: {vision: 12}
     after_discovery:
-      description: Sets that select a GPU model, and up to 100 nodes that may belong to them, because the GPUs of these nodes are not known yet
-        (C(undiscovered)). In check mode, these nodes count as a change.
+      description: Sets that select a GPU model (C(sets)), and up to 100 nodes whose GPUs are not known yet (C(undiscovered)). These nodes may belong to the
+        sets. In check mode, they count as a change.
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
       contains:
         sets: {description: Sets that select a GPU model., type: list, elements: str, returned: always, sample: [vision]}
-        undiscovered: {description: Up to 100 nodes whose GPU is not known yet., type: list, elements: str, returned: always, sample: [node-7]}
+        undiscovered: {description: Up to 100 nodes whose GPUs are not known yet., type: list, elements: str, returned: always, sample: [node-7]}
     unchecked:
       description: The reason why the API server did not validate the changes in check mode.
       type: str
@@ -211,7 +211,7 @@ node_metadata:
     report_path:
       description: Path to the file that contains the complete result.
       type: str
-      returned: if O(report_path) is set, and the file was written
+      returned: if O(report_path) is set and the file was written
       sample: /tmp/nodes.json
 code:
   description:

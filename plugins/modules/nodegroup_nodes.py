@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nodegroup_nodes
-short_description: Wait for the nodes of the pools' node groups, and set the pools' labels and taints on them
+short_description: Set the pools' labels and taints on the nodes of node groups, and wait until the nodes are ready
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A cloud reports a node group as complete as soon as the group's machines run. This module waits until the nodes on these machines have joined the cluster
     and are ready.
-  - If the cloud did not pass on the pool's labels and taints, the module sets them on each node in one patch as soon as the node joins, and records them in
-    annotations of the node. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because M(accel.gpu.gpu_sharing) must drain the
-    node before it changes the sharing of its GPUs.
-  - The label in C(gpu_cluster.cloud.magnum.nodegroup_label) determines the group of a node. If the node does not have this label, the label C(accel.gpu/pool)
-    determines the group.
+  - If the cloud did not pass on the pool's labels and taints, the module sets them on each node in one patch as soon as the node joins. Annotations of the node
+    record these labels and taints. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because M(accel.gpu.gpu_sharing) must drain
+    such a node before it changes the sharing of the node's GPUs.
+  - The label that C(gpu_cluster.cloud.magnum.nodegroup_label) names determines the group of a node. If the node does not have this label, the label
+    C(accel.gpu/pool) determines the group.
   - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends no other request.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -31,7 +31,7 @@ extends_documentation_fragment:
 options:
   pool_names:
     description:
-      - Names of the pools for whose nodes the module waits. By default, all pools with a node group.
+      - Names of the pools for whose nodes the module waits. By default, the module waits for the nodes of all pools with a node group.
     type: list
     elements: str
     default: []
@@ -93,13 +93,14 @@ nodegroup_nodes:
   type: dict
   contains:
     pools:
-      description: For each pool, the name of the node group in C(group), and the number of C(desired) nodes, C(nodes) in the cluster, and C(ready) nodes.
+      description: The node group and the numbers of nodes for each pool. C(group) is the name of the node group. C(desired) is the desired number of nodes,
+        C(nodes) is the number of nodes in the cluster, and C(ready) is the number of ready nodes.
       type: dict
       returned: always
       sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
       contains:
         NAME:
-          description: 'The entry for one pool. The key is its name.'
+          description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
           sample: {group: train, desired: 2, nodes: 2, ready: 2}
@@ -125,7 +126,7 @@ nodegroup_nodes:
       returned: always
       sample: {train: 1}
     not_ready:
-      description: Up to 100 nodes that are not ready, with the reason.
+      description: Up to 100 nodes that are not ready, each with the reason.
       type: dict
       returned: always
       sample: {prod-train-node-1: "KubeletNotReady: cni plugin not initialized"}

@@ -13,8 +13,8 @@ author:
 description:
   - Subscribes to a package in a catalog, approves the InstallPlans that lead to the declared version, and waits until the ClusterServiceVersion of this version
     is stable.
-  - With O(approval=Manual), the module approves only InstallPlans that install the declared version, or an intermediate version on the upgrade path to it.
-    OLM combines all pending changes in a namespace into one InstallPlan. An InstallPlan that also changes another operator is not approved unless
+  - With O(approval=Manual), the module approves only InstallPlans that install the declared version or an intermediate version on the upgrade path to it. OLM
+    combines all pending changes in a namespace into one InstallPlan. An InstallPlan that also changes another operator is not approved unless
     O(additional_csvs) names that operator's ClusterServiceVersion.
   - An upgrade goes through each version that OLM offers between the installed version and the declared version.
   - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and its
@@ -24,8 +24,8 @@ description:
     existing OperatorGroup is not changed. If the namespace has several OperatorGroups, the module fails, because OLM would install nothing.
   - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Foreign entries in the lists of
     C(spec.config) are kept. The annotation C(accel.gpu/subscription-config) records the entries of this module, and only these entries are removed later.
-  - If the package has a ClusterServiceVersion without a Subscription, OLM cannot install the package. The module deletes it, and OLM installs it again.
-    Custom resources, their CRDs and the operands are kept.
+  - If the package has a ClusterServiceVersion without a Subscription, OLM cannot install the package. The module deletes this ClusterServiceVersion, so that
+    OLM can install the package again. Custom resources, their CRDs and the operands are kept.
   - If the ClusterServiceVersion was deleted and its Subscription still exists, or if the InstallPlan has failed, OLM does not continue. The module resets the
     status of the Subscription to the previous state, so that OLM creates a new InstallPlan.
   - If OLM reports a problem, the module returns the object, the field and its value, the violated rule, and the remedy. OLM sets some conditions for a few
@@ -33,15 +33,15 @@ description:
   - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource are
     kept.
 notes:
-  - If nothing differs, the module sends one list request each for the namespace, the Deployments, each kind of OLM object in the namespace, and the
-    CatalogSources.
+  - If nothing differs, the module sends one list request for the namespace, one for the Deployments, one for each kind of OLM object in the namespace, and one
+    for the CatalogSources.
   - The module watches the objects instead of polling them, so O(wait_sleep) has no effect.
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
     version. If the upgrade goes through intermediate versions, the module also waits until these are installed. It does not wait until the declared version is
     stable.
   - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU on these nodes are evicted first. This module does not hold
     the upgrade back, but the role P(accel.gpu.gpu_operator#role) does. RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) contains the
-    number of these nodes.
+    number of nodes whose driver restarts.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:
@@ -66,13 +66,13 @@ options:
     aliases: [starting_csv]
   channel:
     description:
-      - The channel of the Subscription. By default, the first of the following channels that contains the version is used - the current channel, the default
-        channel, a channel whose newest version is the declared version, any other channel.
+      - "The channel of the Subscription. By default, the module uses the first of the following channels that contains the version: the current channel, the
+        default channel, a channel whose newest version is the declared version, and finally any other channel."
     type: str
   source:
     description:
       - Names of CatalogSources. The module uses the first CatalogSource that offers the version, but prefers the current CatalogSource of the Subscription.
-      - By default, the current CatalogSource, or the only CatalogSource that offers the package.
+      - By default, the module uses the current CatalogSource of the Subscription or, for a new Subscription, the only CatalogSource that offers the package.
     type: list
     elements: str
     default: []
@@ -83,8 +83,8 @@ options:
   catalog_image:
     description:
       - Image of a catalog, for example of a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
-      - If OLM is not connected to this catalog after 90 seconds, the module deletes the new CatalogSource and uses the next one in O(source). Otherwise, the
-        new CatalogSource would block all Subscriptions that can use it.
+      - If OLM is not connected to this catalog after 90 seconds, the module deletes the new CatalogSource and uses the next one in O(source). If the module did
+        not delete the new CatalogSource, it would block all Subscriptions that can use it.
     type: str
   approval:
     description:
@@ -103,8 +103,8 @@ options:
     type: str
   target_namespaces:
     description:
-      - Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches its own namespace if it supports this,
-        otherwise all namespaces. An empty string is treated as unset.
+      - Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches only its own namespace if it supports this
+        mode. Otherwise, it watches all namespaces. An empty string is treated as unset.
       - The module fails if an OperatorGroup already exists and has other target namespaces.
     type: list
     elements: str
@@ -114,7 +114,7 @@ options:
       - Without this option, C(spec.config) is not changed. An empty map removes the entries that this module has set.
     type: dict
   force:
-    description: Whether to take over fields of the Subscription that another manager owns. Otherwise, the module fails and names that manager.
+    description: Whether to take over fields of the Subscription that another manager owns. With V(false), the module fails and names that manager.
     type: bool
     default: true
   state:
@@ -238,8 +238,8 @@ olm_subscription:
       sample: []
     warnings:
       description:
-        - Conditions of the Subscription that do not prevent the installation, for example a deprecated channel. Each has OLM's message and the remedy. The
-          module also issues these conditions as warnings.
+        - Conditions of the Subscription that do not prevent the installation, for example a deprecated channel. Each entry contains OLM's message and the
+          remedy. The module also issues these conditions as warnings.
         - The list is empty if the module makes a change, because OLM updates these conditions only after the change.
       type: list
       elements: str
@@ -280,10 +280,10 @@ code:
   description:
     - The reason for the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer the declared version.
       V(downgrade), V(upgrade_path) - OLM has no upgrade path from the installed version to the declared one. V(operator_group), V(operator_group_missing),
-      V(operator_group_multiple), V(install_mode) - the OperatorGroup does not match. V(subscription_name), V(subscription_deleted), V(namespace_terminating),
-      V(install_plan_others), V(upgraded_by_other) - something else manages the operator, or prevents its installation. V(resolution_failed),
-      V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready), V(not_removed) - OLM reports the
-      problem or does not finish. V(timeout) - OLM does not show a reason.
+      V(operator_group_multiple), V(install_mode) - the OperatorGroup is missing, is not the only one, or does not fit the operator. V(subscription_name),
+      V(subscription_deleted), V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else manages the operator or prevents its
+      installation. V(resolution_failed), V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready),
+      V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM does not show a reason.
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
       the Lease. Otherwise, the HTTP status of the API server's error.

@@ -7,30 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: operator_info
-short_description: Return which NFD and GPU operator installations a cluster has, and which tools manage them
+short_description: Find the NFD and GPU operator installations of a cluster and the tools that manage them
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds NFD's master and the GPU operator by their Deployments, in any namespace and under any release name. Labels and annotations show what manages
-    them, which is Argo CD, Flux, Helm, OLM, another object, or nothing.
-  - An installation is managed if this collection created it or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). Helm or OLM upgrades a
-    managed installation. The Lease C(accel-gpu-helm-<release>), or the annotation C(accel.gpu/created) of a Subscription, records that this collection created
-    the installation.
-  - Every other installation is adopted. The collection uses it unchanged, and neither upgrades it nor installs a second one. The same applies to every
-    installation by Argo CD or Flux, even if it is managed or selected. If Argo CD or Flux reconciles the ClusterPolicy, RV(operator_info.operator.notes) lists
-    the fields of the pools that the tool would revert, and explains how to exclude them.
-  - "The module fails, and reports all problems in one message, if the cluster has two conflicting installations, an operator without a ClusterPolicy, a
-    ClusterPolicy without an operator, or a managed installation whose name, namespace or installer differs from the configuration."
-  - On OpenShift, OLM installs missing components, unless the component's C(installer) is V(helm). An OLM operator is managed if this collection created its
-    Subscription, or if C(gpu_cluster) names it. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
+  - Finds NFD's master and the GPU operator by their Deployments, in any namespace and under any release name. The labels and annotations of a Deployment show
+    whether Argo CD, Flux, Helm, OLM or another object manages it.
+  - An installation is managed if this collection created it or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). A run uses Helm or OLM
+    to upgrade a managed installation. The Lease C(accel-gpu-helm-<release>), or the annotation C(accel.gpu/created) of a Subscription, records that this
+    collection created the installation.
+  - Every other installation is adopted. The collection uses an adopted installation unchanged. It neither upgrades the installation nor installs a second one.
+    The same applies to every installation that Argo CD or Flux manages, even if C(gpu_cluster) selects it. If Argo CD or Flux reconciles the ClusterPolicy,
+    RV(operator_info.operator.notes) lists the fields that the pools set and that the tool would revert. The list also explains how to exclude these fields.
+  - "The module fails if the cluster has two conflicting installations, an operator without a ClusterPolicy, a ClusterPolicy without an operator, or a managed
+    installation whose name, namespace or installer differs from the configuration. One message reports all of these problems."
+  - On OpenShift, OLM installs each missing component unless the component's C(installer) is V(helm). An OLM operator is managed if this collection created the
+    operator's Subscription or if C(gpu_cluster) selects the operator. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
     M(accel.gpu.cluster_policy) creates it.
-  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of the GPU nodes, for example for Fedora CoreOS,
-    unless the driver is preinstalled or C(driver.repository) in the operator's values names a different repository.
+  - If NVIDIA publishes no driver image for the operating system of the GPU nodes, for example for Fedora CoreOS, the module fails before anything is installed.
+    It does not fail if the driver is preinstalled or C(driver.repository) in the operator's values names a different repository.
   - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for the distribution's containerd. An
     installed operator whose toolkit works, or whose ClusterPolicy was changed manually, keeps its settings.
-  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names a cluster or user other than the one that this module uses.
-  - The module sends two list requests for each component and one list request for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
+  - The module also fails if Helm will be used and one of the environment variables C(HELM_KUBE*) names a cluster or user other than the one that this module
+    uses.
+  - The module sends two list requests for each component and one list request for up to 100 GPU nodes. If Helm manages a component, the module also reads one
+    Lease.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -47,8 +49,8 @@ options:
     default: [nfd, operator]
   allow_release:
     description:
-      - See the option C(allow_release) of M(accel.gpu.gpu_sharing). If the option is set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to
-        release nodes from pools that O(gpu_pools) no longer declares. A run of several roles then fails before its first change.
+      - See the option C(allow_release) of M(accel.gpu.gpu_sharing). With this option, M(accel.gpu.operator_info) fails if M(accel.gpu.gpu_sharing) would not be
+        allowed to release nodes from pools that O(gpu_pools) no longer declares. Therefore, a run of several roles fails before its first change.
     type: list
     elements: str
 seealso:
@@ -97,21 +99,21 @@ operator_info:
         managed: {description: Whether this collection installs and upgrades the component., type: bool, returned: always, sample: false}
         adopted: {description: Whether a foreign installation is used unchanged., type: bool, returned: always, sample: true}
         what:
-          description: The name of the component, its version, namespace and manager as a string.
+          description: The component's name, version, namespace and manager, as one string.
           type: str
           returned: when found
           sample: NFD v0.18.3 in namespace nfd (Helm release nfd/nfd)
         deployment: {description: Name of the component's Deployment., type: str, returned: when found, sample: gpu-operator}
         namespace: {description: Namespace of the component., type: str, returned: when found, sample: gpu-operator}
         manager:
-          description: V(argocd), V(flux), V(helm), V(olm), V(owner) if another object has created it, or V(unmanaged).
+          description: V(argocd), V(flux), V(helm), V(olm), V(owner) if another object has created the Deployment, or V(unmanaged).
           type: str
           returned: when found
           sample: helm
         managed_by: {description: Description of the manager., type: str, returned: when found, sample: Helm release gpu-operator/gpu-operator}
         version: {description: Version of the component; empty if unknown., type: str, returned: when found, sample: v25.10.1}
-        problem: {description: The reason why the component cannot be used. Always empty in this module's result; M(accel.gpu.gpu_info) returns it instead of
-          failing., type: str, returned: always, sample: ""}
+        problem: {description: The reason why the component cannot be used. This value is always empty in the result of this module.
+          M(accel.gpu.gpu_info) returns the reason instead of failing., type: str, returned: always, sample: ""}
         notes:
           description:
             - Restrictions of an adopted installation, nodes that contradict C(gpu_cluster.distribution), and the changes that a run makes to the container
@@ -129,13 +131,14 @@ operator_info:
           description: The options of M(accel.gpu.olm_subscription) for the component, and the C(namespace_labels) of a new namespace. Options that are not set
             are null.
           type: dict
-          returned: if OLM installs it
+          returned: if OLM installs the component
           sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: null, source: [certified-operators]}
           contains:
             namespace: {description: Namespace of the operator., type: str, returned: always, sample: nvidia-gpu-operator}
             namespace_labels: {description: Labels of a new namespace., type: dict, returned: always, sample: {pod-security.kubernetes.io/enforce: privileged}}
             package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
-            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always, sample: v25.10.1}
+            version: {description: The declared version; empty if OLM is to install the version that the channel offers., type: str,
+              returned: always, sample: v25.10.1}
             channel: {description: The channel; null if it is not declared., type: str, returned: always, sample: null}
             source: {description: The CatalogSources., type: list, elements: str, returned: always, sample: [certified-operators]}
             source_namespace: {description: Namespace of the CatalogSources., type: str, returned: always, sample: openshift-marketplace}
@@ -149,7 +152,7 @@ operator_info:
             subscription_config: {description: The C(spec.config) of the Subscription; null if it is not declared., type: dict,
               returned: always, sample: null}
         discovery_object:
-          description: Whether M(accel.gpu.node_feature_discovery) configures the component. Only returned for NFD.
+          description: Whether M(accel.gpu.node_feature_discovery) configures the component. Returned only for NFD.
           type: bool
           returned: for NFD
           sample: true
@@ -162,28 +165,28 @@ operator_info:
             namespaces: {description: The namespaces., type: list, elements: str, returned: always, sample: [nvidia-gpu-operator]}
             kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, returned: always, sample: []}
         driver_nodes:
-          description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Only returned for the operator.
+          description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Returned only for the operator.
           type: int
           returned: for the operator
           sample: 0
         distribution:
-          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only returned for the operator.
+          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Returned only for the operator.
           type: str
           returned: for the operator
           sample: rke2
         distribution_values:
           description:
-            - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit. A run adds them to
-              the operator's Helm values, and puts their list entries before those of the Helm values.
-            - If C(gpu_cluster.distribution) is set, C(gpu_plan.operator.values) already contains these values, and this map is empty unless
+            - Values of the operator's chart that the detected distribution requires, such as environment variables of the container toolkit. A run adds these
+              values to the operator's Helm values. In lists, the added entries come first.
+            - If C(gpu_cluster.distribution) is set, C(gpu_plan.operator.values) already contains these values, so C(distribution_values) is empty unless
               C(replaces_declared) is true.
           type: dict
           returned: for the operator
           sample: {toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}
         replaces_declared:
           description:
-            - Whether C(distribution_values) replaces the values that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because no node
-              belongs to that distribution and the installed toolkit works.
+            - Whether C(distribution_values) replaces the values that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution). This happens if no
+              node belongs to that distribution and the installed toolkit works.
           type: bool
           returned: for the operator
           sample: false

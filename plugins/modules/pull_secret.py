@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the logins in O(registries) to Secrets of the type C(kubernetes.io/dockerconfigjson). Keeps logins for other registries in existing Secrets.
+  - Writes the logins in O(registries) to Secrets of the type C(kubernetes.io/dockerconfigjson). In existing Secrets, logins for other registries are kept.
   - If no registry in O(registries) has a login, the module only verifies that the Secrets exist and have that type.
   - The module writes only the logins for the listed registries, and never the whole content of O(auth_file).
   - The result and the diff contain only the names of the registries, and never passwords.
@@ -64,8 +64,8 @@ pull_secrets:
   type: list
   elements: dict
   contains:
-    name: {description: Name., type: str, returned: always, sample: registry-login}
-    namespace: {description: Namespace., type: str, returned: always, sample: gpu-operator}
+    name: {description: Name of the Secret., type: str, returned: always, sample: registry-login}
+    namespace: {description: Namespace of the Secret., type: str, returned: always, sample: gpu-operator}
     registries: {description: The registries for which the Secret contains logins., type: list, elements: str, returned: always, sample: [registry.example.com]}
     action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
   sample:

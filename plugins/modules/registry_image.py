@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registry_image
-short_description: Copy images between registries, and send only what differs
+short_description: Copy images between registries, sending only what differs
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. For an image that does not differ,
-    the module sends one request to the source and, for each tag, one request to the destination. It compares all images in parallel.
+  - Compares the digest of each source with the digests of its destination. Images that differ are copied with skopeo. For an image that does not differ, the
+    module sends one request to the source and, for each tag, one request to the destination. All images are compared in parallel.
   - Digests are preserved. An index is copied with all of its platforms, unless O(images[].platforms) selects some of them.
   - If the destination repository already has the image under one of the tags, the module sends one request for each of the other tags.
   - The module does not send layers that the destination already has, for example after an interrupted run.
-  - All references are checked, and all images are compared, before the first image is copied. If sources are missing, the module reports all of them, and
-    copies nothing.
+  - All references are checked, and all images are compared, before the first image is copied. If sources are missing, the module reports all of them and copies
+    nothing.
 extends_documentation_fragment:
   - accel.gpu.registry
   - accel.gpu.registry.image_tools
@@ -34,15 +34,15 @@ options:
     suboptions:
       source:
         description:
-          - Image in a registry with a tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
+          - Image in a registry, with a tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
           - For an archive or a layout on this machine, use V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path). V(docker-archive)
             can only be a source, because this format does not preserve digests.
         type: str
         required: true
       destination:
         description:
-          - Image in a registry with a tag, or an archive or layout as in O(images[].source). If the tag already refers to an image with a different digest,
-            that image is replaced.
+          - Image in a registry, with a tag. Alternatively, an archive or a layout, in the same form as in O(images[].source). If the tag already refers to an
+            image with a different digest, that image is replaced.
         type: str
         required: true
       tags:
@@ -59,14 +59,14 @@ options:
         default: []
       pull_through:
         description:
-          - Whether O(images[].destination) is a pull-through cache, such as a remote repository of Artifactory. The module does not send images to a cache. It
-            verifies that the cache returns the image in O(images[].source), and fails otherwise.
+          - Whether O(images[].destination) is a pull-through cache, such as a remote repository of Artifactory. The module does not send images to a cache.
+            Instead, it fails unless the cache returns the image in O(images[].source).
         type: bool
         default: false
   digests_file:
     description:
-      - Path to a file to which the digest of each destination is written as JSON, so that M(accel.gpu.image_set) can verify a mirror without the public
-        registries.
+      - Path to a file to which the digest of each destination is written as JSON, so that M(accel.gpu.image_set) can verify a mirror without access to the
+        public registries.
     type: path
 requirements:
   - skopeo, if an image differs or is not in a registry

@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads images in registries without downloading their layers. The module sends one request for each image, and one or two more requests with O(details=true).
-  - It reads all images in parallel. An image that does not exist is not an error.
+  - Reads images in registries without downloading their layers. The module sends one request for each image. With O(details=true), it sends one or two more
+    requests for each image.
+  - The module reads all images in parallel. An image that does not exist is not an error.
 extends_documentation_fragment:
   - accel.gpu.registry
   - accel.gpu.attributes
@@ -60,12 +61,14 @@ images:
     media_type:
       description: Media type of the image's manifest.
       type: str
-      returned: if it exists and O(details=true)
+      returned: if the image exists and O(details=true)
       sample: application/vnd.oci.image.index.v1+json
-    platforms: {description: Platforms of the image., type: list, elements: str, returned: if it exists and O(details=true), sample: [linux/amd64]}
-    labels: {description: Labels of the image for the first platform., type: dict, returned: if it exists and O(details=true), sample: {version: 580.105.08}}
-    created: {description: Time at which the image was created., type: str, returned: if it exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
-    size: {description: "Total size, in bytes, of the layers for the first platform.", type: int, returned: if it exists and O(details=true), sample: 512000000}
+    platforms: {description: Platforms of the image., type: list, elements: str, returned: if the image exists and O(details=true), sample: [linux/amd64]}
+    labels: {description: Labels of the image for the first platform., type: dict,
+      returned: if the image exists and O(details=true), sample: {version: 580.105.08}}
+    created: {description: Time at which the image was created., type: str, returned: if the image exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
+    size: {description: "Total size, in bytes, of the layers for the first platform.", type: int,
+      returned: if the image exists and O(details=true), sample: 512000000}
   sample:
     - image: registry.example.com/nvidia/driver:580.105.08-rhel9.6
       exists: true

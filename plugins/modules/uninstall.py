@@ -16,30 +16,30 @@ description:
     and one stage runs afterwards. The role P(accel.gpu.uninstall#role) calls all stages.
   - "O(stage=new_nodes) removes the CronJob that the role P(accel.gpu.new_nodes#role) has created, with its RBAC objects and inventory. It also removes the
     namespace of the CronJob if this collection has created the namespace and the namespace is empty."
-  - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts that this collection has set, and then removes everything else
-    that the collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted. From any
-    other ClusterPolicy, it removes only the fields that this collection has set. Finally, it deletes the collection's ConfigMaps, because they are no longer
+  - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts that this collection has set. Then, it removes everything else
+    that the collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release and waits until the operator's DaemonSets and pods are deleted.
+    From any other ClusterPolicy, it removes only the fields that this collection has set. Finally, it deletes the collection's ConfigMaps, which are no longer
     referenced or mounted."
-  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the collection's records,
-    the CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs for which foreign objects exist or that another
-    tool manages, and namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
+  - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes. It also removes the collection's records, the
+    CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs that another tool manages or for which foreign objects
+    exist. It also keeps namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
   - "The cluster itself records everything that this collection has created. Labels, annotations and taints of nodes are recorded in annotations that begin with
     C(accel.gpu/). Entries in C(spec.daemonsets.tolerations) of the ClusterPolicy are recorded in the ClusterPolicy's annotation C(accel.gpu/tolerations).
     Fields and ConfigMap entries are recorded in C(managedFields), with the field manager C(accel.gpu). Helm releases are recorded in the Lease
-    C(accel-gpu-helm-<release>), and namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
+    C(accel-gpu-helm-<release>). Namespaces, Subscriptions and NodeFeatureDiscoveries are recorded in their annotation C(accel.gpu/created)."
   - On OpenShift, use M(accel.gpu.olm_subscription) to remove the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). If the user is not
     allowed to list Subscriptions or NodeFeatureDiscoveries, the module fails before it deletes an operator.
-  - Foreign operator and NFD installations are kept. RV(uninstall.kept) lists the objects that are kept, with the reason for each.
-  - The module can be killed and run again at any time. After a complete run, a second run changes nothing. The module requires only O(gpu_cluster), and ignores
+  - Foreign installations of the operator and of NFD are kept. RV(uninstall.kept) lists the objects that are kept, with the reason for each.
+  - The module can be killed and run again at any time. After a complete run, a second run changes nothing. The module requires only O(gpu_cluster) and ignores
     pools.
   - A MIG manager in state V(failed) does not retry. The module restarts it once in each run. If the MIG manager fails again, the run fails and lists the pods
-    that hold GPUs of that node. A node keeps the labels and taints of its pool until its MIG layout is reset.
+    that hold GPUs of the MIG manager's node. A node keeps the labels and taints of its pool until its MIG layout is reset.
 notes:
   - The module does not use the chart's cleanup hooks. These are Jobs that require an image and more permissions, and that cannot run again after a failure.
   - In a ClusterPolicy that is kept, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
-  - Removing entries from C(spec.daemonsets.tolerations) of a ClusterPolicy that is kept restarts the driver on every GPU node. If drivers are running, the
-    entries and the annotation that records them are kept, unless O(allow_driver_rollout) is set. In operator v26.7.0 and later, the driver pods can restart
-    in place without evicting GPU pods. In this case, the change is not held back.
+  - If a ClusterPolicy is kept, removing entries from its C(spec.daemonsets.tolerations) restarts the driver on every GPU node. If drivers are running, the
+    entries and the annotation that records them are kept unless O(allow_driver_rollout) is set. With operator v26.7.0 and later, the change is not held back if
+    the driver pods can restart in place without evicting GPU pods.
   - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA components remove some of their labels
     between the stages, so the real run may change fewer labels.
 options:
@@ -108,7 +108,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: The objects that were removed or, in check mode, would be removed. After a failure, contains the objects that were removed before the failure.
+  description: The objects that were removed or, in check mode, would be removed. After a failure, the result contains the objects that were removed before the
+    failure.
   returned: always
   type: dict
   contains:
@@ -140,8 +141,8 @@ uninstall:
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     removed:
-      description: Objects that were deleted, or from which the collection's fields were removed, and the nodes whose MIG devices were removed. All
-        changed nodes are counted separately.
+      description: Objects that were deleted, objects from which the collection's fields were removed, and nodes whose MIG devices were removed.
+        C(nodes_changed) is the number of all changed nodes.
       type: list
       elements: str
       returned: always

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns the GPU flavors in each zone of one region, and the account's volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas in
-    this region. With O(gpu_only=false), returns all flavors.
+  - Returns the GPU flavors in each zone of one region or, with O(gpu_only=false), all flavors. The module also returns the volume types, SSH keys, security
+    groups, subnets, Kubernetes versions and quotas of the account in this region.
   - The module can determine the GPUs of a flavor only from the flavor's name. It returns them as GPU models from this collection's catalog. A name such as
     C(H100) may match several models.
 extends_documentation_fragment:
@@ -25,7 +25,7 @@ options:
     description: Name or ID of the cluster whose VPC contains the subnets. Without this option, no subnets are returned.
     type: str
   zones:
-    description: Names or IDs of the zones to read. By default, all zones.
+    description: Names or IDs of the zones to read. By default, all zones are read.
     type: list
     elements: str
   gpu_only:
@@ -70,9 +70,9 @@ catalog:
       returned: always
       sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
       contains:
-        id: {description: ID of the item., type: str, returned: always, sample: HCM03-1B}
-        name: {description: Name of the item., type: str, returned: always, sample: HCM03-1B}
-        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
+        id: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
+        name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
+        usable: {description: Whether the zone can be used now., type: bool, returned: always, sample: true}
     flavors:
       description:
         - The flavors. C(gpus) is the number of GPUs. C(models) lists all models that match the name of the flavor. C(model) is the matching model if there
@@ -97,11 +97,11 @@ catalog:
         cpus: {description: Number of CPUs., type: int, returned: always, sample: 16}
         memory_gib: {description: Memory in GiB., type: int, returned: always, sample: 64}
         gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
-        model: {description: The only possible model; null if several or none are possible., type: str, returned: always, sample: L40S}
+        model: {description: The only possible model; null if no model or several models are possible., type: str, returned: always, sample: L40S}
         models: {description: All possible models., type: list, elements: str, returned: always, sample: [L40S]}
         zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         remaining: {description: Number of machines that are still available; null if unknown., type: int, returned: always, sample: 4}
-        available: {description: Whether another machine can be created., type: bool, returned: always, sample: true}
+        available: {description: Whether another machine with this flavor can be created., type: bool, returned: always, sample: true}
     volume_types:
       description: The volume types. C(kind) is V(SSD) or V(NVME).
       type: list
@@ -109,9 +109,9 @@ catalog:
       returned: always
       sample: [{id: vtype-61c3, name: nvme-iops3000, usable: true, kind: NVME, iops: 3000, min_gib: 20, max_gib: 5000, zone: HCM03-1B}]
       contains:
-        id: {description: ID of the item., type: str, returned: always, sample: vtype-61c3}
-        name: {description: Name of the item., type: str, returned: always, sample: nvme-iops3000}
-        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
+        id: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
+        name: {description: Name of the volume type., type: str, returned: always, sample: nvme-iops3000}
+        usable: {description: Whether the volume type can be used now., type: bool, returned: always, sample: true}
         kind: {description: V(SSD) or V(NVME)., type: str, returned: always, sample: NVME}
         iops: {description: IOPS of a volume., type: int, returned: always, sample: 3000}
         min_gib: {description: Smallest size in GiB., type: int, returned: always, sample: 20}
@@ -124,10 +124,10 @@ catalog:
       returned: always
       sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
       contains:
-        id: {description: ID of the item., type: str, returned: always, sample: ssh-7d0e}
-        name: {description: Name of the item., type: str, returned: always, sample: ops}
-        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
-        system: {description: Whether the service itself created the item., type: bool, returned: always, sample: false}
+        id: {description: ID of the key., type: str, returned: always, sample: ssh-7d0e}
+        name: {description: Name of the key., type: str, returned: always, sample: ops}
+        usable: {description: Whether the key can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created the key., type: bool, returned: always, sample: false}
     security_groups:
       description: The security groups. C(system) is true for security groups that the service itself created.
       type: list
@@ -135,10 +135,10 @@ catalog:
       returned: always
       sample: [{id: secg-90ab, name: default, usable: true, system: true}]
       contains:
-        id: {description: ID of the item., type: str, returned: always, sample: secg-90ab}
-        name: {description: Name of the item., type: str, returned: always, sample: default}
-        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
-        system: {description: Whether the service itself created the item., type: bool, returned: always, sample: true}
+        id: {description: ID of the security group., type: str, returned: always, sample: secg-90ab}
+        name: {description: Name of the security group., type: str, returned: always, sample: default}
+        usable: {description: Whether the security group can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created the security group., type: bool, returned: always, sample: true}
     subnets:
       description: The subnets of the cluster's VPC.
       type: list
@@ -146,9 +146,9 @@ catalog:
       returned: with O(cluster)
       sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
       contains:
-        id: {description: ID of the item., type: str, returned: always, sample: sub-11aa}
-        name: {description: Name of the item., type: str, returned: always, sample: gpu-1b}
-        usable: {description: Whether the item can be used now., type: bool, returned: always, sample: true}
+        id: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
+        name: {description: Name of the subnet., type: str, returned: always, sample: gpu-1b}
+        usable: {description: Whether the subnet can be used now., type: bool, returned: always, sample: true}
         cidr: {description: The address range., type: str, returned: always, sample: 10.2.1.0/24}
         zone: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         zone_name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
@@ -160,7 +160,7 @@ catalog:
       returned: always
       sample: [v1.35.6]
     quota:
-      description: The maximum number of clusters, node groups in a cluster, and nodes in a group, and the current number of clusters.
+      description: Limits for the numbers of clusters, of node groups in a cluster, and of nodes in a group. C(clusters) is the current number of clusters.
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}

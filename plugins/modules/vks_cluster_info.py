@@ -61,7 +61,7 @@ clusters:
     subnets: {description: IDs of the cluster's subnets., type: list, elements: str, returned: always, sample: [sub-11aa]}
     network: {description: The network plugin., type: str, returned: always, sample: CILIUM_OVERLAY}
     node_count: {description: Number of nodes; null if VKS does not return it., type: int, returned: always, sample: 3}
-    private: {description: Whether the API server has only a private address; null if VKS does not return it., type: bool,
+    private: {description: Whether the API server has only a private address; null if VKS does not return this information., type: bool,
       returned: always, sample: false}
     server: {description: URL of the API server; null if VKS does not return it., type: str, returned: always, sample: 'https://10.2.0.10:6443'}
     created_at: {description: 'Time at which the cluster was created, as VKS returns it.', type: str, returned: always, sample: '2026-08-01T09:00:00Z'}

@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the kubeconfig that VKS has issued for a cluster to a file that only its owner can read.
-  - The module first requests a new kubeconfig if VKS has none, if the existing one is about to expire, or if VKS warns that it expires soon.
+  - Writes a file that contains the kubeconfig that VKS has issued for a cluster. Only the owner of the file can read it.
+  - The module first requests a new kubeconfig if VKS has none, if the existing kubeconfig expires within O(renew_before) days, or if VKS warns that the
+    existing kubeconfig expires soon.
   - The content of the file never appears in a result, a diff or a log.
 extends_documentation_fragment:
   - accel.gpu.vks
@@ -30,11 +31,11 @@ options:
     type: path
     required: true
   expiration_days:
-    description: Validity of a new kubeconfig in days, 1 to 365.
+    description: Validity of a new kubeconfig in days, from 1 to 365.
     type: int
     default: 30
   renew_before:
-    description: Number of days before its expiration when the kubeconfig is replaced.
+    description: Number of days. The kubeconfig is replaced if it expires within this time.
     type: int
     default: 3
   wait_timeout:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vks_kubeconfig_info
-short_description: Check whether a VNG Cloud VKS cluster has a kubeconfig, and when it expires
+short_description: Check whether a VNG Cloud VKS cluster has a kubeconfig, and when the kubeconfig expires
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)

@@ -99,7 +99,7 @@ nodegroups:
       node_taints: []
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its declared name.'
+      description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
       sample: {action: create, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null,
@@ -112,7 +112,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
@@ -124,7 +124,7 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of O(upgrade_strategy).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
@@ -142,7 +142,7 @@ nodegroups:
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
-  description: The group that O(name) selects, with the same keys as in RV(nodegroups).
+  description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
@@ -154,7 +154,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
     os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
     disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
@@ -166,7 +166,7 @@ nodegroup:
     private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
     encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
     tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
+    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of O(upgrade_strategy).',
       type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
     kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
     node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}

@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups to return. By default, all groups. Groups that do not exist are omitted.
+    description: Names of the groups to return. By default, all groups are returned. Groups that do not exist are omitted.
     type: list
     elements: str
   include_nodes:
@@ -46,7 +46,7 @@ RETURN = r"""
 nodegroups:
   description:
     - The groups, with their names as keys. The fields correspond to the options of M(accel.gpu.vks_nodegroup), but contain IDs instead of names. C(nodes) is
-      only returned with O(include_nodes=true).
+      returned only with O(include_nodes=true).
   returned: always
   type: dict
   sample:
@@ -63,7 +63,7 @@ nodegroups:
       nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its name.'
+      description: 'The entry for one node group. The key is the name of the node group.'
       type: dict
       returned: always
       sample: {id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 1, max_node_count: 4, flavor: flav-52a1,
@@ -77,7 +77,7 @@ nodegroups:
           description: The nodes of the group.
           type: list
           elements: dict
-          returned: with O(include_nodes)
+          returned: with O(include_nodes=true)
           sample: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
           contains:
             name: {description: Name of the node., type: str, returned: always, sample: vks-prod-train-7c2}
@@ -87,7 +87,7 @@ nodegroups:
             external_address: {description: Public address of the node; null if there is none., type: str, returned: always, sample: null}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
@@ -99,7 +99,7 @@ nodegroups:
         private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
         encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
         tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of the option of the same name in M(accel.gpu.vks_nodegroup).',
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of O(accel.gpu.vks_nodegroup#module:upgrade_strategy).',
           type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
         kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
         node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
