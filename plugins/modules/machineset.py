@@ -96,7 +96,7 @@ nodegroups:
       node_taints: []
   contains:
     NAME:
-      description: 'The entry for one node group. The key is its declared name.'
+      description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
       sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
@@ -110,7 +110,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+        max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
@@ -146,7 +146,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is none., type: int, returned: always, sample: null}
+    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
     template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
     accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
