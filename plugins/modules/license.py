@@ -19,13 +19,13 @@ description:
     ClusterPolicy names a Secret. It also fails if the pool uses the Secret in the ClusterPolicy but C(nlsEnabled) is not set there.
   - If the cluster has no vGPU, nothing is written, and a warning is shown. A cluster counts as having no vGPU if no pool has C(driver.type=vgpu), no
     ClusterPolicy or NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
-  - If no pool has C(driver), the module sets the name of the Secret and C(nlsEnabled) in the ClusterPolicy. The token is only mounted if C(nlsEnabled) is set.
-    If NVIDIADriver objects that another tool manages describe the driver, the module writes the Secrets that these objects name.
+  - If no pool has C(driver), the module sets the name of the Secret and C(nlsEnabled) in the ClusterPolicy. The token is mounted only if C(nlsEnabled) is set.
+    If the driver is described by NVIDIADriver objects that another tool manages, the module writes the Secrets that these objects name.
   - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Changes
     that restart the driver are held back unless O(allow_driver_rollout) is set.
-  - If the ClusterPolicy names a ConfigMap, the module copies the content of the ConfigMap to a Secret with the same name, and changes the ClusterPolicy to name
-    the Secret. The ConfigMap is not deleted, but a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see
-    O(allow_configmap).
+  - If the ClusterPolicy names a ConfigMap, the module copies the content of the ConfigMap to a Secret with the same name, and changes the ClusterPolicy so
+    that it names the Secret. The ConfigMap is not deleted, but a warning names it as long as it contains a token. GPU operators before v25.10 can only
+    mount a ConfigMap; see O(allow_configmap).
   - Some objects are reconciled by another controller that owns them or by a tool such as External Secrets, Sealed Secrets, Argo CD or Flux. The module uses and
     verifies these objects like all others, but does not change them. A warning shows how they differ from the options.
   - If no token is set, the module only verifies that the objects contain a valid token.
