@@ -249,12 +249,12 @@ options:
                 type: bool
               delay_after_add:
                 description:
-                  - The minimum time between the addition of a node and a removal of nodes. It must be longer than a driver
-                    installation takes. In a new ClusterAutoscaler, the default is V(20m).
+                  - The minimum time that must pass after a node is added before the autoscaler removes nodes. It must be longer
+                    than a driver installation takes. In a new ClusterAutoscaler, the default is V(20m).
                 type: str
               delay_after_delete:
                 description:
-                  - The minimum time between two removals of nodes.
+                  - The minimum time between node removals.
                 type: str
               delay_after_failure:
                 description:

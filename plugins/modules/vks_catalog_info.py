@@ -160,7 +160,7 @@ catalog:
       returned: always
       sample: [v1.35.6]
     quota:
-      description: Limits for the numbers of clusters, of node groups in a cluster, and of nodes in a group. C(clusters) is the current number of clusters.
+      description: Limits on the number of clusters, node groups per cluster, and nodes per group. C(clusters) is the current number of clusters.
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
