@@ -13,7 +13,8 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Compares the digest of each source with the digests of its destination. Images that differ are copied with skopeo. For an image that does not differ, the
-    module sends one request to the source and, for each tag, one request to the destination. All images are compared in parallel.
+    module sends one request to the source and, for each tag, one request to the destination. All images are compared in parallel. Images with different
+    destination repositories are also copied in parallel.
   - Digests are preserved. An index is copied with all of its platforms, unless O(images[].platforms) selects some of them.
   - If the destination repository already has the image under one of the tags, the module sends one request for each of the other tags.
   - The module does not send layers that the destination already has, for example after an interrupted run.

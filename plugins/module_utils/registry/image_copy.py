@@ -91,7 +91,7 @@ class ImageCopier:
         """on_done: called with the name of each finished entry, the number of finished entries, and the total number of entries."""
         self._client, self._tools, self._on_done = client, tools, on_done
         self._lock = threading.Lock()
-        self._layouts: dict[str, threading.Lock] = {}
+        self._places: dict[str, threading.Lock] = {}
 
     def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
         """The state of each entry; sends one request for the source and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
@@ -213,23 +213,32 @@ class ImageCopier:
     def _copy_layers(self, state: CopyState, first: Location) -> int:
         """Copy the image to the first target; returns the number of targets that the copy has completed."""
         source, chosen = state.spec.source, bool(state.spec.platforms)
-        if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
-            # Copies only the manifests of the chosen platforms, without a tag; _tag() writes their index.
-            for digest in state.index.digests:
-                self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
-            return 0
-        if isinstance(source, ImageReference):
-            source = source.with_digest(state.desired)
         with self._exclusive(first):
+            if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
+                # Copies only the manifests of the chosen platforms, without a tag; _tag() writes their index.
+                for digest in state.index.digests:
+                    self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
+                return 0
+            if isinstance(source, ImageReference):
+                source = source.with_digest(state.desired)
             self._tools.copy(source, first, all_platforms=not chosen)
         return 1
 
     def _exclusive(self, target: Location) -> contextlib.AbstractContextManager[t.Any]:
-        """A lock that allows only one copy to a layout at a time. skopeo does not lock the index of a layout, so one of two images would be lost."""
-        if isinstance(target, ImageReference) or target.kind != LAYOUT:
+        """A lock that allows only one copy to a repository or a layout at a time.
+
+        The images of a repository share layers. Parallel copies would send such a layer twice, and a registry that stores its layers as files
+        (distribution) responds with status 500 if it is asked for a layer while another copy creates the layer's link. skopeo does not lock the index
+        of a layout, so one of two images would be lost.
+        """
+        if isinstance(target, ImageReference):
+            place = target.name
+        elif target.kind == LAYOUT:
+            place = os.path.normpath(target.path)
+        else:
             return contextlib.nullcontext()
         with self._lock:
-            return self._layouts.setdefault(os.path.normpath(target.path), threading.Lock())
+            return self._places.setdefault(place, threading.Lock())
 
     def _tag(self, state: CopyState, missing: t.Sequence[ImageReference]) -> None:
         """Write the manifest under each tag, with one request for each."""

@@ -192,7 +192,11 @@ def test_a_manifest_that_is_not_utf_8() -> None:
     assert state.desired == Manifest(data, OCI_MANIFEST).digest
 
 
-def test_images_are_copied_to_a_layout_one_after_another() -> None:
+@pytest.mark.parametrize(
+    "destinations",
+    [("oci:/a:0", "oci:/a/:1", "oci:/./a:2", "oci:/a:3"), tuple(f"r.example.com/b:{tag}" for tag in range(4))],
+)
+def test_images_are_copied_to_a_layout_or_repository_one_after_another(destinations: tuple[str, ...]) -> None:
     actual, lock = world(), threading.Lock()
     copy, together = actual.copy, list[str]()
 
@@ -205,7 +209,7 @@ def test_images_are_copied_to_a_layout_one_after_another() -> None:
         lock.release()
 
     actual.copy = alone  # type: ignore[method-assign]
-    actual.apply(*(spec(destination=f"oci:/{path}:{tag}") for tag, path in enumerate(("a", "a/", "./a", "a"))))
+    actual.apply(*(spec(destination=destination) for destination in destinations))
     assert together == []
 
 
