@@ -14,7 +14,7 @@ from ..cluster_state.own_values import without_own_values
 from ..helm.release import helm_release_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
-from ..schema.messages import abbreviate
+from ..schema.messages import abbreviate, visible
 from ..schema.secret_values import without_secrets
 
 if t.TYPE_CHECKING:
@@ -134,11 +134,14 @@ def residual_values(live: t.Any, derived: t.Any, path: str = "") -> tuple[Docume
 
 
 def render_variables(document: Document, pools: t.Sequence[Document], remarks: t.Sequence[str]) -> str:
-    """The remarks as YAML comments, followed by gpu_cluster, gpu_defaults and gpu_pools as YAML."""
+    """The remarks as YAML comments, followed by gpu_cluster, gpu_defaults and gpu_pools as YAML.
+
+    The cluster's text remains data: Ansible does not evaluate it, and none of the characters that YAML reads as a line break ends a comment.
+    """
     comments = [
         line
         for remark in remarks
-        for line in textwrap.wrap(remark, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
+        for line in textwrap.wrap(visible(remark), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
     ]
-    body = render({"gpu_cluster": document, "gpu_defaults": {}, "gpu_pools": list(pools)})
+    body = render({"gpu_cluster": document, "gpu_defaults": {}, "gpu_pools": list(pools)}, for_ansible=True)
     return "\n".join(["---", *comments, body])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import typing as t
 
@@ -15,12 +16,16 @@ except ImportError:  # reported by the modules' base class, together with the li
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
+# The start of an expression, a statement or a comment of Jinja, and the header that can choose other delimiters.
+_TEMPLATE = re.compile(r"\{[{%#]|#jinja2:")
+# YAML requires a question mark before a key of more than 1024 characters.
+_MAX_SIMPLE_KEY = 1000
 _READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
-def render(content: t.Mapping[str, t.Any]) -> str:
-    """The content as block YAML."""
-    return "\n".join(_block(content)) + "\n"
+def render(content: t.Mapping[str, t.Any], *, for_ansible: bool = False) -> str:
+    """The content as block YAML; with `for_ansible`, each key and string that Ansible would evaluate as a template has the tag !unsafe."""
+    return "\n".join(_block(content, _scalar_for_ansible if for_ansible else _scalar)) + "\n"
 
 
 def parse(text: str) -> t.Any:
@@ -31,29 +36,47 @@ def parse(text: str) -> t.Any:
         return None
 
 
-def _block(value: t.Any) -> list[str]:
+def _block(value: t.Any, scalar: t.Callable[[t.Any], str]) -> list[str]:
     if isinstance(value, dict) and value:
         lines = []
         for key, item in value.items():
+            name = scalar(key)
+            if len(name) > _MAX_SIMPLE_KEY:
+                lines.append(f"? {name}")
+                name = ""
             if isinstance(item, (dict, list)) and item:
-                lines += [f"{_scalar(key)}:", *(f"  {line}" for line in _block(item))]
+                lines += [f"{name}:", *(f"  {line}" for line in _block(item, scalar))]
             else:
-                lines.append(f"{_scalar(key)}: {_scalar(item)}")
+                lines.append(f"{name}: {scalar(item)}")
         return lines
     if isinstance(value, list) and value:
         lines = []
         for item in value:
-            first, *rest = _block(item)
+            first, *rest = _block(item, scalar)
             lines += [f"- {first}", *(f"  {line}" for line in rest)]
         return lines
-    return [_scalar(value)]
+    return [scalar(value)]
+
+
+def _scalar_for_ansible(value: t.Any) -> str:
+    return f"!unsafe {_scalar(value)}" if isinstance(value, str) and _TEMPLATE.search(value) else _scalar(value)
 
 
 def _scalar(value: t.Any) -> str:
     if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _READ_AS_OTHER:
         return value
+    if isinstance(value, float):
+        return _float(value)
     # The escapes of JSON are also valid in YAML, except for characters above U+FFFF, for which JSON needs two escapes.
     return _NOT_ASCII.sub(lambda match: _escape(match[0]), json.dumps(value, ensure_ascii=False))
+
+
+def _float(value: float) -> str:
+    """The number with a decimal point, because YAML 1.1 reads 1e+20 as a string."""
+    if value != value or value in (math.inf, -math.inf):
+        return {math.inf: ".inf", -math.inf: "-.inf"}.get(value, ".nan")
+    digits, exponent, power = repr(value).partition("e")
+    return f"{digits}{'' if '.' in digits else '.0'}{exponent}{power}"
 
 
 def _escape(character: str) -> str:

@@ -141,3 +141,23 @@ def test_text_is_yaml_with_the_remarks_as_comments() -> None:
         "gpu_defaults": {},
         "gpu_pools": [{"name": "t4", "sharing": {"mode": "none"}}],
     }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x00", "\x1b[2J", "\ud800"])
+def test_no_character_ends_a_comment(end: str) -> None:
+    remark = f"pool x: not exported, because {end}gpu_pools: [injected]{end}{{{{ lookup('pipe', 'id') }}}}"
+    written = render_variables({"name": "lab"}, [], [remark, remark * 9])
+    body = {"gpu_cluster": {"name": "lab"}, "gpu_defaults": {}, "gpu_pools": []}
+    assert yaml.safe_load(written) == yaml.load(written, Loader=yaml.CSafeLoader) == body
+    assert written.isascii()
+    assert all(line.startswith("#") for line in written.splitlines()[1:] if "injected" in line)
+
+
+def test_text_of_the_cluster_is_no_template() -> None:
+    hostile = "{{ lookup('pipe', 'touch /tmp/x') }}"
+    document = {"name": hostile, "operator": {"values": {hostile: {"annotations": {"a": hostile}}}}}
+    pools = [{"name": "a", "labels": {"a": hostile}, "taints": [{"key": hostile, "value": hostile}]}]
+    written = render_variables(document, pools, [hostile])
+    assert written.count("!unsafe") == 6
+    outside = [line for line in written.splitlines() if "lookup" in line and "!unsafe" not in line]
+    assert outside == [f"# {hostile}"]

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.yaml_text import render
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-# The key of a line is at most 1024 characters long (YAML 1.1, 7.4.2), also with escapes.
-keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
-scalars = st.none() | st.booleans() | st.integers() | texts
+keys = texts | st.builds(lambda text: text * 300, st.text(st.characters(exclude_categories=["Cs"]), max_size=9))
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3))
 
 
@@ -28,3 +27,45 @@ def test_the_content_is_read_back(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["ML 🚀", "é", "\x7f", "\u2028", "\\ud83d\\ude80", "a\nb"])
 def test_libyaml_reads_every_character(text: str) -> None:
     assert yaml.load(render({"name": text}), Loader=yaml.CSafeLoader) == {"name": text}
+
+
+@pytest.mark.parametrize("number", [1e20, 1e-7, 1.5e300, -2e-9, 0.1, float("inf")])
+def test_every_number_remains_a_number(number: float) -> None:
+    assert yaml.safe_load(render({"a": number})) == {"a": number}
+
+
+class _Unsafe(str):
+    """A string with the tag !unsafe."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the tag !unsafe as Ansible does."""
+
+
+_Loader.add_constructor("!unsafe", lambda loader, node: _Unsafe(loader.construct_scalar(node)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ lookup('pipe', 'id') }}",
+        "a {% if x %} b",
+        "{# a comment",
+        "#jinja2:variable_start_string:'[['\n[[ lookup('pipe', 'id') ]]",
+        "{{- range .Values.nodes }}{{ . }}{{ end -}}",
+        "line one\n{{ 1 }}",
+        "{{ x }}" + "long" * 400,
+    ],
+)
+def test_ansible_evaluates_no_key_and_no_value(text: str) -> None:
+    content = {text: {"in a list": [text, [text]], text: {}}, "plain": [], "last": text}
+    read = yaml.load(render(content, for_ansible=True), Loader=_Loader)
+    assert read == content
+    strings = [*read, *read[text], *read[text]["in a list"][:1], *read[text]["in a list"][1], read["last"]]
+    assert all(isinstance(string, _Unsafe) for string in strings if string == text)
+    assert "!unsafe" not in render(content)
+
+
+@pytest.mark.parametrize("text", ["{", "a {b}", "%}", "${HOME}", "jinja2", "# a comment"])
+def test_other_text_has_no_tag(text: str) -> None:
+    assert yaml.safe_load(render({text: text}, for_ansible=True)) == {text: text}
