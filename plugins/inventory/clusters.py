@@ -120,9 +120,11 @@ import typing as t
 
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils.unsafe_proxy import wrap_var
 
 from ..module_utils.catalog.names import VERSION
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
+from ..module_utils.common.results import printable
 from ..module_utils.providers.cluster_inventory import ClusterFilter, DiscoveredCluster, KubeconfigLifetime
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
 from ..plugin_utils.clusters.query import CloudQuery, KubeconfigFolder, cloud_entries, sources_of
@@ -155,7 +157,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 hosts = query.without_foreign_kubeconfigs(hosts, folder)
             self._populate(hosts, folder)
         except (ConnectionProblem, InvalidOptions) as error:
-            raise AnsibleParserError(f"{path}: {error}") from None
+            raise AnsibleParserError(printable(f"{path}: {error}")) from None
 
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
         """Return the clusters from the cache, or query the clouds and store the result in the cache, if it is enabled."""
@@ -185,7 +187,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for host, cluster in hosts.items():
             self.inventory.add_host(host, group=ALL)
             current = folder.existing(host)
-            variables = host_vars(cluster, host, folder.path(host), current.context if current else cluster.name)
+            # Text from a cloud is data, never a template.
+            variables = wrap_var(
+                host_vars(cluster, host, folder.path(host), current.context if current else cluster.name)
+            )
             for name, value in variables.items():
                 self.inventory.set_variable(host, name, value)
             for group in groups_of(cluster):

@@ -28,6 +28,7 @@ from ansible.utils.display import Display
 
 from ..module_utils.common.process import start_time
 from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.common.results import printable, visible
 from ..module_utils.common.temporary_files import make_file
 from . import direct_execution
 from .compiled_imports import import_compiled
@@ -35,6 +36,7 @@ from .same_cluster import same_cluster
 
 # Options with paths that are relative to the user's folder. Modules run in the playbook's folder, which belongs to the installed collection.
 _USER_PATHS = ("token_path",)
+_UNEXPECTED_OUTPUT = ("msg", "module_stdout", "module_stderr", "exception")
 _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
@@ -83,6 +85,9 @@ class ModuleAction(ActionBase):
             else:
                 reader.follow()
                 result.update(self._run_module(environment, variables))
+        if result.get("failed"):
+            # A module that ended unexpectedly has not removed what could change the terminal.
+            result.update({key: printable(result[key]) for key in _UNEXPECTED_OUTPUT if key in result})
         self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
 
@@ -203,4 +208,4 @@ class _Reader:
         counts = f"{line['done']}/{line['total']}" if "total" in line else ""
         words = "" if self._hide_text else str(line.get("text", ""))
         # With no_log, only the counts are shown.
-        return f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}"
+        return visible(f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}")

@@ -7,6 +7,8 @@ from __future__ import annotations
 import sys
 import typing as t
 
+from .results import one_line
+
 CODE_UNREACHABLE = "unreachable"
 # The `reason` of a ServiceError without a response.
 REFUSED, DNS, TIMEOUT, TLS, PROXY, BROKEN = "Refused", "DNS", "Timeout", "TLS", "Proxy", "Broken"
@@ -90,6 +92,7 @@ class ServiceError(Exception):
         sent: bool = True,
     ) -> None:
         """Store the service's response; `sent` is False if the request definitely did not reach the service."""
+        message = one_line(message)
         super().__init__(message)
         self.message = message
         if service:

@@ -16,8 +16,11 @@ from ..catalog.names import VERSION
 from ..catalog.secrets import NOT_SHOWN
 from .errors import ModuleFailure, ServiceError
 from .progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, Progress
+from .results import printable
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
+# The parts of a successful result that Ansible shows as text. All other parts are data for later tasks.
+_SHOWN_AS_TEXT = ("msg", "diff", "warnings", "deprecations")
 Work = t.Callable[[t.Any], dict[str, t.Any]]
 
 
@@ -97,16 +100,21 @@ class BaseModule(AnsibleModule):
             self.params = given
 
     def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
-        """Call Ansible's method with shown_params() as the invocation."""
+        """Call Ansible's method with shown_params() as the invocation; text for the terminal cannot change it."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
+        kwargs.update({key: printable(kwargs[key]) for key in _SHOWN_AS_TEXT if key in kwargs})
         super().exit_json(**kwargs)
         raise SystemExit(0)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """Call Ansible's method with shown_params() as the invocation."""
+        """Call Ansible's method with shown_params() as the invocation, and without characters that could change the terminal."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
-        super().fail_json(msg, **kwargs)
+        super().fail_json(printable(msg), **printable(kwargs))
         raise SystemExit(1)
+
+    def warn(self, warning: str, **kwargs: t.Any) -> None:
+        """Call Ansible's method without characters that could change the terminal."""
+        super().warn(printable(warning), **kwargs)
 
     def _for_printing(self) -> dict[str, t.Any]:
         self.no_log_values.update(self.secrets())

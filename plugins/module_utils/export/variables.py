@@ -141,7 +141,9 @@ def render_variables(document: Document, pools: t.Sequence[Document], remarks: t
     comments = [
         line
         for remark in remarks
-        for line in textwrap.wrap(visible(remark), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
+        for line in textwrap.wrap(
+            visible(remark), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False
+        )
     ]
     body = render({"gpu_cluster": document, "gpu_defaults": {}, "gpu_pools": list(pools)}, for_ansible=True)
     return "\n".join(["---", *comments, body])

@@ -122,7 +122,7 @@ def error_text(data: bytes) -> tuple[str, str]:
             if isinstance(document, dict)
             else ""
         )
-        return "", str(messages or "")[:_MAX_LENGTH]
+        return "", " ".join(str(messages or "").split())[:_MAX_LENGTH]
     entries = [entry for entry in errors if isinstance(entry, dict)]
     code = next((str(entry["code"]) for entry in entries if entry.get("code")), "")
     texts = [_entry_text(entry) for entry in entries]

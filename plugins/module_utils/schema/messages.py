@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..catalog import secrets
+from ..common.results import visible
 
 # The maximum number of names of nodes, pods and other objects that a message lists.
 MAX_NAMED = 5
@@ -91,11 +92,6 @@ def abbreviate_nodes(names: t.Iterable[str]) -> str:
 def as_sentence(text: str) -> str:
     """The text with a period at its end."""
     return text if text.endswith(".") else f"{text}."
-
-
-def visible(text: str) -> str:
-    """The text with an escape for each character that is not printable or cannot be encoded."""
-    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def option_of_role(variable: str, option: str) -> str:

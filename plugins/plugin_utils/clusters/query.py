@@ -9,12 +9,14 @@ import datetime
 import functools
 import importlib
 import os
+import re
 import typing as t
 
 from ...module_utils.catalog.names import VERSION
 from ...module_utils.common import private_file
 from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ServiceError
 from ...module_utils.common.parallel import Outcome, run_bounded
+from ...module_utils.common.results import printable
 from ...module_utils.common.wait import WaitTimeout
 from ...module_utils.providers import kubeconfig_file
 from ...module_utils.providers.cluster_inventory import (
@@ -23,6 +25,7 @@ from ...module_utils.providers.cluster_inventory import (
     DiscoveredCluster,
     KubeconfigLifetime,
 )
+from ...module_utils.schema.messages import quote
 from ...module_utils.schema.providers import PROVIDERS
 from ...module_utils.schema.types import ListOf, Section
 
@@ -30,6 +33,8 @@ USER_AGENT = f"accel.gpu/{VERSION} clusters"
 # Failures of a cloud, its configuration or the network; any other error is a bug.
 FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, WaitTimeout, PartialFailure)
 _PARALLEL = 8
+# A name becomes the name of a host, which Ansible would evaluate as a template, and of a file.
+_SAFE_NAME = re.compile(r"\w[\w. -]*")
 _INVENTORIES = {key: provider.inventory for key, provider in PROVIDERS.items() if provider.inventory is not None}
 _CLOUDS = ListOf(item=Section(fields=_INVENTORIES))
 
@@ -114,7 +119,7 @@ class CloudQuery:
     def __init__(self, sources: t.Sequence[ClusterSource], warn: t.Callable[[str], None], *, fail: bool) -> None:
         """Store the arguments. No request is sent yet. fail: raise an error if a query fails, instead of omitting the cloud and showing a warning."""
         self._sources = sources
-        self._warn = warn
+        self._warn = lambda text: warn(printable(text))
         self._fail = fail
 
     @property
@@ -134,6 +139,11 @@ class CloudQuery:
             if outcome.error is not None:
                 self._report(self._sources[index], outcome.error)
             for cluster in outcome.value or ():
+                if not (_SAFE_NAME.fullmatch(cluster.name) and _SAFE_NAME.fullmatch(cluster.id)):
+                    self._warn(
+                        f"{cluster.place}: the cluster {quote(cluster.name)} is omitted, because its name or id cannot be part of a file's name"
+                    )
+                    continue
                 key = (cluster.provider, cluster.region, cluster.id)
                 clusters.setdefault(key, dataclasses.replace(cluster, source=index))
         return list(clusters.values())

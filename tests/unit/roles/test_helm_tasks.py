@@ -11,16 +11,25 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.helm import helm_fields
 from tests.programs import REPO
 
+HELM_FILE = REPO / "roles" / "pools" / "tasks" / "helm.yml"
+# Since ansible-core 2.19, only text with this mark is a template.
+TRUSTED = (
+    {"trusted_as_template": True} if "trusted_as_template" in signature(DataLoader.load_from_file).parameters else {}
+)
 HELM = "kubernetes.core.helm"
 # Options that select a cluster or a user. A kubeconfig reaches helm by KUBECONFIG, which may contain several paths.
 GIVEN = {"kubeconfig", "validate_certs"}
@@ -90,3 +99,15 @@ def test_all_possible_options_are_set(role: str, task: dict[str, Any]) -> None:
     assert task["environment"] == "{{ __pools_helm.environment }}"
     assert task["environment"].removesuffix(" }}") in options["validate_certs"]
     assert task["no_log"] == "{{ __pools_helm.secure_logging is not false }}"
+
+
+def test_the_message_of_helm_cannot_change_the_terminal() -> None:
+    """Helm's message contains text of the API server, and Ansible shows it as it is."""
+    (task,) = (
+        task for task in DataLoader().load_from_file(str(HELM_FILE), **TRUSTED) if "ansible.builtin.fail" in task
+    )
+    message = "Fehler: é 🚀\n\x1b[2J\x9b\u202e\u2066\u200b\ufeff\r\x07a\tb"
+    rendered = task["ansible.builtin.fail"]["msg"]
+    result = {"msg": message, "module_stderr": "{{ 1 }}"}
+    templar = Templar(DataLoader(), variables={**task["vars"], "__pools_helm_result": wrap_var(result)})
+    assert templar.template(rendered) == "Fehler: é 🚀\n?[2J???????a\tb {{ 1 }}"

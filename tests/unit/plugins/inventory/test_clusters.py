@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import stat
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ansible import constants
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 from ansible_collections.accel.gpu.plugins.inventory import clusters
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, ServiceError
@@ -298,3 +300,18 @@ def test_each_account_of_a_region_issues_the_kubeconfigs_of_its_clusters(
 def test_a_cluster_of_two_entries_is_one_host(parse: Any) -> None:
     actual = parse([Cloud("cern", "RegionOne", "prod"), Cloud("cern", "RegionOne", "prod", "test")])
     assert sorted(actual.hosts) == ["prod", "test"]
+
+
+def test_text_of_a_cloud_is_no_template(parse: Any, tmp_path: Path) -> None:
+    hostile = "{{ lookup('pipe', 'id') }}"
+    cloud = Cloud("cern", "", "plain", hostile, "../../outside", "esc\x1b[2J")
+    cloud.found = lambda name, found=cloud.found: dataclasses.replace(found(name), version=hostile)  # type: ignore[method-assign, misc]
+    actual = parse([cloud], compose={"copied": "gpu_discovered.version"})
+    assert set(actual.hosts) == {"plain"}
+    variables = actual.get_host("plain").get_vars()
+    for text in (variables["gpu_discovered"]["version"], variables["copied"]):
+        assert text == hostile
+        assert Templar(DataLoader(), variables={"x": text}).template(text) == hostile
+    assert len(parse.warned) == 3
+    assert not any("\x1b" in text for text in parse.warned)
+    assert not list(tmp_path.parent.glob("outside*"))

@@ -30,3 +30,8 @@ def test_an_unchanged_line_is_repeated_while_the_module_reports_it(monkeypatch: 
             time.sleep(0.02)
     assert set(shown) == {"prod: 122/128 operand pods ready"}
     assert 2 <= len(shown) <= 4
+
+
+def test_progress_cannot_change_the_terminal() -> None:
+    shown = module_action._Reader("prod", hide_text=False)._format({"text": "pulling \x1b[2J\u202ex\nok: [prod]"})
+    assert shown == r"prod: pulling \u001b[2J\u202ex\nok: [prod]"

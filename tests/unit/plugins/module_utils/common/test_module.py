@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure, ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.common.module import BaseModule
+from ansible_collections.accel.gpu.plugins.module_utils.common.results import printable
 from tests.helpers.modules import run_module
 
 
@@ -45,3 +46,43 @@ def test_a_failure_after_a_write_is_a_change(partial: dict[str, object], changed
 
     result = run_module(lambda: WritingModule({}).run(work), {}, check=check)
     assert result["changed"] is (changed and not check)
+
+
+HOSTILE = "denied\x1b[2J\x1b]0;owned\x07 by \u202egnp.exe\u202c \u2066a\u2069\u200b\ufeff\x9b31m\r\x00\x7f\x85"
+SHOWN = (
+    r"denied\u001b[2J\u001b]0;owned\u0007 by \u202egnp.exe\u202c \u2066a\u2069\u200b\ufeff\u009b31m\r\u0000\u007f\u0085"
+)
+
+
+def test_no_failure_reaches_the_terminal_with_control_characters() -> None:
+    def work(module: BaseModule) -> dict[str, object]:
+        module.warn(HOSTILE)
+        raise PartialFailure(f"{HOSTILE}\n\tsecond", {"noun": {HOSTILE: [HOSTILE]}, "diff": {"before": HOSTILE}})
+
+    result = run_module(lambda: BaseModule({}).run(work), {}, diff=True)
+    assert result["msg"] == f"{SHOWN}\n\tsecond"
+    assert (result["noun"], result["diff"]) == ({SHOWN: [SHOWN]}, {"before": SHOWN})
+    assert SHOWN in str(result["warnings"]).replace("\\\\", "\\")
+
+
+def test_no_diff_reaches_the_terminal_with_control_characters_and_data_is_unchanged() -> None:
+    def work(module: BaseModule) -> dict[str, object]:
+        return {"changed": True, "noun": HOSTILE, "diff": [{"before": {HOSTILE: 1}, "after": f"a\r\n{HOSTILE}\n"}]}
+
+    result = run_module(lambda: BaseModule({}).run(work), {}, diff=True)
+    assert result["diff"] == [{"before": {SHOWN: 1}, "after": f"a\n{SHOWN}\n"}]
+    assert result["noun"] == HOSTILE
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\x0b", "\x85", "\u2028"])
+def test_no_line_of_a_service_looks_like_one_of_ansible(end: str) -> None:
+    def work(module: BaseModule) -> dict[str, object]:
+        raise ServiceError(f"denied{end}{end}  PLAY RECAP *****{end}prod : ok=9", status=403)
+
+    result = run_module(lambda: BaseModule({}).run(work), {})
+    assert result["msg"] == "denied PLAY RECAP ***** prod : ok=9"
+
+
+@pytest.mark.parametrize("text", ["GPU von Jürgen", "máy chủ", "机器 🚀", "a\tb\nc", "é\u0301"])
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+    assert printable(text) == text

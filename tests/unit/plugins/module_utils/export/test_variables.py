@@ -143,7 +143,9 @@ def test_text_is_yaml_with_the_remarks_as_comments() -> None:
     }
 
 
-@pytest.mark.parametrize("end", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x00", "\x1b[2J", "\ud800"])
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x00", "\x1b[2J", "\ud800"]
+)
 def test_no_character_ends_a_comment(end: str) -> None:
     remark = f"pool x: not exported, because {end}gpu_pools: [injected]{end}{{{{ lookup('pipe', 'id') }}}}"
     written = render_variables({"name": "lab"}, [], [remark, remark * 9])
