@@ -149,6 +149,8 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     obstacle = kubeconfig_file.obstacle(dest, config) if reason else None
     if obstacle:
         raise InvalidOptions([f"{dest} cannot be written: {obstacle}."])
+    if reason:
+        private_file.require_replaceable(dest)
     current = kubeconfig_file.existing(config)
     before = {**current.to_result(), "mode": kubeconfig_file.mode(dest)} if current else {}
     result = {"dest": dest, "cluster": endpoint.name, "cluster_id": cluster["uuid"], "server": endpoint.server}

@@ -148,6 +148,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
     folder = os.path.dirname(dest) or "."
     if not os.path.isdir(folder):
         raise InvalidOptions([f"dest: the directory {folder} does not exist; create it first."])
+    private_file.require_replaceable(dest)
     cluster = module.cluster(params["cluster"])
     current = kubeconfig.read(module.transport, cluster)
     reason = kubeconfig.reason_to_issue(current, params["renew_before"], datetime.datetime.now(datetime.UTC))

@@ -46,6 +46,12 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
         raise ConnectionProblem(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def require_replaceable(path: str) -> None:
+    """Raise ConnectionProblem if write() would refuse what exists at the path, before a service creates what is to be written."""
+    with contextlib.suppress(OSError):
+        _existing(path)
+
+
 def make_folder(path: str) -> None:
     """Create the folder of a file; raises ConnectionProblem."""
     folder = os.path.dirname(os.path.abspath(path))
@@ -88,6 +94,8 @@ def _existing(path: str) -> os.stat_result | None:
         raise ConnectionProblem(
             f"{path} cannot be written: it is a symbolic link, which is not followed. Use the path of its target, or delete the link."
         )
-    if not stat.S_ISREG(existing.st_mode) and not stat.S_ISDIR(existing.st_mode):
+    if stat.S_ISDIR(existing.st_mode):
+        raise ConnectionProblem(f"{path} cannot be written: it is a directory. Use the path of a file.")
+    if not stat.S_ISREG(existing.st_mode):
         raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Use a different path.")
     return existing

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import datetime
 import os
+import stat
 import traceback
 import typing as t
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ class ExistingKubeconfig:
 def read(path: str) -> Object | None:
     """The parsed content of a file: None if the file does not exist, and an empty map if the content is not a YAML map."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            # Reading a pipe or a device may never end.
+            raise ConnectionProblem(f"{path} cannot be read: it is not a regular file. Use a different path.")
         with open(path, encoding="utf-8") as handle:
             return parse(handle.read())
     except FileNotFoundError:

@@ -79,3 +79,33 @@ def test_every_path_belongs_to_one_format() -> None:
     formats = yaml.safe_load((role / "vars" / "main.yml").read_text())["__report_formats"]
     paths = [name for name in options if name.endswith("_path")]
     assert sorted(each["path_option"] for each in formats) == sorted(paths)
+
+
+@pytest.mark.usual(8)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device", "link to a pipe of this process"])
+def test_only_files_are_replaced(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "there"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/null" if kind == "link to a device" else "/proc/self/fd/1")
+    before = (path.lstat().st_ino, path.lstat().st_mode)
+    run = play(tmp_path, "--check", gpu_report_html_path=str(path))
+    assert run.rc != 0
+    assert f"gpu_report_html_path: {path} cannot be written" in run.failure()
+    assert (path.lstat().st_ino, path.lstat().st_mode) == before
+
+
+@pytest.mark.usual(4)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a device")
+def test_a_device_is_not_replaced_even_by_root(tmp_path: Path) -> None:
+    path = tmp_path / "device"
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("this machine does not allow devices")
+    os.chown(path, 65534, 65534)
+    assert play(tmp_path, gpu_report_path=str(path)).rc != 0
+    assert stat.S_ISCHR(path.lstat().st_mode)

@@ -78,6 +78,13 @@ def test_only_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConnectionProblem, match="pipe cannot be written: it is not a regular file"):
         private_file.write(str(tmp_path / "pipe"), "new")
+    (tmp_path / "folder").mkdir(mode=0o600)
+    for call in (private_file.write, private_file.holds, lambda path, dummy: private_file.text_of(path)):
+        # The preview of a module compares the content, and must fail in the same way.
+        with pytest.raises(ConnectionProblem, match="folder cannot be written: it is a directory"):
+            call(str(tmp_path / "folder"), "new")
+        with pytest.raises(ConnectionProblem, match="null cannot be written: it is not a regular file"):
+            call("/dev/null", "new")
 
 
 def test_what_a_killed_run_has_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

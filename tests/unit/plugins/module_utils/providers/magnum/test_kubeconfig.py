@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,8 @@ def test_files_that_are_not_kubeconfigs(tmp_path: Path) -> None:
     assert kubeconfig_file.read(str(tmp_path / "broken")) == {}
     with pytest.raises(ConnectionProblem, match="cannot be read"):
         kubeconfig_file.read(str(tmp_path))
+    # Reading a pipe without a writer, or this device, would never end.
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(ConnectionProblem, match="cannot be read: it is not a regular file"):
+            kubeconfig_file.read(path)
