@@ -124,7 +124,7 @@ from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export.effects import effect_remarks, require_no_release
-from ..module_utils.export.pools import add_drivers, export_pools
+from ..module_utils.export.pools import add_drivers, export_pools, leave_out_rejected
 from ..module_utils.export.sharing import LiveConfig
 from ..module_utils.export.variables import (
     COMPONENTS,
@@ -140,6 +140,7 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, NVIDIA_DRIVERS, object_path
 from ..module_utils.pools.derive import derive
+from ..module_utils.pools.variables import validate
 from ..module_utils.sharing.overview import overview
 
 Object = dict[str, t.Any]
@@ -165,8 +166,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     declared = _declared_cluster(module)
     installed = {"operator": release, "nfd": _nfd_release(module)}
     managed = {name: _managed_release(module, name, item, declared) for name, item in installed.items()}
-    remarks = [*exported.remarks, *_release_remarks(policy, installed, managed)]
+    # The variables of a pool may depend on those of the cluster, such as the version of the operator, and the Helm values depend on the pools.
+    leave_out_rejected(export_cluster(declared, managed, [])[0], exported)
     document, cluster_remarks = export_cluster(declared, managed, exported.pools)
+    remarks = [*exported.remarks, *_release_remarks(policy, installed, managed)]
     plan = adapt_plan(client, derive(document, {}, exported.pools), policy)
     changes = overview(module.client, plan, nodes).changes
     require_no_release(changes.releases.nodes)
@@ -195,12 +198,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _declared_cluster(module: GpuModule) -> Object:
     """Return the option gpu_cluster with the cluster's UID, but without renamed_from and without a kubeconfig that is given as a dictionary."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
-    name = (
-        declared.get("name")
-        or read_recorded_name(client)
-        or client.connection.cluster_name
-        or client.connection.context_name
-        or "cluster"
+    found = (read_recorded_name(client), client.connection.cluster_name, client.connection.context_name)
+    name = declared.get("name") or next(
+        (each for each in found if each and not validate({"name": each}, {}, [])), "cluster"
     )
     uid = declared.get("uid") or read_uid(client)
     left_out = {

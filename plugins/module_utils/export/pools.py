@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -18,9 +19,9 @@ from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import POOL_OWNER, recorded
 from ..cluster_state.pool_edit import recorded_rollout_settings
 from ..common.nested import get_nested, parse_json
-from ..pools.variables import merge
+from ..pools.variables import merge, validate
 from ..schema import validators
-from ..schema.messages import abbreviate
+from ..schema.messages import abbreviate, field_path
 from ..schema.operand_labels import is_for_users
 from ..sharing_modes.modes import MODES
 from .sharing import Inexpressible, NodeSharing
@@ -33,6 +34,12 @@ Tolerations = t.Sequence[t.Mapping[str, t.Any]]
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _MAX_NAME = 40
+# A problem of a pool: its path begins with the index of the pool and a key.
+_POOL_PROBLEM = re.compile(
+    r"gpu_pools\[(?P<index>\d+)\](?:\.(?P<path>(?P<key>\w+)(?:\['.*?'\]|[^\s:'])*))?(?P<reason>.*)", re.DOTALL
+)
+# The keys without which the nodes of a pool and their sharing are the same.
+_OPTIONAL = ("labels", "taints", "rollout", "driver", "startup_taint", "gpus_per_node")
 # The keys of a pool, in their order in the exported file.
 _KEYS = ("match", "gpus_per_node", "labels", "taints", "rollout", "sharing")
 
@@ -43,6 +50,8 @@ class ExportedPools:
 
     pools: list[Document] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    # The names of the pools that this collection has set on nodes. A run with variables that lack one of them would release its nodes.
+    managed: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True)
@@ -118,8 +127,9 @@ def export_pools(
         discovered = [member for member in members if member.node.discovered]
         pool_models = {_model(member.node) for member in discovered}
         only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
-        managed = any(recorded(member.node, POOL_OWNER) for member in members)
+        managed = any(map(_is_managed, members))
         _add_labeled_pool(exported, pool, discovered or members, managed=managed, only_pool_of_model=only)
+    exported.managed = {pool for pool, members in labeled.items() if any(_is_managed(each) for each in members)}
     taken = set(labeled)
     for (model, key), members in sorted(grouped.items()):
         rivals = [
@@ -139,9 +149,65 @@ def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], toleratio
     if not node.discovered:
         return _Member(node, None, taints, "gpu-feature-discovery has not labeled it")
     try:
-        return _Member(node, node_sharing(node), taints)
+        member = _Member(node, node_sharing(node), taints)
     except Inexpressible as reason:
         return _Member(node, None, taints, str(reason))
+    if problem := _rejection(json.dumps({"match": _match(node), **member.sharing_fields})):
+        return _Member(node, None, taints, f"the variables do not allow its sharing: {problem}")
+    return member
+
+
+def _is_managed(member: _Member) -> bool:
+    return bool(recorded(member.node, POOL_OWNER))
+
+
+@functools.lru_cache(maxsize=1024)
+def _rejection(fields: str) -> str:
+    """The reason why the plan rejects a pool with these fields (JSON); empty if it accepts the pool."""
+    # In JSON, the indices of the GPUs in a layout are strings, which the variables allow, too.
+    problems = validate({"name": "any"}, {}, [{"name": "any", **json.loads(fields)}])
+    return problems[0].removeprefix("gpu_pools[0].") if problems else ""
+
+
+def leave_out_rejected(cluster: Document, exported: ExportedPools) -> None:
+    """Remove from the pools everything that the plan rejects, with the reason as a remark. Problems of `cluster` remain.
+
+    The name, and what determines the nodes of a pool without a label, cannot be removed, so the pool is not exported. A managed pool is kept whenever this is
+    possible, because a run would release its nodes.
+    """
+    order = [pool["name"] for pool in exported.pools]
+    # Managed pools are read first, so that a contradiction between two pools is reported for the other pool.
+    exported.pools.sort(key=lambda pool: pool["name"] not in exported.managed)
+    while match := next(filter(None, map(_POOL_PROBLEM.match, validate(cluster, {}, exported.pools))), None):
+        pool = exported.pools[int(match["index"])]
+        key, reason = match["key"], match["path"] + match["reason"]
+        if key in ("labels", "taints") and (rejected := _rejected_entry(pool, key, match["path"])) is not None:
+            del pool[key][rejected]
+            _remove_empty(pool, key)
+            effect = f"a value of {key} is not exported"
+        elif key in pool and (key in _OPTIONAL or (key in ("match", "sharing") and pool["name"] in exported.managed)):
+            del pool[key]
+            effect = f"without {key}"
+        else:
+            exported.pools.remove(pool)
+            effect = "not exported"
+        exported.remarks.append(f"pool {pool['name']}: {effect}, because the variables do not allow it: {reason}")
+    exported.pools.sort(key=lambda pool: order.index(pool["name"]))
+
+
+def _rejected_entry(pool: Document, key: str, path: str) -> t.Any:
+    """The key of the label, or the index of the taint, that a problem with this path concerns; None if it concerns all of them."""
+    entries = pool.get(key)
+    paths = {
+        each: field_path(key, each) for each in (entries if isinstance(entries, dict) else range(len(entries or ())))
+    }
+    found = [each for each, text in paths.items() if path == text or path.startswith((f"{text}.", f"{text}["))]
+    return max(found, key=lambda each: len(paths[each]), default=None)
+
+
+def _remove_empty(pool: Document, key: str) -> None:
+    if not pool[key]:
+        del pool[key]
 
 
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
@@ -309,6 +375,7 @@ def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Documen
 def _pool_name(model: str, member: _Member, taken: set[str], *, several: bool) -> str:
     text = f"{model}-{member.sharing_fields['sharing']['mode']}" if several else model
     base = _SEPARATORS.sub("-", text.lower()).strip("-")[:_MAX_NAME].strip("-")
+    base = base or "gpu"
     candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
     name = next(candidate for candidate in candidates if candidate not in taken)
     taken.add(name)

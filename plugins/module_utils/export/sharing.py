@@ -78,7 +78,8 @@ class LiveConfig:
             raise Inexpressible(
                 f"its label selects the configuration {name}, which the device plugin's ConfigMap does not contain"
             )
-        return yaml_text.parse(data[name])
+        # The plugin reads an empty file as a configuration without settings.
+        return {} if yaml_text.is_empty(data[name]) else yaml_text.parse(data[name])
 
     def _layout(self, node: Node) -> ExportedLayout:
         name = node.mig_config
@@ -175,7 +176,11 @@ def _export_strategy(content: Document, layout: t.Any, override: str) -> Documen
 
 def _normalize(content: Document, declared: Sharing) -> Document:
     """The configuration with explicit defaults and full resource names, for comparisons."""
-    flags = {key: value for key, value in (content.get("flags") or {}).items() if value not in (None, "none", "")}
+    flags = {
+        key: value
+        for key, value in device_plugin.effective_flags(content.get("flags") or {}).items()
+        if value not in ("none", "")
+    }
     if not declared.definition.partitions_gpus:
         # The strategy has no effect on whole GPUs.
         flags.pop("migStrategy", None)
@@ -184,7 +189,7 @@ def _normalize(content: Document, declared: Sharing) -> Document:
     for key, path in setting_paths(mode.name, mode.plugin_key if declared.shared else "").items():
         set_nested(defaults, path, mode.plugin_default(key))
     explicit: Document = {
-        **{key: value for key, value in content.items() if key not in ("flags", "sharing") and value},
+        **{key: value for key, value in _effective_sections(content).items() if key not in ("flags", "sharing")},
         "version": content.get("version") or "v1",
         "flags": flags,
         "sharing": {
@@ -196,9 +201,21 @@ def _normalize(content: Document, declared: Sharing) -> Document:
     return t.cast("Document", merge(defaults, explicit))
 
 
+def _effective_sections(content: Document) -> Document:
+    """The sections of a configuration without those that have no effect on the plugin."""
+    imex = content.get("imex")
+    # The plugin ignores `resources` (k8s-device-plugin api/config/v1/config.go, DisableResourceNamingInConfig), and without channels nothing is injected.
+    without_effect = {"resources", *(["imex"] if isinstance(imex, dict) and not any(imex.values()) else [])}
+    return {key: value for key, value in content.items() if value and key not in without_effect}
+
+
 def _normalize_part(part: Document) -> Document:
     resources = [
-        {**entry, "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"} for entry in part.get("resources") or ()
+        {
+            **{key: value for key, value in entry.items() if (key, value) != ("devices", "all")},
+            "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}",
+        }
+        for entry in part.get("resources") or ()
     ]
     return {
         **{key: value for key, value in part.items() if value is not None},
@@ -211,8 +228,9 @@ def _differences(content: Document, derived: Document) -> str:
     sections = content.get("sharing") or {}
     shared: Document = next((sections[key] for key in _MODES if sections.get(key)), {})
     resources = [entry["name"] for entry in shared.get("resources") or ()]
-    names = sorted({*content} - {"version", "flags", "sharing"})
-    names += [f"flags.{flag}" for flag in sorted({*(content.get("flags") or {})} - {"migStrategy"})]
+    names = sorted({*_effective_sections(content)} - {"version", "flags", "sharing"})
+    flags = device_plugin.effective_flags(content.get("flags") or {})
+    names += [f"flags.{flag}" for flag in sorted({*flags} - {"migStrategy"})]
     if not names and resources and resources != [GPU_RESOURCE] and "flags" not in derived:
         names = [f"sharing of {', '.join(resources)}"]
     return f"({', '.join(names)})" if names else "exactly"

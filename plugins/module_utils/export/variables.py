@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import textwrap
 import typing as t
@@ -14,7 +15,8 @@ from ..cluster_state.own_values import without_own_values
 from ..helm.release import helm_release_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
-from ..schema.messages import abbreviate, visible
+from ..pools.variables import validate
+from ..schema.messages import abbreviate, field_path, visible
 from ..schema.secret_values import without_secrets
 
 if t.TYPE_CHECKING:
@@ -56,21 +58,25 @@ def export_cluster(
 ) -> tuple[Document, list[str]]:
     """Return gpu_cluster with each installed component's release name, version and values, and with all other settings from `declared`; and remarks.
 
-    Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets. Raises InvalidVariables if the result is
-    not valid.
+    Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets and without what the plan rejects. Raises InvalidVariables
+    if `declared` is not valid.
     """
+    derive(declared, {}, [])
     document: Document = {key: value for key, value in declared.items() if key not in COMPONENTS}
     remarks: list[str] = []
     for component in COMPONENTS:
         fields = {key: value for key, value in (declared.get(component) or {}).items() if key != "values"}
-        release = installed.get(component)
-        if release is not None:
-            fields.update({"version": release.version} if release.version else {})
-            fields.update(namespace=release.namespace, release=release.name)
-            defaults = _DEFAULTS[component]
-            fields = {key: value for key, value in fields.items() if key not in defaults or value != defaults[key]}
         if fields:
             document[component] = fields
+    for component in COMPONENTS:
+        release = installed.get(component)
+        if release is not None:
+            fields, rejected = _release_fields(document, component, release)
+            remarks += rejected
+            if fields is None:
+                installed = {**installed, component: None}
+            elif fields:
+                document[component] = fields
     for component in COMPONENTS:
         release = installed.get(component)
         if release is None:
@@ -90,13 +96,67 @@ def export_cluster(
                 "upgrades the Helm release, store each secret in a Secret, and set the value to the Secret's name."
             )
         if values:
-            document[component]["values"] = values
+            kept, rejected = _accepted_values(document, component, values)
+            remarks += rejected
+            if kept:
+                document[component] = {**document.get(component, {}), "values": kept}
         if missing:
             paths = abbreviate(missing)
             remarks.append(
                 f"gpu_cluster.{component}: site will add values that the Helm release does not have: {paths}"
             )
     return document, remarks
+
+
+def _release_fields(document: Document, component: str, release: InstalledRelease) -> tuple[Document | None, list[str]]:
+    """The fields of a component with the release's name and version, and remarks; None if the plan rejects the release's name."""
+    defaults = _DEFAULTS[component]
+    fields = {**document.get(component, {}), "namespace": release.namespace, "release": release.name}
+    fields = {key: value for key, value in fields.items() if key not in defaults or value != defaults[key]}
+    if problem := _problem({**document, component: fields}):
+        return None, [
+            f"gpu_cluster.{component}: as declared, because the variables do not allow the Helm release that was found: {problem}"
+        ]
+    if not release.version:
+        return fields, []
+    problem = _problem({**document, component: {**fields, "version": release.version}})
+    if problem:
+        return fields, [
+            f"gpu_cluster.{component}.version: not exported, because the variables do not allow it: {problem}. Set a version before you run site, which "
+            "otherwise upgrades the Helm release."
+        ]
+    return {**fields, "version": release.version}, []
+
+
+def _problem(document: Document) -> str:
+    return next(iter(validate(document, {}, [])), "")
+
+
+def _accepted_values(document: Document, component: str, values: Document) -> tuple[Document, list[str]]:
+    """The Helm values without each entry that the plan rejects, and the reasons as remarks."""
+    remarks: list[str] = []
+    values = copy.deepcopy(values)
+    start = f"gpu_cluster.{component}.values"
+    while problem := _problem({**document, component: {**document.get(component, {}), "values": values}}):
+        remarks.append(f"{start}: an entry is not exported, because the variables do not allow it: {problem}")
+        if not _remove_entry(values, start, problem):
+            return {}, remarks
+    return values, remarks
+
+
+def _remove_entry(value: t.Any, path: str, problem: str) -> bool:
+    """Remove the entry that a problem concerns, which is the innermost one whose path the problem begins with; False if there is none."""
+    entries = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    # A path may be the beginning of another one.
+    for key, item in sorted(entries, key=lambda entry: -len(field_path(path, entry[0]))):
+        below = field_path(path, key)
+        if problem.startswith((f"{below}:", f"{below}.", f"{below}[")):
+            if not _remove_entry(item, below, problem):
+                del value[key]
+            return True
+    return False
 
 
 def _without_initial_values(values: Document) -> Document:

@@ -18,6 +18,48 @@ from ..sharing_modes.sharing import Sharing
 _MANAGED_NAME = re.compile(rf"({'|'.join(MODES)})-(?:.+-)?[0-9a-f]{{8}}")
 
 
+# The plugin's own values of flags (k8s-device-plugin cmd/nvidia-device-plugin/main.go, cmd/gpu-feature-discovery/main.go, and api/config/v1/consts.go), except
+# those that differ between its releases. A flag that has this value has no effect.
+_FLAG_DEFAULTS: dict[str, t.Any] = {
+    "failOnInitError": True,
+    "mpsRoot": "",
+    "nvidiaDriverRoot": "/",
+    "nvidiaDevRoot": "",
+    "deviceDiscoveryStrategy": "auto",
+    "plugin": {
+        "passDeviceSpecs": False,
+        "deviceListStrategy": ["envvar"],
+        "deviceIDStrategy": "uuid",
+        "cdiAnnotationPrefix": "cdi.k8s.io/",
+        "nvidiaCTKPath": "/usr/bin/nvidia-ctk",
+        "containerDriverRoot": "/driver-root",
+    },
+    "gfd": {
+        "oneshot": False,
+        "noTimestamp": False,
+        "sleepInterval": "60s",
+        "outputFile": "/etc/kubernetes/node-feature-discovery/features.d/gfd",
+        "machineTypeFile": "/sys/class/dmi/id/product_name",
+    },
+}
+
+
+def effective_flags(flags: t.Mapping[str, t.Any], defaults: t.Mapping[str, t.Any] = _FLAG_DEFAULTS) -> dict[str, t.Any]:
+    """The flags of a configuration that differ from the plugin's own values."""
+    effective: dict[str, t.Any] = {}
+    for key, value in flags.items():
+        default = defaults.get(key)
+        if isinstance(value, dict):
+            value = effective_flags(value, default if isinstance(default, dict) else {})
+        elif isinstance(default, list) and isinstance(value, str):
+            # The plugin accepts a list and a single value.
+            value = [value]
+        # In Python, 0 equals False.
+        if value not in (None, {}) and (value != default or isinstance(value, bool) != isinstance(default, bool)):
+            effective[key] = value
+    return effective
+
+
 def config(sharing: Sharing) -> dict[str, t.Any]:
     """A configuration in the format of k8s-device-plugin's api/config/v1. For whole GPUs without other settings, it contains only the version."""
     mode = sharing.definition

@@ -18,6 +18,8 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 # The start of an expression, a statement or a comment of Jinja, and the header that can choose other delimiters.
 _TEMPLATE = re.compile(r"\{[{%#]|#jinja2:")
+# A ConfigMap has at most 1 MiB.
+_MAX_VALUES = 500_000
 # YAML requires a question mark before a key of more than 1024 characters.
 _MAX_SIMPLE_KEY = 1000
 _READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -31,9 +33,28 @@ def render(content: t.Mapping[str, t.Any], *, for_ansible: bool = False) -> str:
 def parse(text: str) -> t.Any:
     """The content of a live configuration; None if it cannot be parsed (NVIDIA's operands also reject such text)."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, OverflowError):
+        # PyYAML raises ValueError for an impossible date, for example.
         return None
+    return content if _is_bounded(content) else None
+
+
+def is_empty(text: str) -> bool:
+    """Whether a text contains no document except comments."""
+    return all(not line.strip() or line.lstrip().startswith("#") or line.strip() == "---" for line in text.splitlines())
+
+
+def _is_bounded(content: t.Any) -> bool:
+    """Whether the content is no larger than an object can be; aliases can expand a few lines without limit."""
+    waiting, count = [content], 0
+    while waiting and count <= _MAX_VALUES:
+        value = waiting.pop()
+        count += 1
+        waiting.extend(
+            [*value.values()] if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+        )
+    return count <= _MAX_VALUES
 
 
 def _block(value: t.Any, scalar: t.Callable[[t.Any], str]) -> list[str]:
