@@ -32,6 +32,12 @@ def shares(kind: str = "timeSlicing", *resources: dict[str, t.Any], **options: t
 
 TIME = {"mode": "time-slicing", "replicas": 4}
 LAX = {"fail_requests_greater_than_one": False}
+EXAMPLE_FLAGS = {
+    "migStrategy": "none",
+    "failOnInitError": True,
+    "nvidiaDriverRoot": "/",
+    "plugin": {"passDeviceSpecs": False, "deviceListStrategy": "envvar", "deviceIDStrategy": "uuid"},
+}
 SEVENTHS = {"1g.5gb": 7}
 MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
 
@@ -50,6 +56,11 @@ MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
         (shares(failRequestsGreaterThanOne=True), None, "", TIME),
         (shares(failRequestsGreaterThanOne=True, renameByDefault=True), None, "", {**TIME, "rename": True}),
         (shares("mps"), None, "", {"mode": "mps", "replicas": 4}),
+        # The flags of NVIDIA's example, which are the plugin's own values; the plugin ignores `resources`.
+        ({**V1, "flags": EXAMPLE_FLAGS}, None, "", {"mode": "none"}),
+        ({**shares(), "flags": EXAMPLE_FLAGS, "resources": {"gpus": [{"pattern": "*", "name": GPU}]}}, None, "", {**TIME, **LAX}),
+        ({**V1, "flags": {"plugin": {"deviceListStrategy": ["envvar"]}, "gfd": {}}, "imex": {"channelIDs": [], "required": False}}, None, "", {"mode": "none"}),
+        (shares("timeSlicing", {"name": GPU, "replicas": 4, "devices": "all"}), None, "", {**TIME, **LAX}),
         ({**V1, "flags": {"migStrategy": "single"}}, SEVENTHS, "", {"mode": "mig", "layout": SEVENTHS}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "", {"mode": "mig", "layout": SEVENTHS, "strategy": "mixed"}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, MIXTURE, "", {"mode": "mig", "layout": MIXTURE}),
@@ -75,6 +86,10 @@ def test_what_a_pool_can_declare(content: t.Any, cut: t.Any, strategy: str, decl
         ({**V1, "sharing": 4}, None, "", "is not a map"),
         ({**V1, "imex": {"channelIDs": [0]}}, None, "", r"\(imex\)"),
         ({**V1, "flags": {"failOnInitError": False}}, None, "", r"\(flags.failOnInitError\)"),
+        ({**V1, "flags": {**EXAMPLE_FLAGS, "plugin": {"deviceIDStrategy": "index"}}}, None, "", r"\(flags.plugin\)"),
+        ({**V1, "flags": {"plugin": {"passDeviceSpecs": 0}}}, None, "", r"\(flags.plugin\)"),
+        ({**V1, "flags": {"plugin": "x"}}, None, "", r"\(flags.plugin\)"),
+        ({**V1, "imex": {"channelIDs": [0], "required": False}}, None, "", r"\(imex\)"),
         ({**V1, "sharing": {**shares()["sharing"], "mps": shares("mps")["sharing"]["mps"]}}, None, "", "both time-slicing and mps"),
         (shares("timeSlicing", {"name": GPU, "replicas": 4}, {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "different replicas"),
         (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "sharing of nvidia.com/mig-1g.5gb"),

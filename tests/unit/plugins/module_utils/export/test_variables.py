@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export.variables import 
     residual_values,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import merge
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, merge
 from tests.helpers.variables import LAB_POOLS
 
 Document = dict[str, t.Any]
@@ -163,3 +163,54 @@ def test_text_of_the_cluster_is_no_template() -> None:
     assert written.count("!unsafe") == 6
     outside = [line for line in written.splitlines() if "lookup" in line and "!unsafe" not in line]
     assert outside == [f"# {hostile}"]
+
+
+def test_values_that_the_plan_rejects_are_left_out_with_the_reason() -> None:
+    values = {
+        "dcgm": {"enabled": False},
+        "devicePlugin": {"config": {"name": "own"}, "env": [{"name": "A", "value": "b"}]},
+        "toolkit": {"env": [{"name": "A", "value": 1}, {"name": "B", "value": "{{ lookup('pipe', 'id') }}"}]},
+        "driver": {"version": "570.86.15-ubuntu22.04"},
+        "huge": 2**70,
+        "nested": [{"a.b": {"x['y']": 2**70, "kept": 1}}],
+    }
+    release = InstalledRelease(
+        "gpu-operator", "gpu-operator", "v25.10.1", merge(derive({"name": "lab"}, {}, []).operator.values, values)
+    )
+    document, remarks = export_cluster({"name": "lab"}, {"operator": release}, [])
+    derive(document, {}, [])
+    assert document["operator"]["values"] == {
+        "dcgm": {"enabled": False},
+        "devicePlugin": {"env": [{"name": "A", "value": "b"}]},
+        "toolkit": {"env": [{"name": "A"}, {"name": "B", "value": "{{ lookup('pipe', 'id') }}"}]},
+        "driver": {},
+        "nested": [{"a.b": {"kept": 1}}],
+    }
+    left_out = [
+        remark for remark in remarks if remark.startswith("gpu_cluster.operator.values: an entry is not exported")
+    ]
+    assert len(left_out) == 5
+    assert any("devicePlugin.config" in remark for remark in left_out)
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        (
+            InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1+{{ x }}", {}),
+            "gpu_cluster.operator.version: not exported",
+        ),
+        (InstalledRelease("{{ x }}", "gpu-operator", "v25.10.1", {}), "gpu_cluster.operator: as declared"),
+        (InstalledRelease("gpu-operator", "My Namespace", "v25.10.1", {}), "gpu_cluster.operator: as declared"),
+    ],
+)
+def test_a_release_that_the_plan_rejects_does_not_end_the_export(release: InstalledRelease, words: str) -> None:
+    document, remarks = export_cluster({"name": "lab"}, {"operator": release}, [])
+    derive(document, {}, [])
+    assert words in remarks[0]
+    assert "version" not in document.get("operator", {})
+
+
+def test_a_mistake_in_the_declared_variables_is_an_error() -> None:
+    with pytest.raises(InvalidVariables):
+        export_cluster({"name": "lab", "operator": {"version": "{{ x }}"}}, {}, [])
