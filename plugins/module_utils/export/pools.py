@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, DRIVER_ANNOTATION, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
+from ..cluster_state.expected_state import is_gpu_resource
 from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import POOL_OWNER, recorded
 from ..cluster_state.pool_edit import recorded_rollout_settings
@@ -110,7 +111,10 @@ def export_pools(
         if node.discovered:
             pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
     # A node with a pool label is exported even if it is currently not recognized as a GPU node, because a run releases the nodes of undeclared pools.
-    for node in sorted((node for node in nodes if node.has_gpu or node.pin), key=lambda node: node.name):
+    # The same applies to a node that offers GPUs without a label of NVIDIA: it is named in a remark.
+    for node in sorted(
+        (node for node in nodes if node.has_gpu or node.pin or _offers_gpus(node)), key=lambda node: node.name
+    ):
         member = _member(node, node_sharing, tolerations)
         if node.pin:
             labeled[node.pin].append(member)
@@ -155,6 +159,10 @@ def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], toleratio
     if problem := _rejection(json.dumps({"match": _match(node), **member.sharing_fields})):
         return _Member(node, None, taints, f"the variables do not allow its sharing: {problem}")
     return member
+
+
+def _offers_gpus(node: Node) -> bool:
+    return any(count and is_gpu_resource(name) for name, count in node.capacity.items())
 
 
 def _is_managed(member: _Member) -> bool:

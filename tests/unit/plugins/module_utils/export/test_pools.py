@@ -392,8 +392,14 @@ def test_an_empty_configuration_has_no_settings(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["when: 2026-99-99", "a: &a [*a]", "\t- x", "x: !!python/name:os.system", "&" + "[" * 2000]
-    + ["\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])],
+    [
+        "when: 2026-99-99",
+        "a: &a [*a]",
+        "\t- x",
+        "x: !!python/name:os.system",
+        "&" + "[" * 2000,
+        "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]),
+    ],
 )
 def test_no_text_ends_the_export(text: str) -> None:
     """An impossible date, text that contains itself or expands without limit, and text that YAML cannot read."""
