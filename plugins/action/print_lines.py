@@ -9,7 +9,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.schema.messages import visible
+from ..module_utils.common.results import visible
 
 
 class ActionModule(ActionBase):

@@ -23,6 +23,8 @@ description:
   - The module fails if a run with the exported variables would release nodes from their pools.
   - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release in C(gpu_cluster) to the declared
     version.
+  - Text of the cluster is data. In the YAML, a string or key that contains a Jinja template has the tag C(!unsafe), so that Ansible does not evaluate it.
+  - Values that a plan would reject are omitted and listed in remarks with the reason. The rest of the cluster is exported.
   - Settings that C(gpu_pools) cannot express are omitted and listed in remarks. The module does not guess any settings. It takes the chart sources and the
     connection settings from O(gpu_cluster), because the cluster does not store them.
   - Helm values may contain secrets. The module writes Helm values only to the file at O(path), never to the result or the diff. Values that look like secrets

@@ -159,7 +159,7 @@ def auth_file(case: Document) -> Result:
         text = text.replace(f"<{user}>", base64.b64encode(f"{user}:{password}".encode()).decode())
     asked: list[str] = []
     try:
-        found = read_credentials([], text, "/auth.json", {}, lambda name, helper: asked.append(f"{helper} {name}"))  # type: ignore[func-returns-value, arg-type]
+        found = read_credentials([], text, "/auth.json", {}, lambda name, helper: asked.append(f"{helper} {name}"))
     except InvalidAuthFile as error:
         return {"problem": str(error)}
     logins = {image: found.find(image) for image in case["images"]}

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from ..catalog import releases
 from ..cluster_state.own_values import without_own_values
+from ..common.results import visible
 from ..helm.release import helm_release_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
 from ..pools.variables import validate
-from ..schema.messages import abbreviate, field_path, visible
+from ..schema.messages import abbreviate, field_path
 from ..schema.secret_values import without_secrets
 
 if t.TYPE_CHECKING:
@@ -71,12 +72,12 @@ def export_cluster(
     for component in COMPONENTS:
         release = installed.get(component)
         if release is not None:
-            fields, rejected = _release_fields(document, component, release)
+            found, rejected = _release_fields(document, component, release)
             remarks += rejected
-            if fields is None:
+            if found is None:
                 installed = {**installed, component: None}
-            elif fields:
-                document[component] = fields
+            elif found:
+                document[component] = found
     for component in COMPONENTS:
         release = installed.get(component)
         if release is None:

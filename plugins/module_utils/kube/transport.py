@@ -16,7 +16,7 @@ from ..common import http
 from ..common.errors import TIMEOUT
 from ..common.http import HttpResponse, Retrier
 from ..common.parallel import call_within
-from ..schema.messages import visible
+from ..common.results import visible
 from .connection import KUBERNETES_IMPORT_ERROR, connect
 from .errors import ApiError, parse_status, status_error
 

@@ -8,8 +8,9 @@ import typing as t
 
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
+from ..common.results import visible
 from ..kube.errors import ApiError
-from ..schema.messages import as_sentence, visible
+from ..schema.messages import as_sentence
 from .driver_pods import Reading
 
 # Each command uses a separate connection, and most of the time is spent on the node.

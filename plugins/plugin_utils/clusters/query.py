@@ -119,7 +119,7 @@ class CloudQuery:
     def __init__(self, sources: t.Sequence[ClusterSource], warn: t.Callable[[str], None], *, fail: bool) -> None:
         """Store the arguments. No request is sent yet. fail: raise an error if a query fails, instead of omitting the cloud and showing a warning."""
         self._sources = sources
-        self._warn = lambda text: warn(printable(text))
+        self._show_warning = warn
         self._fail = fail
 
     @property
@@ -177,6 +177,9 @@ class CloudQuery:
             else:
                 kept[host] = cluster
         return kept
+
+    def _warn(self, text: str) -> None:
+        self._show_warning(printable(text))
 
     def _report(self, source: ClusterSource, error: Exception, what: str = "") -> None:
         region = f", region {source.region}" if source.region else ""

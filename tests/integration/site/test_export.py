@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import Lab
+from tests.programs import run
 
 # Every mode, a layout by GPU, labels, a taint, Helm values, and a pool that only its registration labels define.
 TUNED: list[dict[str, Any]] = [
@@ -107,3 +109,46 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     assert "IMPACT" not in planned.stderr
     again = run_playbook("accel.gpu.site", environ=lab.env, variables=written, timeout=1200).require_success()
     assert again.changed() == 0
+
+
+@pytest.mark.usual(70)
+@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.timeout(1800)
+def test_hostile_text_of_a_cluster_is_data(lab: Lab, tmp_path: Path) -> None:
+    """Nothing that a cluster contains is executed by the export, by a plan with the exported file, by a check, or by a run that passes it to Helm."""
+    cluster = Cluster(lab).share()
+    canary, path = tmp_path / "canary", tmp_path / "export.yml"
+    template = f"{{{{ lookup('pipe', 'touch {canary}') }}}}"
+    header = f"#jinja2:variable_start_string:'[[', variable_end_string:']]'\n[[ lookup('pipe', 'touch {canary}') ]]"
+    hostile = {
+        template: [template, {"in": header}],
+        "go": "{{- range .Values.x }}{{ . }}{{ end -}}",
+        "line": "\u2028gpu_pools: []",
+        "esc": "\x1b[2J",
+    }
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps({"extra": hostile}))
+    chart = str(Path(lab.env["LAB_CHARTS"]) / "gpu-operator")
+    upgrade = ("helm", "upgrade", "gpu-operator", chart, "-n", "gpu-operator", "--reuse-values", "-f", str(values))
+    run(*upgrade, env=lab.env)
+    entry = json.dumps({"data": {"foreign": json.dumps({"version": template})}})
+    cluster.kubectl("patch", "configmap", "accel-gpu-device-plugin", "-n", "gpu-operator", "--type=merge", "-p", entry)
+    cluster.kubectl("annotate", "nodes", "--all", f"example.com/owner={template}")
+
+    variables = {"gpu_export_path": str(path)}
+    run_playbook("accel.gpu.export", environ=lab.env, variables=variables).require_success()
+    assert "!unsafe" in path.read_text()
+    exported = ["-e", f"@{path}"]
+    planned = run_playbook("accel.gpu.plan", environ=lab.env, arguments=exported)
+    assert reported(planned)["drift"] == []
+    assert (
+        run_playbook("accel.gpu.site", environ=lab.env, arguments=[*exported, "--check"]).require_success().changed()
+        == 0
+    )
+
+    # The comment ends where the file's own text begins, so another value can be added.
+    path.write_text(path.read_text().replace("extra:", f"more: !unsafe {json.dumps(template)}\n      extra:", 1))
+    run_playbook("accel.gpu.site", environ=lab.env, arguments=exported, timeout=1200).require_success()
+    live = json.loads(run("helm", "get", "values", "gpu-operator", "-n", "gpu-operator", "-o", "json", env=lab.env))
+    assert (live["extra"], live["more"]) == (hostile, template)
+    assert not canary.exists()
