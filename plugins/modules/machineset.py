@@ -14,8 +14,9 @@ author:
 description:
   - Reconciles one or more MachineSets with their declarations. The MachineSets are processed in parallel. A new MachineSet is a copy of an existing one
     with the declared changes. The module does not change undeclared fields or MachineSets that it has not created or adopted.
-  - A managed MachineSet has the label C(accel.gpu/nodegroup). Its annotation C(accel.gpu/registration) records the labels, taints and annotations that this
-    module has set, so that only these entries are removed later.
+  - A managed MachineSet has the label C(accel.gpu/nodegroup) with the declared name, and the annotation C(accel.gpu/nodegroup-mark) with a checksum of its
+    UID. A copy has another UID, so it is never changed or deleted. The annotation C(accel.gpu/registration) records the labels, taints and annotations that
+    this module has set, so that only these entries are removed later.
   - The labels and taints of a pool are set in the MachineSet's template, so that nodes register with them. The annotations that the autoscaler needs to scale
     the MachineSet from zero nodes are written for all releases of OpenShift.
   - Before the first change, the module validates all declarations, and the API server validates all changes in a dry run. In check mode, the module stops after
@@ -132,6 +133,10 @@ nodegroups:
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
         outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
+        deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
+          elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
+        adopted_nodes: {description: 'Nodes that did not register with the label of the pool, because their Machines are older than the declaration.',
+          type: list, elements: str, returned: if there are any, sample: [prod-7x2kd-gpu-a-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
 nodegroup:
   description: The group that O(name) selects, with the same keys as an entry of RV(nodegroups).
@@ -168,6 +173,10 @@ nodegroup:
         effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
     outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
       returned: if there are any, sample: [train-x7k2p]}
+    deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
+      elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
+    adopted_nodes: {description: 'Nodes that did not register with the label of the pool, because their Machines are older than the declaration.',
+      type: list, elements: str, returned: if there are any, sample: [prod-7x2kd-gpu-a-x7k2p]}
     failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
 code:
   description:

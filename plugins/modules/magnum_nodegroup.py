@@ -146,6 +146,8 @@ nodegroups:
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
         outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
+        deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
+          elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
   description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
@@ -179,6 +181,8 @@ nodegroup:
         effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
     outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
       returned: if there are any, sample: [train-x7k2p]}
+    deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
+      elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:

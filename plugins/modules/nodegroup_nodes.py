@@ -18,7 +18,7 @@ description:
     record these labels and taints. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because M(accel.gpu.gpu_sharing) must drain
     such a node before it changes the sharing of the node's GPUs.
   - The label that C(gpu_cluster.cloud.magnum.nodegroup_label) names determines the group of a node. If the node does not have this label, the label
-    C(accel.gpu/pool) determines the group.
+    C(accel.gpu/pool) determines the group. The name of a group that replaces another one is read from O(nodegroups).
   - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends no other request.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -38,7 +38,7 @@ options:
   nodegroups:
     description:
       - The return value C(nodegroups) of the module that manages the cloud's node groups, such as M(accel.gpu.magnum_nodegroup). It contains the number of
-        nodes in each group.
+        nodes in each group, the name of a group that replaces the declared one, and the nodes that an adopted group already had.
       - By default, the module waits for the number of nodes that the pool declares, or for C(autoscale.min) if the pool is autoscaled.
     type: dict
     default: {}

@@ -12,7 +12,7 @@ from typing import Any
 from lab import audit, cloud_requests
 from lab.layout import Lab as LabLayout
 from lab.machines import FLAVOR_LABEL
-from plugins.module_utils.pools.nodegroup_names import is_group_or_replacement
+from plugins.module_utils.pools.nodegroup_names import may_be_replacement
 from tests.helpers.clouds import Group, Provider, group_of
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.playbook_kills import changing_requests, killed_after, kubernetes_proxy
@@ -81,7 +81,7 @@ class CloudPools:
         assert {name: group for name, group in groups.items() if name in self.before} == self.before
         created = {name: group for name, group in groups.items() if name not in self.before}
         actual = {
-            pool["name"]: [group for name, group in created.items() if is_group_or_replacement(name, pool["name"])]
+            pool["name"]: [group for name, group in created.items() if may_be_replacement(name, pool["name"])]
             for pool in pools
         }
         assert {name: [group.count for group in item] for name, item in actual.items()} == {

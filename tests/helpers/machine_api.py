@@ -7,10 +7,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_mark
+
 Object = dict[str, Any]
 
 NAMESPACE = "openshift-machine-api"
 MACHINESET_LABEL = "machine.openshift.io/cluster-api-machineset"
+GROUP_LABEL, GROUP_MARK = "accel.gpu/nodegroup", "accel.gpu/nodegroup-mark"
 ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
 CLUSTER_LABEL = "machine.openshift.io/cluster-api-cluster"
 
@@ -107,6 +110,15 @@ def worker_machineset(
     }
 
 
+def marked(machineset: Object, group: str) -> Object:
+    """The MachineSet as this collection marks one that it has created or adopted for the node group."""
+    metadata = machineset["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), GROUP_LABEL: group}
+    mark = {GROUP_MARK: machine_set_mark(machineset, group)}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **mark}
+    return machineset
+
+
 def machine(name: str, machineset: Object, phase: str = "Running", *, node: str | None = None, **status: Any) -> Object:
     """A Machine of a MachineSet, with a node of the same name while it is running."""
     node = name if node is None and phase == "Running" else node
@@ -115,7 +127,7 @@ def machine(name: str, machineset: Object, phase: str = "Running", *, node: str 
             "name": name,
             "namespace": NAMESPACE,
             "creationTimestamp": "2026-11-24T05:00:00Z",
-            "labels": {MACHINESET_LABEL: machineset["metadata"]["name"]},
+            "labels": {CLUSTER_LABEL: "prod-7x2kd", MACHINESET_LABEL: machineset["metadata"]["name"]},
         },
         "spec": {"providerSpec": copy.deepcopy(machineset["spec"]["template"]["spec"]["providerSpec"])},
         "status": {"phase": phase, **({"nodeRef": {"name": node}} if node else {}), **status},

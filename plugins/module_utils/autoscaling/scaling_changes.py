@@ -13,8 +13,9 @@ from ..cluster_state.autoscaling import AutoscalerState, scaled_machine_set, tar
 from ..cluster_state.expander_priorities import expression_of, priorities_of, record_of
 from ..cluster_state.node import Node
 from ..cluster_state.node_template import parse_machine_set
+from ..cluster_state.ownership import machine_set_owner
 from ..common.nested import get_nested
-from ..kube.metadata import is_deleting
+from ..kube.metadata import is_deleting, name_of
 from ..schema.autoscaler import newer_key_problems
 from ..schema.messages import join_words
 from .objects import (
@@ -219,13 +220,18 @@ class _Comparison:
             superseded = bool(
                 pool and pool.nodegroup and pool.nodegroup.autoscaled and scaled_machine_set(item) not in names
             )
-            if pool is not None and (not self.options.present or superseded):
+            if pool is not None and (not self.options.present or superseded) and self._scales_own_group(item, group):
                 self.result.changes.append(deletion(item))
                 del self.remaining[item["metadata"]["name"]]
             elif self.options.present:
                 self._report_left(
                     item, f"pool {pool.name} has no autoscale" if pool else f"no pool has node group {group}"
                 )
+
+    def _scales_own_group(self, item: Object, group: str) -> bool:
+        """Whether a managed MachineAutoscaler scales a MachineSet of its node group, or one that no longer exists; a copied one scales another MachineSet."""
+        scaled = next((each for each in self.objects.machine_sets if name_of(each) == scaled_machine_set(item)), None)
+        return scaled is None or group in (name_of(scaled), machine_set_owner(scaled, new=True))
 
     def _report_left(self, item: Object, reason: str) -> None:
         name = f"{self.namespace}/{item['metadata']['name']}"

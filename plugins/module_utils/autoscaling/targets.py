@@ -12,11 +12,10 @@ from ..catalog.machine_api import ACCELERATOR_LABEL
 from ..catalog.names import GPU_RESOURCE, NODEGROUP_LABEL
 from ..cluster_state.autoscaling import AutoscalerState, gpus_in_use, gpus_of_node
 from ..cluster_state.node_template import MachineSet, node_template, parse_machine_set
+from ..cluster_state.ownership import machine_set_owner
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting
-from ..pools.nodegroup_names import is_group_or_replacement
 from ..pools.scale_from_zero import future_node
-from ..schema.providers import MACHINESET
 
 if t.TYPE_CHECKING:
     from ..pools.plan import NodeGroupMember, Plan, PoolPlan
@@ -74,12 +73,12 @@ def _machine_set_of(
     namespace: str,
 ) -> MachineSet | str:
     """The MachineSet of a node group in its state after the run, or the reason why there is none."""
-    name, longest = member.name, MACHINESET.max_name_length
+    name = member.name
     own = [
         item
         for item in machine_sets
         if owner_of(item) == name
-        and is_group_or_replacement(item["metadata"]["name"], name, longest)
+        and (item["metadata"]["name"] == name or machine_set_owner(item, new=True) == name)
         and not is_deleting(item)
     ]
     own.sort(key=lambda item: (item["metadata"]["name"] != name, item["metadata"]["name"]))

@@ -43,8 +43,12 @@ DRIVER_RESTART_ANNOTATION = "accel.gpu/driver-restart"
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 # Why the last change of a node failed: an annotation, and the key of a taint if the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"
-# On a MachineSet and its MachineAutoscaler: the mark that this collection manages it; the value is the declared name of the node group.
+# On a MachineSet and its MachineAutoscaler: the declared name of the node group. A copy carries this label too, so it is no evidence of who manages it.
 NODEGROUP_LABEL = "accel.gpu/nodegroup"
+# The mark of a node group (pools.nodegroup_names.group_mark): an annotation of a MachineSet, and a label of a replacement in VKS. Magnum's labels have
+# keys of their own kind.
+NODEGROUP_MARK = "accel.gpu/nodegroup-mark"
+MAGNUM_NODEGROUP_MARK = "accel_gpu_nodegroup_mark"
 # On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the Priority expander: its expressions. Both as JSON.
 GPU_LIMITS_ANNOTATION = "accel.gpu/gpu-limits"
 PRIORITIES_ANNOTATION = "accel.gpu/priorities"

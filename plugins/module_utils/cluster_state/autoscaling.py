@@ -19,7 +19,6 @@ from ..catalog.machine_api import (
 from ..catalog.names import GPU_RESOURCE, POOL_LABEL
 from ..catalog.taints import format_taint
 from ..common.nested import get_nested
-from ..pools.nodegroup_names import is_group_or_replacement
 from .node import Node
 from .node_template import MachineSet, NodeTemplate, node_template
 from .scaling_checks import (
@@ -166,9 +165,9 @@ def machine_sets_of(pool: PoolPlan, state: AutoscalerState) -> list[MachineSet]:
 
 def missing_members(pool: PoolPlan, machine_sets: t.Iterable[MachineSet]) -> list[NodeGroupMember]:
     """The MachineSets that the pool declares but that do not exist."""
-    names = [machine_set.name for machine_set in machine_sets]
+    names = {name for machine_set in machine_sets for name in (machine_set.name, machine_set.owner)}
     members = pool.nodegroup.members if pool.nodegroup else ()
-    return [member for member in members if not any(is_group_or_replacement(name, member.name) for name in names)]
+    return [member for member in members if member.name not in names]
 
 
 def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
@@ -187,12 +186,12 @@ def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
 
 
 def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
-    """Whether a MachineSet creates nodes of the pool, according to the pool label in its template or, without this label, to the MachineSet's name."""
+    """Whether a MachineSet creates nodes of the pool, according to the pool label in its template or, without this label, to its name or mark."""
     label = machine_set.labels.get(POOL_LABEL)
     if label is not None:
         return label == pool.name
     members = pool.nodegroup.members if pool.nodegroup else ()
-    return any(is_group_or_replacement(machine_set.name, member.name) for member in members)
+    return any(member.name in (machine_set.name, machine_set.owner) for member in members)
 
 
 def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> list[Document]:

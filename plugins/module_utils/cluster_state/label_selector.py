@@ -35,6 +35,24 @@ class Requirement:
         return (labels.get(self.key) in self.members) is not self.negative
 
 
+def selects(selector: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
+    """Whether a selector in the notation of objects (matchLabels, matchExpressions) selects these labels. An empty selector selects nothing here."""
+    equal = selector.get("matchLabels") or {}
+    requirements = [
+        Requirement(
+            str(item.get("key")),
+            item.get("operator") in ("NotIn", "DoesNotExist"),
+            None if item.get("operator") in ("Exists", "DoesNotExist") else tuple(item.get("values") or ()),
+        )
+        for item in selector.get("matchExpressions") or ()
+    ]
+    return (
+        bool(equal or requirements)
+        and all(labels.get(key) == value for key, value in equal.items())
+        and all(requirement.is_met(labels) for requirement in requirements)
+    )
+
+
 def parse_selector(text: str) -> list[Requirement]:
     """The conditions of a selector, all of which a node must meet; raises ValueError with the position of the first error."""
     requirements: list[Requirement] = []

@@ -22,6 +22,7 @@ from ..catalog.machine_api import (
 from ..catalog.names import GPU_RESOURCE
 from ..catalog.taints import STARTUP_TAINT_PREFIX
 from ..common.nested import get_nested
+from .ownership import machine_set_owner
 
 Document = t.Mapping[str, t.Any]
 Taint = t.Mapping[str, t.Any]
@@ -49,6 +50,8 @@ class MachineSet:
     zone_labels: t.Mapping[str, str] = field(default_factory=dict)
     # The annotations that the platform's controller sets repeatedly.
     controller_annotations: frozenset[str] = frozenset()
+    # The declared node group that it belongs to according to its mark, or empty.
+    owner: str = ""
 
     @property
     def group_id(self) -> str:
@@ -85,6 +88,7 @@ def parse_machine_set(raw: Document) -> MachineSet:
         taints=tuple(template.get("taints") or ()),
         zone_labels=provider_zone_labels(provider_spec),
         controller_annotations=platform.controller_annotations if platform else frozenset(),
+        owner=(machine_set_owner(raw, new=True) or "") if metadata.get("name") else "",
     )
 
 

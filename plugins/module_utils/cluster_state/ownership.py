@@ -13,16 +13,52 @@ import json
 import typing as t
 from dataclasses import dataclass, field, fields
 
-from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL, OWN_PREFIX
+from ..catalog.names import (
+    CREATED_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    NODEGROUP_LABEL,
+    NODEGROUP_MARK,
+    OWN_PREFIX,
+)
 from ..catalog.taints import format_taint, merge_taints
 from ..common.nested import parse_json
 from ..pools.metadata import Entries, NodeMetadata
+from ..pools.nodegroup_names import group_mark
 from .node import Node
 
 
 def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
     """Whether this collection has created the object, which may be of any kind."""
     return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
+
+
+def machine_set_place(item: t.Mapping[str, t.Any]) -> str:
+    """The place in the mark of a MachineSet: its UID, which no copy has, or its namespace until the API server has assigned a UID."""
+    metadata = item["metadata"]
+    return str(metadata.get("uid") or f"new in {metadata.get('namespace')}")
+
+
+def machine_set_mark(item: t.Mapping[str, t.Any], group: str) -> str:
+    """The mark of a MachineSet that belongs to the node group."""
+    return group_mark(machine_set_place(item), group, item["metadata"]["name"])
+
+
+def machine_set_owner(item: t.Mapping[str, t.Any], *, new: bool = False) -> str | None:
+    """The declared name of the node group that a MachineSet belongs to, or None if this collection has neither created nor adopted it.
+
+    The label with the name counts only together with a mark that fits the MachineSet's own UID. new: whether the mark of a MachineSet counts that a run
+    has created, but not finished because it was killed.
+    """
+    metadata = item["metadata"]
+    group = (metadata.get("labels") or {}).get(NODEGROUP_LABEL)
+    mark = (metadata.get("annotations") or {}).get(NODEGROUP_MARK)
+    if not group or not mark:
+        return None
+    marks = [machine_set_mark(item, group)]
+    if new:
+        marks.append(machine_set_mark({"metadata": {**metadata, "uid": None}}, group))
+    return str(group) if mark in marks else None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,12 @@ def is_deleting(item: Document | None) -> bool:
     return bool(item and item["metadata"].get("deletionTimestamp"))
 
 
+def controller_of(item: Document) -> Document | None:
+    """The owner reference of an object's controller, or None if no controller manages it."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
 def is_older_version(version: str, than: str) -> bool:
     """Whether a resource version is older than another. Versions are increasing numbers (comparable since Kubernetes 1.35); other formats count as newer."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -7,6 +7,7 @@ All functions are pure, except for the clock of StatusHistory.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import membership_edit
 from ..common.wait import StateTimer
 from ..pools.metadata import NodeMetadata
-from ..pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
+from ..pools.nodegroup_names import NODE_COUNT, may_be_replacement
 from ..pools.variables import merge
 from ..schema.messages import MAX_NAMED, abbreviate
 
@@ -93,22 +94,69 @@ def group_statuses(
         nodes[node.name] = node
         if not node.ready:
             not_ready[node.name] = _not_ready_reason(item)
-    membership = assign_pools(plan.pools, list(nodes.values()))
+    membership = assign_pools(_with_existing_groups(plan.pools, nodegroups), _with_adopted(plan, nodegroups, nodes))
     statuses = []
     for pool in plan.pools:
         group = pool.nodegroup
         if group is None or (pool_names and pool.name not in pool_names):
             continue
-        members = tuple(nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], group))
+        existing = {_existing_name(member, nodegroups) for member in group.members}
+        adopted = _adopted(group, nodegroups)
+        members = tuple(
+            nodes[name]
+            for name in membership.by_pool[pool.name]
+            if name in adopted or _is_member(nodes[name], group, existing)
+        )
         reasons = {node.name: not_ready[node.name] for node in members if node.name in not_ready}
         statuses.append(GroupStatus(pool, group, _desired_count(group, nodegroups), members, reasons))
     return statuses
 
 
-def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool belongs to the pool's node group, according to the cloud's label or, if that label is missing, the pool label."""
+def _existing_name(member: NodeGroupMember, nodegroups: t.Mapping[str, t.Any]) -> str:
+    """The name of a group in the cloud: the result of the cloud's module contains the name of a replacement."""
+    return str((nodegroups.get(member.name) or {}).get("name") or member.name)
+
+
+def _with_existing_groups(pools: t.Sequence[PoolPlan], nodegroups: t.Mapping[str, t.Any]) -> list[PoolPlan]:
+    """The pools with the names that their node groups have in the cloud."""
+    return [
+        dataclasses.replace(
+            pool, nodegroup=dataclasses.replace(group, name=_existing_name(group.members[0], nodegroups))
+        )
+        if (group := pool.nodegroup) is not None and len(group.members) == 1
+        else pool
+        for pool in pools
+    ]
+
+
+def _adopted(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> set[str]:
+    """The names of the nodes that a group had before it was adopted."""
+    return {
+        str(name) for member in group.members for name in (nodegroups.get(member.name) or {}).get("adopted_nodes") or ()
+    }
+
+
+def _with_adopted(plan: Plan, nodegroups: t.Mapping[str, t.Any], nodes: t.Mapping[str, Node]) -> list[Node]:
+    """The nodes, of which those of adopted groups count as nodes of the pool, unless they have a pool label."""
+    pools = {name: pool.name for pool in plan.pools if pool.nodegroup for name in _adopted(pool.nodegroup, nodegroups)}
+    return [
+        dataclasses.replace(node, labels={**node.labels, POOL_LABEL: pools[name]})
+        if name in pools and POOL_LABEL not in node.labels
+        else node
+        for name, node in nodes.items()
+    ]
+
+
+def _is_member(node: Node, group: NodeGroupPlan, existing: t.Collection[str]) -> bool:
+    """Whether a node of the pool belongs to the pool's node group, according to the cloud's label or, if that label is missing, the pool label.
+
+    existing: the names of the node groups in the cloud. A node that has the pool label belongs to a group that the pool's group replaces, or that
+    replaces it, if the names suggest it.
+    """
     name = node.labels.get(group.group_label) if group.group_label else None
-    return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
+    if name is None:
+        return POOL_LABEL in node.labels
+    return name in existing or (POOL_LABEL in node.labels and may_be_replacement(name, group.name))
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from ..pools.nodegroup_names import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
-    is_group_or_replacement,
+    may_be_replacement,
     replacement_name,
 )
 from .spec import NodeGroupSpec, NodeGroupState, as_options
@@ -22,6 +23,9 @@ NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate
 # The field that lists the machines whose settings differ from those of new machines in the group. It counts as a difference if the group is replaced
 # because of these machines.
 OUTDATED = "outdated"
+
+# The key for the groups that a change deletes, in results and diffs.
+DELETES = "deletes"
 
 # The actual and the desired value of each field that differs.
 Differences = t.Mapping[str, tuple[t.Any, t.Any]]
@@ -34,6 +38,7 @@ class GroupChange:
     name: the name of the group that matches, or will match, the spec. current: this group; None if the group must be created.
     superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that are kept because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
+    lookalikes: groups that have the name of a replacement, but belong to others; they are never changed.
     outdated: the machines of `current` whose settings still differ from the spec, because the change only affects new machines.
     """
 
@@ -46,6 +51,7 @@ class GroupChange:
     deleting: tuple[NodeGroupState, ...] = ()
     differences: Differences = dataclasses.field(default_factory=dict)
     outdated: tuple[str, ...] = ()
+    lookalikes: tuple[str, ...] = ()
 
     @property
     def removes_nodes(self) -> bool:
@@ -54,12 +60,20 @@ class GroupChange:
         return bool(self.superseded) or (count is not None and self.current is not None and count < self.current.count)
 
     @property
+    def deletes(self) -> list[str]:
+        """The groups that the change deletes, each with its number of nodes."""
+        return [f"{group.name} ({group.count} node{'' if group.count == 1 else 's'})" for group in self.superseded]
+
+    @property
     def _existing(self) -> NodeGroupState | None:
         return self.current or next(iter(self.superseded), None)
 
     def before(self) -> dict[str, t.Any]:
-        """The group before the change; empty if there is none."""
-        return self._existing.to_result() if self._existing else {}
+        """The group before the change; empty if there is none. If the change deletes several groups, all of them are listed."""
+        if not self._existing:
+            return {}
+        several = {DELETES: self.deletes} if self.action == DELETE and len(self.superseded) > 1 else {}
+        return {**self._existing.to_result(), **several}
 
     def after(self) -> dict[str, t.Any]:
         """The group after the change, as far as it is known; empty if it will be deleted."""
@@ -69,7 +83,8 @@ class GroupChange:
         if self.outdated:
             before = {**before, OUTDATED: list(self.outdated)}
         changed = {field: desired for field, (dummy, desired) in self.differences.items()}
-        return as_options({**before, **changed, "name": self.name})
+        deleted = {DELETES: self.deletes} if self.superseded else {}
+        return as_options({**before, **changed, **deleted, "name": self.name})
 
 
 def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences:
@@ -100,14 +115,14 @@ def merge_field(actual: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) 
 
 
 def groups_of_spec(
-    name: str, states: t.Iterable[NodeGroupState], max_length: int, other_names: t.Collection[str] = ()
+    name: str, states: t.Iterable[NodeGroupState], other_names: t.Collection[str] = ()
 ) -> list[NodeGroupState]:
-    """The groups that belong to the spec with this name: first the group with exactly this name, and then its replacements in a fixed order."""
+    """The groups that belong to the spec with this name: first the group with exactly this name, and then its replacements in a fixed order.
+
+    A replacement is recognized by its mark, never by its name.
+    """
     matches = [
-        state
-        for state in states
-        if state.name == name
-        or (state.name not in other_names and is_group_or_replacement(state.name, name, max_length))
+        state for state in states if state.name == name or (state.name not in other_names and state.owner == name)
     ]
     return sorted(matches, key=lambda state: (state.name != name, state.name))
 
@@ -127,10 +142,29 @@ def plan_group_changes(
     problems: list[str] = []
     names = {spec.name for spec in specs}
     for spec in specs:
-        groups = groups_of_spec(spec.name, states, max_name_length, names)
+        groups = groups_of_spec(spec.name, states, names)
         current = [group for group in groups if not group.deleting]
-        change = _change(spec, current, immutable_fields, max_name_length, machine_fields)
-        changes.append(dataclasses.replace(change, deleting=tuple(group for group in groups if group.deleting)))
+        others = [state for state in states if state not in groups]
+        change = _change(
+            spec, current, immutable_fields, max_name_length, machine_fields, {group.name for group in others}
+        )
+        lookalikes = tuple(
+            group.name
+            for group in others
+            if group.name not in names
+            and not group.owner
+            and may_be_replacement(group.name, spec.name, max_name_length)
+        )
+        deleting = tuple(group for group in groups if group.deleting)
+        changes.append(dataclasses.replace(change, deleting=deleting, lookalikes=lookalikes))
+        exact = next(
+            (group for group in groups if group.name == spec.name and group.owner not in ("", spec.name)), None
+        )
+        if exact is not None:
+            problems.append(
+                f"Node group {spec.name}: the existing group with this name replaces node group {exact.owner}, and a run for "
+                f"{exact.owner} may delete it. Choose another name."
+            )
         if change.action == REPLACE and not spec.recreate:
             problems.append(_immutable_problem(change, immutable_fields))
     return changes, problems
@@ -142,6 +176,7 @@ def _change(
     immutable_fields: t.Collection[str],
     max_name_length: int,
     machine_fields: t.Collection[str],
+    taken: t.Collection[str],
 ) -> GroupChange:
     if not spec.present:
         return GroupChange(spec, DELETE if groups else NOTHING, spec.name, superseded=tuple(groups))
@@ -157,10 +192,7 @@ def _change(
     ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
-        # If the spec has no immutable fields, the group is replaced because of its outdated machines, and may already have the
-        # name for the current fields.
-        names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
-        name = next((name for name in names if all(group.name != name for group in groups)), names[0])
+        name = _free_name(spec, fixed or spec.fields, max_name_length, {*taken, *(group.name for group in groups)})
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
     current, differences = usable[0]
     # An interrupted replacement leaves two groups; the surplus group is deleted only if the spec allows a replacement.
@@ -170,6 +202,16 @@ def _change(
     action = UPDATE if differences or current.failed else NOTHING
     outdated = current.machines if differences.keys() & set(machine_fields) else current.outdated
     return GroupChange(spec, action, current.name, current, orphans=others, differences=differences, outdated=outdated)
+
+
+def _free_name(spec: NodeGroupSpec, fields: t.Mapping[str, t.Any], max_length: int, taken: t.Collection[str]) -> str:
+    """A name for a replacement that no group has.
+
+    If the spec has no immutable fields, the group is replaced because of its outdated machines, and may already have the name for the current fields.
+    """
+    first = replacement_name(spec.name, fields, max_length)
+    others = (replacement_name(spec.name, {**fields, "": number}, max_length) for number in itertools.count())
+    return next(name for name in itertools.chain((first, spec.name), others) if name not in taken)
 
 
 def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:

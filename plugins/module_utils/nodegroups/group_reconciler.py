@@ -151,7 +151,18 @@ class GroupReconciler:
             lambda now: now is not None,
             lambda dummy: f"Node group {self._name} was requested but does not appear.",
         )
-        return t.cast("NodeGroupState", group)
+        return self._own(t.cast("NodeGroupState", group))
+
+    def _own(self, group: NodeGroupState) -> NodeGroupState:
+        """The group, unless another client has created a group of its own with the name of this replacement."""
+        if group.name != self._spec.name:
+            details = self._read(lambda: self._provider.get(group.id)) if not group.owner else group
+            if details is not None and details.owner != self._spec.name:
+                raise GroupFailed(
+                    f"Node group {group.name} does not carry the mark of a replacement of {self._spec.name}, so it belongs to others and is left alone. "
+                    "Run the playbook again to create the replacement under another name."
+                )
+        return group
 
     def _find_or_request(self) -> NodeGroupState | None:
         """Return the group if it already exists; otherwise, request it and return None."""

@@ -64,7 +64,10 @@ class NodeGroupProvider(t.Protocol):
         """The group with this id, with all fields; None if it no longer exists."""
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group with this name and `count` nodes; None selects the cloud's default."""
+        """Request a group with this name and `count` nodes; None selects the cloud's default.
+
+        The group carries the mark that makes the spec the owner of the group (NodeGroupState.owner) if its name is not the name of the spec.
+        """
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """The remaining requests, in an order that the cloud accepts; this method sends nothing. leaving: the nodes that a scale-down removes."""

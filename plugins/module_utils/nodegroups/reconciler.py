@@ -14,9 +14,9 @@ from ..common.progress import Progress
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
 from ..drain.drainer import NodeDrainer
-from ..pools.nodegroup_names import is_group_or_replacement
+from ..pools.nodegroup_names import may_be_replacement
 from ..schema.messages import abbreviate
-from .group_changes import DELETE, NOTHING, REPLACE, GroupChange, plan_group_changes, range_problems
+from .group_changes import CREATE, DELETE, DELETES, NOTHING, REPLACE, GroupChange, plan_group_changes, range_problems
 from .group_drain import GroupFailed
 from .group_reconciler import GroupReconciler, ReconcileOptions
 from .list_cache import GroupListCache
@@ -50,12 +50,23 @@ class ReconcileResult:
         ]
         states = [(change, self.states.get(change.spec.name)) for change in self.changes]
         outdated = {change.name: state.outdated if state else change.outdated for change, state in states}
-        return orphans + [
-            f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
-            "which moves their pods to new machines, or delete them yourself."
-            for name, machines in outdated.items()
-            if machines
+        lookalikes = [
+            f"Node group {name} has a name like a replacement of {change.spec.name}, but it does not carry the mark of one, so it belongs to others "
+            "and is left alone."
+            for change in self.changes
+            if change.action in (CREATE, REPLACE, DELETE)
+            for name in change.lookalikes
         ]
+        return (
+            orphans
+            + lookalikes
+            + [
+                f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
+                "which moves their pods to new machines, or delete them yourself."
+                for name, machines in outdated.items()
+                if machines
+            ]
+        )
 
     def result(self) -> dict[str, t.Any]:
         """The result with `changed`, `diff`, and the `nodegroups` by their declared names."""
@@ -77,6 +88,11 @@ class ReconcileResult:
         result |= state.to_result() if state else change.after()
         if state:
             result.update(id=state.id, status=state.status)
+        known = state or change.current
+        if known and known.adopted:
+            result["adopted_nodes"] = list(known.adopted)
+        if change.deletes:
+            result[DELETES] = change.deletes
         if name in self.failures:
             result["failure"] = self.failures[name]
         return result
@@ -130,7 +146,7 @@ def _validated_changes(
     if duplicates:
         raise InvalidOptions([f"Node group {name} is declared more than once; declare it once." for name in duplicates])
     longest = provider.max_name_length
-    states = provider.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
+    states = provider.read(lambda group: any(may_be_replacement(group, name, longest) for name in names))
     changes, problems = plan_group_changes(specs, states, provider.immutable_fields, longest, provider.machine_fields)
     for change in changes:
         problems += range_problems(change)

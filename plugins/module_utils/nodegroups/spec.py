@@ -49,6 +49,8 @@ class NodeGroupState:
     """The actual node group.
 
     settled: no operation is in progress. failed: the last operation failed for the given `reason`. max_count: None without a limit.
+    owner: the declared name of the node group that this group belongs to according to a valid mark, or empty.
+    adopted: the nodes that do not register with the label of their pool, because they are older than the group's declaration.
     addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them. without_node: the number of machines
     without a node, which a scale-down removes first. outdated: the machines whose settings differ from those of new machines of the group.
     """
@@ -67,6 +69,8 @@ class NodeGroupState:
     machines: tuple[str, ...] = ()
     without_node: int = 0
     outdated: tuple[str, ...] = ()
+    owner: str = ""
+    adopted: tuple[str, ...] = ()
 
     @property
     def deleting(self) -> bool:

@@ -12,7 +12,6 @@ import dataclasses
 import typing as t
 
 from ..catalog import models, names
-from .nodegroup_names import is_group_or_replacement
 from .plan import PoolPlan
 
 
@@ -85,13 +84,13 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether the node's label contains the name of the pool's node group, or of a group that replaces it."""
+    """Whether the node's label contains the name of the pool's node group.
+
+    The name of a group that replaces it is not evidence, because anyone may choose such a name. The nodes of a replacement have the pool label, which the
+    cloud or the module nodegroup_nodes sets.
+    """
     group = pool.nodegroup
-    return (
-        group is not None
-        and bool(group.group_label)
-        and is_group_or_replacement(node.labels.get(group.group_label, ""), group.name)
-    )
+    return group is not None and bool(group.group_label) and node.labels.get(group.group_label) == group.name
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
@@ -119,14 +118,8 @@ class _Index:
         self._with_group = [pool for pool in pools if pool.nodegroup and pool.nodegroup.group_label]
 
     def by_nodegroup(self, node: NodeFacts) -> PoolPlan | None:
-        """The pool of the node's node group; an exact name takes precedence over a name with a suffix."""
-        candidates = [pool for pool in self._with_group if is_from_group(pool, node)]
-        exact = [
-            pool
-            for pool in candidates
-            if pool.nodegroup and node.labels[pool.nodegroup.group_label] == pool.nodegroup.name
-        ]
-        return next(iter((*exact, *candidates)), None)
+        """The pool of the node's node group."""
+        return next((pool for pool in self._with_group if is_from_group(pool, node)), None)
 
     def matching(self, node: NodeFacts) -> list[str]:
         """The pools whose `match` the node meets, sorted."""

@@ -219,11 +219,14 @@ def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
         )
         text = f"node group{'s' if len(members) > 1 else ''} {join_words(titles)} of {group['flavor']}, {group['size']}"
         for member in members:
-            action = ((preview.get("nodegroups") or {}).get(member["name"]) or {}).get("action")
+            result: Document = (preview.get("nodegroups") or {}).get(member["name"]) or {}
+            action = result.get("action")
             if kind == "plan" and action in _NODEGROUP_ACTIONS:
                 changes = _nodegroup_changes(preview.get("diff") or {}, member["name"]) if action != "create" else []
                 subject = f"{member['name']}: " if len(members) > 1 else ""
                 text += f"; {subject}{_NODEGROUP_ACTIONS[action]}{': ' if changes else ''}{', '.join(changes)}"
+                if deleted := result.get("deletes"):
+                    text += f"; then {join_words(deleted)} will be drained and deleted"
         yield f"nodes of {name}", text
     if groups and kind == "plan" and not preview.get("nodegroups") and preview.get("msg"):
         yield "cloud", f"not reached, so the state of the node groups is unknown: {preview['msg']}"
@@ -235,7 +238,7 @@ def _nodegroup_changes(diff: Document, name: str) -> list[str]:
     return [
         f"{key} {_field_text(before.get(key))} -> {_field_text(after.get(key))}"
         for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
+        if before.get(key) != after.get(key) and key != "deletes"
     ]
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_mark
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from ansible_collections.accel.gpu.plugins.modules import machineset, machineset_info
 from lab import audit
@@ -187,6 +189,53 @@ def test_a_name_that_looks_like_a_replacement_of_a_group_is_not_one(sets: Machin
     before = sets.get("stem-ab12")
     assert sets.run(name="stem", state="absent")["changed"]
     assert sets.get("stem-ab12") == before
+
+
+def copied_by_hand(sets: MachineSets, original: str, name: str, *, replace: bool) -> Object:
+    """Copy a MachineSet as `oc get -o yaml`, an editor (or `sed`, which replaces every occurrence of the name) and `oc create` do it."""
+    text = json.dumps(sets.get(original))
+    body: Object = json.loads(text.replace(original, name) if replace else text)
+    for key in ("uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"):
+        body["metadata"].pop(key, None)
+    body["metadata"]["name"] = name
+    body.pop("status", None)
+    return sets.client.create(SETS, body)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_copy_of_a_managed_machineset_is_never_deleted_or_changed(sets: MachineSets, replace: bool) -> None:
+    name = f"burst-{str(replace).lower()}"
+    sets.run(**group(name, sets.source()))
+    assert sets.get(name)["metadata"]["annotations"]["accel.gpu/nodegroup-mark"].startswith(f"{name}.")
+    copies = [copied_by_hand(sets, name, f"{name}-{suffix}", replace=replace) for suffix in ("2026", "beef")]
+    names = [item["metadata"]["name"] for item in copies]
+
+    since = audit.mark(sets.layout)
+    unchanged = sets.run(**group(name, None), declared_names=[name])
+    assert (unchanged["changed"], sets.mutations(since)) == (False, [])
+    assert {item["group"] for key, item in sets.info()["nodegroups"].items() if key in names} == {None}
+
+    deleted = sets.run(name=name, state="absent")
+    assert deleted["changed"], deleted
+    assert deleted["nodegroup"]["deletes"] == [f"{name} (0 nodes)"]
+    assert all(copy in str(deleted["warnings"]) for copy in names) is not replace
+    assert [sets.get(copy) for copy in names] == copies
+    assert all(f"/{copy}" not in uri for copy in names for uri in sets.mutations(since))
+
+
+def test_a_machineset_that_a_killed_run_has_just_created_gets_its_complete_mark(sets: MachineSets) -> None:
+    options = group("halfmade", sets.source())
+    sets.run(**options)
+    live = sets.get("halfmade")
+    complete = live["metadata"]["annotations"]["accel.gpu/nodegroup-mark"]
+    new = copy.deepcopy(live)
+    del new["metadata"]["uid"]
+    pending = {"metadata": {"annotations": {"accel.gpu/nodegroup-mark": machine_set_mark(new, "halfmade")}}}
+    sets.client.patch(f"{SETS}/halfmade", pending)
+    finished = sets.run(**options)
+    assert finished["changed"], finished
+    assert sets.get("halfmade")["metadata"]["annotations"]["accel.gpu/nodegroup-mark"] == complete
+    assert not sets.run(**options)["changed"]
 
 
 @pytest.mark.parametrize("force", [True, False])

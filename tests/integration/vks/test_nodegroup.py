@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import group_mark
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
 from tests.helpers.polling import until
 from tests.helpers.vks_modules import CLUSTER, Account, Object
@@ -187,6 +188,40 @@ def test_a_group_in_deletion_is_deleted_once_and_recreated_by_one_run(account: A
         2,
         "ACTIVE",
     )
+
+
+def test_two_inventories_and_a_person_share_a_cluster(account: Account) -> None:
+    """The names of the others' groups are those that a replacement of train could have, and one of them is even a copy of a replacement."""
+    cluster_id = next(iter(account.fake.state.clusters))
+    mark = {"accel.gpu/nodegroup-mark": group_mark(cluster_id, "train", "train-1a2b")}
+    account.run(vks_nodegroup.main, **options(**NEW, node_count=1))
+    others = {"train-2026": {}, "train-1a2b": mark, "train-beef": mark, "train-0002": {}}
+    for name, labels in others.items():
+        made = account.run(vks_nodegroup.main, **{**options(**NEW, node_count=1, node_labels=labels), "name": name})
+        assert made["changed"], made
+    before = account.groups()
+    own = {"train", "train-1a2b"}
+
+    unchanged = account.run(vks_nodegroup.main, **options(**NEW, node_count=1))
+    assert (unchanged["changed"], unchanged["nodegroup"]["name"]) == (False, "train")
+    assert "train-1a2b" in str(unchanged["warnings"]), "an interrupted replacement is reported"
+    assert not any(name in str(unchanged["warnings"]) for name in set(others) - own)
+    # The second inventory finds its own group, and cannot take the replacement of the first one by its name.
+    second = account.run(vks_nodegroup.main, **{**options(**NEW, node_count=1), "name": "train-2026"})
+    assert second["changed"] is False
+    taken = account.run(vks_nodegroup.main, **{**options(state="absent"), "name": "train-1a2b"})
+    assert "replaces node group train" in taken["msg"]
+
+    start = account.mark()
+    predicted = account.run(vks_nodegroup.main, check=True, **options(state="absent"))
+    assert account.writes(start) == []
+    deleted = account.run(vks_nodegroup.main, **options(state="absent"))
+    assert account.writes(start) == [DELETE, DELETE]
+    assert deleted["diff"] == predicted["diff"]
+    for shown in (predicted["nodegroup"], deleted["nodegroup"], deleted["diff"]["before"]["train"]):
+        assert shown["deletes"] == ["train (1 node)", "train-1a2b (1 node)"]
+    assert account.groups() == {name: group for name, group in before.items() if name not in own}
+    assert all(name in str(deleted["warnings"]) for name in set(others) - own)
 
 
 @pytest.mark.sampled(3)

@@ -105,16 +105,25 @@ class MachineApi:
         """The current MachineSet with this name, or None if it does not exist."""
         return self.client.get(f"{self._machinesets}/{name}")
 
-    def create(self, machineset: Object, *, dry_run: bool = False) -> None:
-        """Create a MachineSet."""
-        self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
+    def create(self, machineset: Object, *, dry_run: bool = False) -> Object:
+        """Create a MachineSet, and return it."""
+        return self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
 
-    def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
-        """Patch a MachineSet only if it has not changed since the patch was made. Otherwise, make a new patch for the changed MachineSet."""
+    def patch(
+        self,
+        name: str,
+        make_patch: t.Callable[[Object], Object],
+        *,
+        dry_run: bool = False,
+        live: Object | None = None,
+    ) -> None:
+        """Patch a MachineSet only if it has not changed since the patch was made. Otherwise, make a new patch for the changed MachineSet.
+
+        live: the MachineSet, if it has just been read.
+        """
         path = f"{self._machinesets}/{name}"
-        patched = patch_object(
-            self.client, path, self.get(name), lambda live: make_patch(live) or None, dry_run=dry_run
-        )
+        live = self.get(name) if live is None else live
+        patched = patch_object(self.client, path, live, lambda item: make_patch(item) or None, dry_run=dry_run)
         if patched is None:
             raise ApiError(f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name)
 
@@ -128,9 +137,13 @@ class MachineApi:
                 if not error.not_found:
                     raise
 
-    def delete(self, name: str) -> None:
-        """Request the deletion of a MachineSet, which continues to exist until its Machines and their nodes are removed."""
-        self.client.delete(f"{self._machinesets}/{name}", body={"propagationPolicy": "Foreground"})
+    def delete(self, name: str, uid: str | None = None) -> None:
+        """Request the deletion of a MachineSet, which continues to exist until its Machines and their nodes are removed.
+
+        uid: the MachineSet that may be deleted; a newer one with the same name is not deleted.
+        """
+        body: Object = {"propagationPolicy": "Foreground", **({"preconditions": {"uid": uid}} if uid else {})}
+        self.client.delete(f"{self._machinesets}/{name}", body=body)
 
     def warnings_about(self, names: t.Collection[str]) -> list[str]:
         """The warnings in the events about these objects, without duplicates and with the newest last."""

@@ -7,18 +7,33 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ...catalog.machine_api import CPU, MACHINESET_LABEL, MEMORY_MB
+from ...catalog.machine_api import CPU, MEMORY_MB
+from ...catalog.names import POOL_LABEL
+from ...cluster_state.label_selector import selects
 from ...common.nested import get_nested
-from ...kube.metadata import is_deleting, name_of
+from ...kube.metadata import controller_of, is_deleting, name_of
 from ...nodegroups.spec import NodeGroupState
 from .machines import DELETING, FAILED, RUNNING, Machine, machine_problems, node_of, phase_of
-from .machineset_object import Path, annotations_of, decode, machine_settings, platform_of_object, provider_spec_of
+from .machineset_object import (
+    Path,
+    annotations_of,
+    decode,
+    machine_settings,
+    nodegroup_of,
+    platform_of_object,
+    provider_spec_of,
+)
 
 
 def machines_of(machineset: t.Mapping[str, t.Any], machines: t.Iterable[Machine]) -> list[Machine]:
-    """The Machines that a MachineSet has created."""
-    name = name_of(machineset)
-    return [machine for machine in machines if get_nested(machine, "metadata", "labels", MACHINESET_LABEL) == name]
+    """The Machines of a MachineSet: those whose controller it is and, like its own controller, those without a controller that its selector selects."""
+    uid, selector = machineset["metadata"].get("uid"), get_nested(machineset, "spec", "selector") or {}
+    return [
+        machine
+        for machine in machines
+        if ((owner := controller_of(machine)) is not None and owner.get("uid") == uid)
+        or (owner is None and selects(selector, machine["metadata"].get("labels") or {}))
+    ]
 
 
 def state_of(
@@ -31,13 +46,14 @@ def state_of(
     autoscaled: bool = False,
     awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
+    pooled: bool = False,
 ) -> NodeGroupState:
     """The state of the node group.
 
     machines: the Machines of the MachineSet. paths: the paths of the declared values in the providerSpec. declared: the names of the declared fields.
     autoscaled: whether an autoscaler chooses the number of Machines. It can create Machines at any time, so their number and phases are ignored.
     awaits_capacity: whether the platform's controller is still expected to set the annotations that contain the size of the Machines. ignored: the
-    names of the Machines that had failed before the run.
+    names of the Machines that had failed before the run. pooled: whether the nodes belong to a pool.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
@@ -60,6 +76,8 @@ def state_of(
         machines=nodes,
         without_node=max(0, len(live) - len(nodes)),
         outdated=_outdated(machineset, live, paths, declared),
+        owner=nodegroup_of(machineset) or "",
+        adopted=_without_pool_label(live) if pooled else (),
     )
 
 
@@ -84,6 +102,17 @@ def controller_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]
     platform = platform_of_object(machineset)
     keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.controller_annotations]
     return tuple(annotations_of(machineset).get(key) for key in keys)
+
+
+def _without_pool_label(machines: t.Iterable[Machine]) -> tuple[str, ...]:
+    """The names of the nodes whose Machines were created before the MachineSet got the label of its pool."""
+    return tuple(
+        sorted(
+            node
+            for machine in machines
+            if (node := node_of(machine)) and get_nested(machine, "spec", "metadata", "labels", POOL_LABEL) is None
+        )
+    )
 
 
 def _outdated(

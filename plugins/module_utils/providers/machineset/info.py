@@ -9,12 +9,13 @@ import typing as t
 
 from ...catalog.machine_api import ZONE_LABEL
 from ...catalog.names import POOL_LABEL
+from ...cluster_state.ownership import machine_set_owner
 from ...common.nested import get_nested
 from ...kube.metadata import name_of
 from .client import MachineApi
 from .encoding import machines_of, state_of
 from .machines import machine_problems, node_of, phase_of
-from .machineset_object import LABELS, nodegroup_of, platform_of_object
+from .machineset_object import LABELS, platform_of_object
 from .sources import zone_of
 
 
@@ -30,7 +31,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
         by_name[name] = {
             "id": name,
             "status": state.status,
-            "group": nodegroup_of(machineset),
+            "group": machine_set_owner(machineset, new=True),
             "pool": get_nested(machineset, *LABELS, POOL_LABEL),
             "platform": platform.name if platform else None,
             "zone": zone_of(machineset, infrastructure).labels.get(ZONE_LABEL),

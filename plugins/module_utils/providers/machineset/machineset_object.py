@@ -17,8 +17,9 @@ from ...catalog.machine_api import (
     Platform,
     platform_of,
 )
-from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL, OWN_PREFIX
+from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL, NODEGROUP_MARK, OWN_PREFIX
 from ...catalog.taints import STARTUP_TAINT_PREFIX
+from ...cluster_state.ownership import machine_set_mark, machine_set_owner
 from ...common.nested import get_nested, parse_json, set_nested
 from ...kube.metadata import name_of
 from ...nodegroups.group_changes import Differences
@@ -54,8 +55,18 @@ def annotations_of(machineset: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def nodegroup_of(machineset: t.Mapping[str, t.Any]) -> str | None:
-    """The declared name of the node group that a MachineSet belongs to, or None if the MachineSet is not managed by this collection."""
-    return t.cast("str | None", get_nested(machineset, "metadata", "labels", NODEGROUP_LABEL))
+    """The declared name of the node group that a MachineSet belongs to, or None if the MachineSet is not managed by this collection.
+
+    The mark of a MachineSet counts. If it has no valid mark, it belongs to the group only if both have the same name.
+    """
+    owner = machine_set_owner(machineset, new=True)
+    label = group_label_of(machineset)
+    return owner or (str(label) if label == name_of(machineset) else None)
+
+
+def group_label_of(item: t.Mapping[str, t.Any]) -> str | None:
+    """The node group in an object's label, which a copy of the object has, too."""
+    return t.cast("str | None", get_nested(item, "metadata", "labels", NODEGROUP_LABEL))
 
 
 def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
@@ -69,6 +80,7 @@ def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
 def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
     """A new MachineSet with 0 replicas that creates the same Machines as the source, and contains nothing that identifies the source or its owner.
 
+    It carries the mark of a new MachineSet, so that a later run recognizes it even if this run is killed before it writes the UID into the mark.
     Of the source's labels and annotations, only the label with the cluster's name is copied. The others belong to tools that manage the source, such
     as Hive or GitOps, or to the autoscaler, or they describe the size of the Machines. The collection's own labels and taints are not copied either.
     """
@@ -104,6 +116,11 @@ def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
             "name": name,
             "namespace": source["metadata"].get("namespace"),
             "labels": {**{key: value for key, value in kept.items() if value}, NODEGROUP_LABEL: group},
+            "annotations": {
+                NODEGROUP_MARK: machine_set_mark(
+                    {"metadata": {"name": name, "namespace": source["metadata"].get("namespace")}}, group
+                )
+            },
         },
         "spec": {
             **spec,
@@ -115,6 +132,13 @@ def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
             },
         },
     }
+
+
+def finished_mark(group: str, machineset: t.Mapping[str, t.Any]) -> Object:
+    """The patch that writes the UID of a new MachineSet into its mark; empty if the mark is not that of a new MachineSet of the group."""
+    if machine_set_owner(machineset, new=True) != group or machine_set_owner(machineset) == group:
+        return {}
+    return {"metadata": {"annotations": {NODEGROUP_MARK: machine_set_mark(machineset, group)}}}
 
 
 def _renamed(labels: t.Mapping[str, str], source: str, name: str) -> dict[str, str]:
@@ -149,7 +173,7 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
             for key, value in annotations_of(machineset).items()
             if key in (*CAPACITY_KEYS, RECORD_ANNOTATION)
         },
-        MANAGED: nodegroup_of(machineset) is not None,
+        MANAGED: machine_set_owner(machineset) is not None,
     }
 
 
@@ -192,6 +216,8 @@ def configured(
             desired["metadata"]["annotations"] = {**others, **after}
         elif field == MANAGED:
             desired["metadata"]["labels"] = {**(desired["metadata"].get("labels") or {}), NODEGROUP_LABEL: group}
+            mark = {NODEGROUP_MARK: machine_set_mark(machineset, group)}
+            desired["metadata"]["annotations"] = {**annotations_of(desired), **mark}
         else:
             raise NotImplementedError(f"No request changes {field} of a MachineSet")
     return desired

@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ...catalog.machine_api import autoscaler_rules
-from ...catalog.names import FIELD_MANAGER
+from ...catalog.names import FIELD_MANAGER, POOL_LABEL
 from ...catalog.releases import Release
 from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
@@ -21,7 +21,7 @@ from ...kube.metadata import name_of
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import NODE_COUNT, replacement_name
+from ...pools.nodegroup_names import NODE_COUNT, NODE_LABELS, replacement_name
 from ...schema.messages import MAX_NAMED, abbreviate, join_words
 from ...schema.providers import MACHINESET as DEFINITION
 from ..nodegroup_module import require_valid
@@ -30,7 +30,7 @@ from .client import MachineApi, MachineObjects
 from .encoding import controller_size, machines_of, state_of
 from .fields import FIELDS, MACHINE_FIELDS, MANAGED
 from .machines import FAILED, node_of, phase_of
-from .machineset_object import Object, configured, nodegroup_of
+from .machineset_object import Object, configured, finished_mark, group_label_of, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, find_machineset, option_problems, spec_of
 from .undeclared import undeclared_problems
 
@@ -164,7 +164,9 @@ class MachineSetProvider:
         )
         self._sizes_before[name] = controller_size(new), self._now() + _CAPACITY_TIMEOUT
         self._changed.add(name)
-        self._api.create(new)
+        created = self._api.create(new)
+        # No copy has the UID. If the run is killed before this patch, the next run sends it.
+        self._api.patch(name, functools.partial(finished_mark, spec.name), live=created)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """A list with one patch that contains all differences, or an empty list if there are none."""
@@ -193,7 +195,7 @@ class MachineSetProvider:
         """Delete the group's managed MachineAutoscalers, because otherwise the autoscaler would add nodes for evicted pods."""
         for scaler in self._autoscalers.get(state.name, ()):
             name = name_of(scaler)
-            if nodegroup_of(scaler) is not None:
+            if group_label_of(scaler) is not None:
                 self._api.delete_autoscaler(scaler)
             else:
                 self.warnings.append(
@@ -203,7 +205,8 @@ class MachineSetProvider:
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of the MachineSet, which continues to exist until its Machines and their nodes are removed."""
         self._changed.add(state.name)
-        self._api.delete(state.name)
+        live = self._objects.machineset(state.name)
+        self._api.delete(state.name, uid=live["metadata"].get("uid") if live else None)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
         """The nodes that the group's Machines refer to."""
@@ -240,7 +243,7 @@ class MachineSetProvider:
         return dataclasses.replace(spec, count=None)
 
     def _is_group(self, machineset: Object) -> bool:
-        """Whether a MachineSet belongs to one of the specs."""
+        """Whether a MachineSet belongs to one of the specs. A copy of a group's MachineSet does not."""
         name, owner = name_of(machineset), nodegroup_of(machineset)
         return owner in self._specs or (owner is None and name in self._specs and MANAGED in self._specs[name].fields)
 
@@ -257,6 +260,7 @@ class MachineSetProvider:
             autoscaled=autoscaled and name not in self._changed,
             awaits_capacity=self._awaits_capacity(machineset),
             ignored=self._failed_before if autoscaled else (),
+            pooled=spec is not None and bool((spec.fields.get(NODE_LABELS) or {}).get(POOL_LABEL)),
         )
 
     def _awaits_capacity(self, machineset: Object) -> bool:

@@ -12,7 +12,7 @@ from ...catalog.machine_api import MACHINE_ROLE_LABEL, PLATFORM_NAMES, Platform,
 from ...common.nested import get_nested
 from ...kube.metadata import is_deleting, name_of
 from ...schema.messages import abbreviate, join_words, quote
-from .machineset_object import nodegroup_of, platform_of_object, provider_spec_of
+from .machineset_object import group_label_of, platform_of_object, provider_spec_of
 
 Object = t.Mapping[str, t.Any]
 
@@ -124,7 +124,7 @@ def select_source(
 def _is_candidate(machineset: Object) -> bool:
     role = get_nested(machineset, "spec", "template", "metadata", "labels", MACHINE_ROLE_LABEL)
     return (
-        nodegroup_of(machineset) is None
+        group_label_of(machineset) is None
         and platform_of_object(machineset) is not None
         and not is_deleting(machineset)
         and role in (None, "worker")

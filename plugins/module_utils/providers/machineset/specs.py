@@ -9,11 +9,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ...catalog.machine_api import PLATFORMS, AutoscalerRules, Platform
+from ...cluster_state.ownership import machine_set_owner
 from ...common.nested import get_nested
 from ...kube.metadata import name_of
 from ...nodegroups.group_changes import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
-from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
+from ...pools.nodegroup_names import NODE_COUNT
 from ...schema.messages import join_words
 from ...schema.provider_spec import provider_spec_problems
 from ...schema.providers import MACHINESET
@@ -108,12 +109,7 @@ def find_machineset(
         return exact, [f"Node group {name}: MachineSet {name} in namespace {namespace} {which}; {remedy}."]
     if exact is not None:
         return exact, []
-    longest = MACHINESET.max_name_length
-    replacements = [
-        item
-        for item in machinesets
-        if nodegroup_of(item) == name and is_group_or_replacement(name_of(item), name, longest)
-    ]
+    replacements = [item for item in machinesets if nodegroup_of(item) == name]
     return next(iter(sorted(replacements, key=name_of)), None), []
 
 
@@ -143,7 +139,7 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
         fields["provider_spec"] = {path: get_nested(declared, *keys) for path, keys in paths.items()}
     if live is None:
         fields[LIKE] = name_of(source)
-    elif nodegroup_of(live) is None:
+    elif machine_set_owner(live) is None:
         fields[MANAGED] = True
     ranged = common["max_count"] is not None
     spec = MachineSetSpec(

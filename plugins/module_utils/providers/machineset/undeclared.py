@@ -10,11 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from ...catalog.names import POOL_LABEL
+from ...cluster_state.ownership import machine_set_owner
 from ...common.nested import get_nested
 from ...kube.metadata import is_deleting, name_of
 from ...pools.nodegroup_names import NODE_LABELS
 from ...schema.messages import join_words
-from .machineset_object import LABELS, Object, nodegroup_of
+from .machineset_object import LABELS, Object
 
 
 def undeclared_problems(
@@ -25,7 +26,7 @@ def undeclared_problems(
     pools = dict.fromkeys((group.get(NODE_LABELS) or {}).get(POOL_LABEL) for group in present)
     by_pool: dict[str, list[str]] = {}
     for machineset in sorted(machinesets, key=name_of):
-        pool, group = get_nested(machineset, *LABELS, POOL_LABEL), nodegroup_of(machineset)
+        pool, group = get_nested(machineset, *LABELS, POOL_LABEL), machine_set_owner(machineset, new=True)
         leaving = is_deleting(machineset)
         if group is not None and group not in declared and pool in pools and pool is not None and not leaving:
             count = get_nested(machineset, "spec", "replicas") or 0

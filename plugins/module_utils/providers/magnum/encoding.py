@@ -8,7 +8,8 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ...catalog.names import MAGNUM_NODEGROUP_MARK
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, group_mark
 from .fields import FIELDS, PATCH
 
 if t.TYPE_CHECKING:
@@ -19,8 +20,11 @@ PATCH_FIELDS = FIELDS.changed_by(PATCH)
 SENT_FIELDS = frozenset({NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT, *PATCH_FIELDS})
 
 
-def create_body(spec: MagnumSpec, name: str, count: int | None) -> dict[str, t.Any]:
-    """The body of the request that creates the group under this name with `count` nodes."""
+def create_body(spec: MagnumSpec, name: str, count: int | None, cluster: str = "") -> dict[str, t.Any]:
+    """The body of the request that creates the group under this name with `count` nodes.
+
+    A replacement, whose name differs from the spec's, gets its mark as one of Magnum's labels. cluster: the cluster's id, which is a part of the mark.
+    """
     settings = FIELDS.creation_body(spec.fields)
     body = {
         "name": name,
@@ -29,6 +33,11 @@ def create_body(spec: MagnumSpec, name: str, count: int | None) -> dict[str, t.A
         MAX_NODE_COUNT: spec.max_count,
         "merge_labels": spec.merge_labels if "labels" in settings else None,
     }
+    if name != spec.name:
+        # Without labels of its own, a group inherits the labels of the cluster.
+        body["merge_labels"] = spec.merge_labels if "labels" in settings else True
+        mark = group_mark(cluster, spec.name, name)
+        settings = {**settings, "labels": {**(settings.get("labels") or {}), MAGNUM_NODEGROUP_MARK: mark}}
     return settings | {key: value for key, value in body.items() if value is not None}
 
 

@@ -8,12 +8,13 @@ import dataclasses
 import functools
 import typing as t
 
+from ...catalog.names import MAGNUM_NODEGROUP_MARK
 from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
 from ...nodegroups.group_changes import field_differences, groups_of_spec, merge_field
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, is_group_or_replacement
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, marked_owner
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
@@ -106,7 +107,7 @@ class MagnumProvider:
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request the creation of a group. A replacement inherits undeclared settings from the old group."""
         complete = self._complete(t.cast("MagnumSpec", spec))
-        body = create_body(complete, name, complete.count if count is None else count)
+        body = create_body(complete, name, complete.count if count is None else count, self.cluster_id)
         self._magnum.create_nodegroup(self.cluster_id, body)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
@@ -162,7 +163,7 @@ class MagnumProvider:
 
     def _complete(self, spec: _Spec) -> _Spec:
         """The spec. If the group exists, undeclared settings get the values of the existing group."""
-        existing = groups_of_spec(spec.name, self._states, self.max_name_length)
+        existing = groups_of_spec(spec.name, self._states)
         if not existing:
             return spec
         old = existing[0]
@@ -208,8 +209,10 @@ class MagnumProvider:
         status = _status(group)
         unsupported = FIELDS.newer_than(self._magnum.version)
         fields = {name: value for name, value in FIELDS.decode(group).items() if name not in unsupported}
+        mark = (group.get("labels") or {}).get(MAGNUM_NODEGROUP_MARK)
+        owner = marked_owner(str(mark) if mark else None, self.cluster_id, str(group["name"]))
         for kind in ("flavor", "image"):
-            fields[kind] = self._as_declared(kind, str(group["name"]), fields[kind])
+            fields[kind] = self._as_declared(kind, owner or str(group["name"]), fields[kind])
         return NodeGroupState(
             id=str(group["uuid"]),
             name=str(group["name"]),
@@ -223,6 +226,7 @@ class MagnumProvider:
             max_count=group.get("max_node_count") or None,
             fields=fields,
             addresses=tuple(group.get("node_addresses") or ()),
+            owner=owner,
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
@@ -230,10 +234,7 @@ class MagnumProvider:
 
         Magnum stores the name or id exactly as the request contained it.
         """
-        specs = (
-            spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
-        )
-        spec = next(specs, None)
+        spec = self._specs.get(group)
         declared = spec.fields.get(kind) if spec else None
         if declared in (None, stored) or stored is None:
             return stored

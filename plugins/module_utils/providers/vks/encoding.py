@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ...catalog.names import NODEGROUP_MARK
 from ...nodegroups.group_changes import Differences
 from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, group_mark, marked_owner
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
 from .transport import Row
 
@@ -23,8 +24,12 @@ REQUEST_FIELDS = {
 _SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
 
 
-def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
+def state_of(
+    row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None, cluster: str = ""
+) -> NodeGroupState:
     """The state of a group, derived from the group's details. `subnet` is the cluster's subnet, which is used if the group does not have a subnet.
+
+    cluster: the cluster's id, which is a part of the mark of a replacement.
 
     If `nodes` is given, the group counts as settled only when the desired number of nodes is ready, because the status may be outdated for a
     while after a change. A group with an unknown status counts as having an operation in progress.
@@ -46,6 +51,7 @@ def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None 
         fields=FIELDS.decode({**row, "subnetId": row.get("subnetId") or subnet}),
         addresses=tuple(str(node["fixedIp"]) for node in nodes or () if node.get("fixedIp")),
         machines=tuple(str(node["name"]) for node in nodes or () if node.get("name")),
+        owner=marked_owner(text((row.get("labels") or {}).get(NODEGROUP_MARK)), cluster, listed.name),
     )
 
 
@@ -55,12 +61,17 @@ def listed_of(row: Row) -> ListedGroup:
     return ListedGroup(text(row.get("id")), text(row.get("name")), status, status in (*_SETTLED, *_FAILED))
 
 
-def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
-    """The body of POST .../node-groups. All names are already resolved. `subnet` is the cluster's subnet, which is used if the spec does not have a subnet."""
+def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None, cluster: str = "") -> Row:
+    """The body of POST .../node-groups. All names are already resolved. `subnet` is the cluster's subnet, which is used if the spec does not have a subnet.
+
+    A replacement, whose name differs from the spec's, gets its mark as a label.
+    """
     # A new group always gets the cluster's version.
     fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
     settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
     body: Row = {"name": name, "numNodes": 1 if count is None else count, **settings}
+    if name != spec.name:
+        body["labels"] = {**(body.get("labels") or {}), NODEGROUP_MARK: group_mark(cluster, spec.name, name)}
     if spec.max_count is not None:
         body["autoScaleConfig"] = {"minSize": spec.min_count or 0, "maxSize": spec.max_count}
     optional = ("secondarySubnets", "labels", "taints", "tags")

@@ -15,7 +15,7 @@ from ...nodegroups.group_changes import Differences, field_differences, groups_o
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import is_group_or_replacement
+from ...pools.nodegroup_names import may_be_replacement
 from ...schema.messages import MAX_NAMED
 from ...schema.providers import VKS as DEFINITION
 from ..nodegroup_module import require_valid
@@ -54,11 +54,11 @@ class VksProvider:
         """The specs that the options declare. Raises InvalidOptions with all problems."""
         require_valid(groups, option_problems)
         longest, names = self.max_name_length, [options["name"] for options in groups]
-        states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
+        states = self.read(lambda group: any(may_be_replacement(group, name, longest) for name in names))
         specs: list[NodeGroupSpec] = []
         problems: list[str] = []
         for options in groups:
-            state = next(iter(groups_of_spec(options["name"], states, longest)), None)
+            state = next(iter(groups_of_spec(options["name"], states)), None)
             spec, new_problems = spec_of(options, state, self._resolver)
             specs.append(self._with_system_groups(spec, state))
             problems += new_problems
@@ -100,7 +100,7 @@ class VksProvider:
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request the creation of a group. It is not an error if an earlier request, whose response was lost, has created the group."""
-        body = encoding.create_body(spec, name, count, self._resolver.default_subnet)
+        body = encoding.create_body(spec, name, count, self._resolver.default_subnet, self._cluster.id)
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
         except VksError as error:
@@ -200,7 +200,8 @@ class VksProvider:
 
     def _state(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
         # The cluster is only read for a group without a subnet.
-        return state_of(row, None if row.get("subnetId") else self._resolver.default_subnet, nodes)
+        subnet = None if row.get("subnetId") else self._resolver.default_subnet
+        return state_of(row, subnet, nodes, self._cluster.id)
 
     def _path(self, state: NodeGroupState) -> str:
         return f"{self._groups}/{state.id}"

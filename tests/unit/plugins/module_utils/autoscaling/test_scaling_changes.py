@@ -19,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_chan
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from tests.helpers.machine_api import marked
 
 Object = dict[str, t.Any]
 NAMESPACE, KIND = "openshift-machine-api", "Tesla-T4-SHARED"
@@ -40,8 +41,9 @@ def machine_set(
 ) -> Object:
     labels = {} if owner is None else {"accel.gpu/nodegroup": owner or name}
     template = {"metadata": {"labels": {"cluster-api/accelerator": kind}}}
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations}
-    return {"metadata": metadata, "spec": {"replicas": replicas, "template": {"spec": template}}}
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "labels": labels, "annotations": annotations}
+    item = {"metadata": metadata, "spec": {"replicas": replicas, "template": {"spec": template}}}
+    return item if owner is None else marked(item, owner or name)
 
 
 def scaler(
@@ -161,6 +163,29 @@ def test_a_replacement_gets_a_machine_autoscaler_and_the_old_one_is_deleted() ->
         "ClusterAutoscaler default": "created",
         "MachineAutoscaler notebooks-ab12": "created",
         "MachineAutoscaler notebooks": "deleted",
+    }
+
+
+def copied(name: str) -> Object:
+    """A copy of the MachineSet of the group with all its labels and annotations, as `oc get -o yaml`, an editor and `oc create` make it."""
+    copy = machine_set("notebooks")
+    copy["metadata"] = {**copy["metadata"], "name": name, "uid": "another"}
+    return copy
+
+
+def test_a_copy_of_a_machineset_is_no_replacement_of_it() -> None:
+    plan = made(pool(), sets=[copied("notebooks-ab12")])
+    assert actions(plan) == {}
+    assert "there is no MachineSet notebooks" in str(plan.problems)
+
+
+def test_a_copied_machine_autoscaler_of_another_machineset_is_not_deleted() -> None:
+    copies = scaler("notebooks-beef", owner="notebooks")
+    scalers = [scaler(), copies, scaler("gone", owner="notebooks")]
+    plan = made(pool(), sets=[machine_set(), copied("notebooks-beef")], scalers=scalers, present=False)
+    assert {name for name, action in actions(plan).items() if action == "deleted"} == {
+        "MachineAutoscaler notebooks",
+        "MachineAutoscaler gone",
     }
 
 

@@ -55,13 +55,30 @@ def statuses(
 def test_nodes_by_the_labels_of_the_cloud_and_of_the_pool() -> None:
     (train,) = statuses(
         raw("new", {GROUP: "gpus-a"}),
+        # The cloud's module reports the name of a replacement; another group with such a name belongs to others.
         raw("replaced", {GROUP: "gpus-a-0f3c"}),
+        raw("2026", {GROUP: "gpus-a-2026"}),
+        raw("pinned before", {GROUP: "gpus-a-beef", PIN: "train"}),
         raw("pinned", {PIN: "train"}),
         raw("other", {GROUP: "default-worker"}),
         raw("brought", {GROUP: "default-worker", PIN: "train"}),
-        raw("away", {GROUP: "gpus-a", PIN: "another"}),
+        raw("away", {GROUP: "gpus-a-0f3c", PIN: "another"}),
+        nodegroups={"gpus-a": {"name": "gpus-a-0f3c"}},
     )
-    assert [node.name for node in train.nodes] == ["away", "new", "pinned", "replaced"]
+    assert [node.name for node in train.nodes] == ["away", "pinned", "pinned before", "replaced"]
+
+
+def test_the_nodes_that_an_adopted_group_already_has_are_taken_in() -> None:
+    machineset: Document = {"name": "lab", "distribution": "openshift", "cloud": {"machineset": {}}}
+    pool: Document = {"name": "t4", "model": "T4", "nodes": {"flavor": "g4dn.xlarge", "count": 2, "adopt": True}}
+    found = [raw("old", {}), raw("joined", {PIN: "t4"}), raw("other", {}), raw("elsewhere", {PIN: "a100"})]
+    result = {"t4": {"name": "t4", "node_count": 2, "adopted_nodes": ["old", "elsewhere", "gone"]}}
+    (status,) = statuses(*found, pools=(pool,), cluster=machineset, nodegroups=result)
+    assert [node.name for node in status.nodes] == ["joined", "old"]
+    assert (status.missing, status.complete) == (0, True)
+    edits = {node.name: status.edit_of(node) for node in status.nodes}
+    assert edits["old"] is not None
+    assert edits["old"].patch["metadata"]["labels"][PIN] == "t4"
 
 
 def test_nodes_of_a_cloud_without_such_a_label() -> None:

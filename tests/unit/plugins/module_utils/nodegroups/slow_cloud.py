@@ -84,6 +84,7 @@ class SlowCloud:
                 spec.min_count or 0,
                 spec.max_count,
                 fields,
+                owner=spec.name,
             )
             self.groups[name] = made
             self._later(lambda: self._settle(name))

@@ -28,7 +28,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names im
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
-    is_group_or_replacement,
+    group_mark,
+    marked_owner,
+    may_be_replacement,
     replacement_name,
 )
 
@@ -40,8 +42,13 @@ def actual(name: str = "train", **more: Any) -> NodeGroupState:
     return NodeGroupState(f"id-{name}", name, "UPDATE_COMPLETE", True, False, **{"count": 2, "fields": fields, **more})
 
 
+def marked(name: str, **more: Any) -> NodeGroupState:
+    """A replacement with a valid mark."""
+    return actual(name, owner="train", **more)
+
+
 def deleting(name: str = "train") -> NodeGroupState:
-    return dataclasses.replace(actual(name), status="DELETE_IN_PROGRESS", settled=False)
+    return dataclasses.replace(marked(name), status="DELETE_IN_PROGRESS", settled=False)
 
 
 def desired(**more: Any) -> NodeGroupSpec:
@@ -95,8 +102,8 @@ def desired(**more: Any) -> NodeGroupSpec:
         (desired(), [deleting()], CREATE, {"node_count", "flavor"}),
         (desired(present=False), [deleting()], NOTHING, set()),
         (desired(present=False), [deleting("train-5f3a"), actual()], DELETE, set()),
-        (desired(fields={"flavor": "g4"}), [deleting(), actual("train-5f3a")], NOTHING, set()),
-        (desired(fields={"flavor": "g5"}), [deleting(), actual("train-5f3a")], REPLACE, {"flavor"}),
+        (desired(fields={"flavor": "g4"}), [deleting(), marked("train-5f3a")], NOTHING, set()),
+        (desired(fields={"flavor": "g5"}), [deleting(), marked("train-5f3a")], REPLACE, {"flavor"}),
         (desired(), [dataclasses.replace(deleting(), settled=True, failed=True)], UPDATE, set()),
         # A failed group is retried.
         (desired(), [dataclasses.replace(actual(), failed=True)], UPDATE, set()),
@@ -122,7 +129,7 @@ def test_an_interrupted_replacement_is_found_again() -> None:
     (begun,), problems = plan_group_changes([spec], [actual()], FIXED, 255)
     assert not problems
     assert [old.name for old in begun.superseded] == ["train"]
-    new = actual(begun.name, fields={"flavor": "g5"})
+    new = marked(begun.name, fields={"flavor": "g5"})
     (again,), dummy = plan_group_changes([spec], [actual(), new], FIXED, 255)
     assert (again.action, again.current, again.name) == (REPLACE, new, begun.name)
     assert [old.name for old in again.superseded] == ["train"]
@@ -198,11 +205,11 @@ def test_an_applied_change_leaves_no_difference(
 
 
 @given(st.text(st.sampled_from("abc-09"), min_size=1, max_size=20), st.text(max_size=3), st.integers(8, 255))
-def test_a_replacement_is_recognized_by_its_name(name: str, flavor: str, longest: int) -> None:
+def test_the_name_of_a_replacement(name: str, flavor: str, longest: int) -> None:
     actual = replacement_name(name, {"flavor": flavor}, longest)
     assert len(actual) <= longest
-    assert is_group_or_replacement(actual, name, longest)
-    assert is_group_or_replacement(name, name, longest)
+    assert may_be_replacement(actual, name, longest)
+    assert may_be_replacement(name, name, longest)
     assert actual == replacement_name(name, {"flavor": flavor}, longest)
 
 
@@ -244,14 +251,86 @@ def test_a_replacement_gets_a_name_that_no_group_has() -> None:
     spec = desired(recreate=True, fields={"template": "new"})
     first = changes_of(spec, with_template())
     assert first.name == replacement_name("train", {"template": "new"}, 20)
-    again = changes_of(spec, with_template(first.name, "new", outdated=("a",)))
+    again = changes_of(spec, with_template(first.name, "new", outdated=("a",), owner="train"))
     assert (again.action, again.name) == (REPLACE, "train")
-    finished = changes_of(spec, with_template(outdated=("a",), template="new"), with_template(first.name, "new"))
+    finished = changes_of(
+        spec, with_template(outdated=("a",), template="new"), with_template(first.name, "new", owner="train")
+    )
     assert (finished.action, finished.name, [old.name for old in finished.superseded]) == (
         REPLACE,
         first.name,
         ["train"],
     )
+
+
+@given(st.text(max_size=9), st.text(min_size=1, max_size=20), st.text(max_size=20))
+def test_a_mark_is_valid_only_for_its_own_group(place: str, name: str, group: str) -> None:
+    mark = group_mark(place, name, group)
+    assert marked_owner(mark, place, group) == name
+    assert marked_owner(mark, place, f"{group}x") == ""
+    assert marked_owner(mark, f"{place}x", group) == ""
+    # A tool that renames everything in a copy also renames the group in the mark.
+    assert marked_owner(f"x{mark}", place, group) == ""
+    assert marked_owner(None, place, group) == ""
+
+
+@pytest.mark.parametrize("name", ["train-2026", "train-beef", "train-0002"])
+@pytest.mark.parametrize(
+    ("spec", "action"),
+    [
+        (desired(), NOTHING),
+        (desired(recreate=True), NOTHING),
+        (desired(recreate=True, fields={"flavor": "g5"}), REPLACE),
+        (desired(present=False), DELETE),
+    ],
+)
+def test_a_group_of_others_with_the_name_of_a_replacement_is_left_alone(
+    spec: NodeGroupSpec, action: str, name: str
+) -> None:
+    (change,), problems = plan_group_changes([spec], [actual(), actual(name, fields={"flavor": "g5"})], FIXED, 255)
+    assert not problems
+    assert (change.action, change.lookalikes) == (action, (name,))
+    assert [group.name for group in change.superseded] == (["train"] if action in (REPLACE, DELETE) else [])
+    assert (change.orphans, change.deleting) == ((), ())
+    warnings = ReconcileResult([change]).warnings
+    assert [name in text for text in warnings] == ([True] if action != NOTHING else [])
+
+
+def test_a_group_of_others_is_not_used_as_the_declared_group() -> None:
+    (change,), dummy = plan_group_changes([desired()], [actual("train-2026")], FIXED, 255)
+    assert (change.action, change.name) == (CREATE, "train")
+
+
+def test_a_replacement_does_not_get_the_name_of_a_group_of_others() -> None:
+    spec = desired(recreate=True, fields={"flavor": "g5"})
+    (alone,), dummy = plan_group_changes([spec], [actual()], FIXED, 255)
+    (change,), dummy = plan_group_changes([spec], [actual(), actual(alone.name)], FIXED, 255)
+    assert change.name not in ("train", alone.name)
+    assert may_be_replacement(change.name, "train")
+    # The name of a replacement that another spec has taken as its own is refused.
+    other = NodeGroupSpec(alone.name, count=2)
+    dummy2, problems = plan_group_changes([other], [marked(alone.name)], FIXED, 255)
+    assert problems == [
+        f"Node group {alone.name}: the existing group with this name replaces node group train, and a run for train may delete it. "
+        "Choose another name."
+    ]
+
+
+def test_every_deletion_is_named() -> None:
+    both = [actual(), marked("train-5f3a", count=1)]
+    names = ["train (2 nodes)", "train-5f3a (1 node)"]
+    (deleted,), dummy = plan_group_changes([desired(present=False)], both, FIXED, 255)
+    shown = ReconcileResult([deleted]).result()
+    assert shown["nodegroups"]["train"]["deletes"] == names
+    assert shown["diff"]["before"]["train"]["deletes"] == names
+    spec = desired(recreate=True, fields={"flavor": "g5"})
+    (replaced,), dummy = plan_group_changes([spec], both, FIXED, 255)
+    assert replaced.after()["deletes"] == names
+    # After an interruption, the replacement exists already.
+    new = marked("train-00ff", fields={"flavor": "g5"})
+    (finished,), dummy = plan_group_changes([spec], [actual(), new], FIXED, 255)
+    assert (finished.current, finished.after()["deletes"]) == (new, ["train (2 nodes)"])
+    assert "deletes" not in finished.before()
 
 
 def test_a_range_that_another_object_keeps_is_not_compared() -> None:

@@ -185,7 +185,9 @@ def test_a_group_that_stays_is_uncordoned_before_the_other_one_is_drained(count:
     cluster = Cluster(count)
     cluster.cordoned = {"n0", "n1"}
     cluster.join("other", "train-0123")
-    orphan = dataclasses.replace(group_of_three(), id="train-0123", name="train-0123", count=1, fields={"flavor": "g5"})
+    orphan = dataclasses.replace(
+        group_of_three(), id="train-0123", name="train-0123", owner="train", count=1, fields={"flavor": "g5"}
+    )
     spec = NodeGroupSpec("train", count=3, recreate=True, fields={"flavor": "g4"})
     reconcile(Refusing(None, cluster.calls, [group_of_three(), orphan]), cluster, spec)
     assert cluster.calls == calls

@@ -102,7 +102,9 @@ def of_a_cloud(*pools: Document, **nodes: dict[str, str]) -> Membership:
 def test_nodes_of_a_group_are_its_pools_before_anything_is_known_of_them() -> None:
     nodes = {
         "new": {NODEGROUP: "gpus"},
-        "moved": {NODEGROUP: "gpus-0a1f"},
+        # Anyone may choose the name of a replacement; the nodes of a replacement have the pool's label.
+        "2026": {NODEGROUP: "gpus-2026"},
+        "moved": {NODEGROUP: "gpus-0a1f", PIN: "made"},
         "other": {NODEGROUP: "gpus-large"},
         "none": {},
     }
@@ -120,7 +122,7 @@ def test_a_group_beats_a_match_and_a_pin_beats_a_group() -> None:
 
 def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
     other: Document = {"name": "other", "nodes": {"flavor": "f", "count": 1, "name": "gpus-beef"}}
-    nodes = {"a": {NODEGROUP: "gpus-beef"}, "b": {NODEGROUP: "gpus-1234"}}
+    nodes = {"a": {NODEGROUP: "gpus-beef"}, "b": {NODEGROUP: "gpus"}}
     for pools in ([MADE, other], [other, MADE]):
         assert of_a_cloud(*pools, **nodes).by_pool == {"made": ["b"], "other": ["a"]}
 

@@ -63,6 +63,18 @@ def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.An
     ]
 
 
+def test_each_group_that_a_replacement_deletes_is_named() -> None:
+    result = {"action": "recreate", "deletes": ["gpus (2 nodes)", "gpus-1a2b (1 node)"]}
+    diff = {"before": {"gpus": {"flavor": "a"}}, "after": {"gpus": {"flavor": "b", "deletes": result["deletes"]}}}
+    ((dummy, text),) = nodegroup_paragraphs(
+        {"pools": POOLS, "nodegroups": {"nodegroups": {"gpus": result}, "diff": diff}}, "plan"
+    )
+    assert text == (
+        f"{TEXT}; differs in immutable fields, and will be replaced: flavor a -> b; "
+        "then gpus (2 nodes) and gpus-1a2b (1 node) will be drained and deleted"
+    )
+
+
 def test_a_cloud_that_does_not_answer() -> None:
     away = {"msg": "Keystone did not answer."}
     assert list(nodegroup_paragraphs({"pools": POOLS, "nodegroups": away}, "plan")) == [

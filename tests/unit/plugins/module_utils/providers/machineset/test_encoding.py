@@ -102,6 +102,46 @@ def test_machines_with_other_values_of_declared_fields_are_outdated() -> None:
     )
 
 
-def test_the_machines_of_a_machineset() -> None:
-    other = worker_machineset("other")
-    assert machines_of(SET, [*RUNNING, machine("other-a", other)]) == RUNNING
+def owned_by(one: Object, uid: str) -> Object:
+    """The Machine with its controller, as every MachineSet sets it."""
+    controller = {"kind": "MachineSet", "name": "train", "uid": uid, "controller": True}
+    return {**one, "metadata": {**one["metadata"], "ownerReferences": [controller]}}
+
+
+def test_the_machines_of_a_machineset_are_those_that_it_controls() -> None:
+    """The label with the name is only a convention: a guide's MachineSet may use another value, and a copy has the same selector."""
+    uid = SET["metadata"]["uid"]
+    by_another_name = machine("train-a", worker_machineset("from-a-guide"))
+    of_a_copy = machine("copy-a", SET)
+    machines = [owned_by(by_another_name, uid), owned_by(of_a_copy, "other"), machine("x", worker_machineset("other"))]
+    assert machines_of(SET, machines) == machines[:1]
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ({"matchLabels": {"a": "1"}}, True),
+        ({"matchLabels": {"a": "2"}}, False),
+        ({"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, False),
+        ({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}, True),
+        ({}, False),
+    ],
+)
+def test_a_machine_without_a_controller_belongs_to_the_machineset_that_selects_it(
+    selector: t.Any, selected: bool
+) -> None:
+    orphan = machine("train-z", SET)
+    orphan["metadata"]["labels"] = {"a": "1"}
+    machineset = group()
+    machineset["spec"]["selector"] = selector
+    assert machines_of(machineset, [orphan]) == ([orphan] if selected else [])
+
+
+def test_the_nodes_that_do_not_register_with_the_label_of_their_pool() -> None:
+    new = machine("train-n", SET)
+    new["spec"]["metadata"] = {"labels": {"accel.gpu/pool": "train"}}
+    machines = [*RUNNING, new, machine("train-c", SET, "Provisioning")]
+    assert state_of(SET, machines, NOW, paths={}).adopted == ()
+    assert state_of(SET, machines, NOW, paths={}, pooled=True).adopted == ("train-a", "train-b")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_owner
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested, merge_patch
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import field_differences
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
@@ -21,12 +22,21 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.mac
     configured,
     copy_of,
     decode,
+    finished_mark,
     nodegroup_of,
     paths_in,
     provider_spec_of,
     record_of,
 )
-from tests.helpers.machine_api import CLUSTER_LABEL, MACHINESET_LABEL, ROLE_LABEL, Object, worker_machineset
+from tests.helpers.machine_api import (
+    CLUSTER_LABEL,
+    GROUP_MARK,
+    MACHINESET_LABEL,
+    ROLE_LABEL,
+    Object,
+    marked,
+    worker_machineset,
+)
 
 GROUP = "accel.gpu/nodegroup"
 
@@ -62,7 +72,9 @@ def test_a_copy_has_a_new_identity_and_the_same_machines() -> None:
         "name": "train",
         "namespace": "openshift-machine-api",
         "labels": {CLUSTER_LABEL: "prod-7x2kd", GROUP: "train"},
+        "annotations": {GROUP_MARK: new["metadata"]["annotations"][GROUP_MARK]},
     }
+    assert nodegroup_of(new) == "train"
     assert set(new) == {"apiVersion", "kind", "metadata", "spec"}, "no status"
     assert new["spec"]["replicas"] == 0
     assert new["spec"]["deletePolicy"] == "Oldest"
@@ -117,7 +129,6 @@ def test_nothing_identifies_the_source(
         "ownerReferences",
         "finalizers",
         "managedFields",
-        "annotations",
     } & set(new["metadata"])
     assert new["spec"]["selector"]["matchLabels"].items() <= new["spec"]["template"]["metadata"]["labels"].items()
     assert source["metadata"] == before["metadata"], "the source is not changed"
@@ -174,7 +185,45 @@ def test_an_adopted_machineset_gets_the_mark() -> None:
     result = changed(source, {}, managed=True)
     assert nodegroup_of(source) is None
     assert nodegroup_of(result) == "x"
-    assert merge_patch(source, result) == {"metadata": {"labels": {GROUP: "x"}}}
+    mark = result["metadata"]["annotations"][GROUP_MARK]
+    assert merge_patch(source, result) == {"metadata": {"labels": {GROUP: "x"}, "annotations": {GROUP_MARK: mark}}}
+
+
+def by_hand(source: Object, name: str, *, replace: bool = False) -> Object:
+    """A copy as `oc get -o yaml`, an editor and `oc create` make it. replace: every occurrence of the source's name is replaced, as `sed` does."""
+    old = source["metadata"]["name"]
+    copied: Object = json.loads(json.dumps(source).replace(old, name) if replace else json.dumps(source))
+    copied["metadata"] |= {"name": name, "uid": "11111111-1111-1111-1111-111111111111"}
+    return copied
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("name", ["experiments-2026", "experiments-beef", "burst-0002"])
+def test_a_copy_of_a_managed_machineset_belongs_to_no_group_of_another_name(name: str, replace: bool) -> None:
+    for owned in ("experiments", "experiments-1a2b"):
+        original = marked(worker_machineset(owned), "experiments")
+        assert nodegroup_of(original) == "experiments"
+        copied = by_hand(original, name, replace=replace)
+        assert nodegroup_of(copied) in (None, name)
+        assert machine_set_owner(copied, new=True) is None
+        assert decode(copied, {})["managed"] is False
+
+
+def test_a_new_machineset_is_recognized_before_its_mark_is_complete_and_a_copy_of_it_is_not() -> None:
+    """The run is killed between the creation and the patch that writes the UID."""
+    new = copy_of(worker_machineset(), "train-1a2b", "train")
+    created = {**new, "metadata": {**new["metadata"], "uid": "22222222-2222-2222-2222-222222222222"}}
+    assert nodegroup_of(created) == "train"
+    assert machine_set_owner(created) is None, "so that the next run completes the mark"
+    assert decode(created, {})["managed"] is False
+    assert nodegroup_of(by_hand(created, "train-2026")) is None
+    finished = copy.deepcopy(created)
+    finished["metadata"]["annotations"] |= finished_mark("train", created)["metadata"]["annotations"]
+    assert machine_set_owner(finished) == "train"
+    assert finished_mark("train", finished) == {}
+    assert finished_mark("other", created) == {}
+    again = by_hand(finished, "train-1a2b")
+    assert machine_set_owner(again, new=True) is None, "not even a copy with the same name"
 
 
 def test_an_unknown_field_is_an_error_of_the_program() -> None:

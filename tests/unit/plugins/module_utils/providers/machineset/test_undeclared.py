@@ -12,7 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.nested import set
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import LABELS
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.undeclared import undeclared_problems
-from tests.helpers.machine_api import Object, worker_machineset
+from tests.helpers.machine_api import Object, marked, worker_machineset
 
 ZONES = ["us-east-2a", "us-east-2b"]
 
@@ -20,7 +20,7 @@ ZONES = ["us-east-2a", "us-east-2b"]
 def managed(name: str, pool: str | None = "extra", group: str | None = "", replicas: int = 1) -> Object:
     machineset = worker_machineset(name)
     if group is not None:
-        machineset["metadata"]["labels"]["accel.gpu/nodegroup"] = group or name
+        marked(machineset, group or name)
     if pool:
         set_nested(machineset, LABELS, {"accel.gpu/pool": pool})
     machineset["spec"]["replicas"] = replicas

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import marked_owner
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import encoding, specs
 from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroup_module import require_valid
 
@@ -34,6 +35,24 @@ def test_unset_options_are_not_declared() -> None:
     assert encoding.create_body(of(), "g", None) == {"name": "g"}
 
 
+@pytest.mark.parametrize(
+    ("options", "labels", "merged"),
+    [
+        ({}, {}, True),
+        # Without labels of its own, the group inherits those of the cluster.
+        ({"merge_labels": False}, {}, True),
+        ({"merge_labels": False, "labels": {"a": "1"}}, {"a": "1"}, False),
+        ({"labels": {"a": "1"}}, {"a": "1"}, True),
+    ],
+)
+def test_a_replacement_has_a_mark(options: Options, labels: dict[str, str], merged: bool) -> None:
+    body = encoding.create_body(of(**options), "g-2026", 1, "cluster-id")
+    assert body["merge_labels"] is merged
+    assert marked_owner(body["labels"].pop("accel_gpu_nodegroup_mark"), "cluster-id", "g-2026") == "g"
+    assert body["labels"] == labels
+    assert "labels" not in encoding.create_body(of(), "g", 1, "cluster-id")
+
+
 def test_everything() -> None:
     declared = of(
         flavor="f",
@@ -47,8 +66,8 @@ def test_everything() -> None:
         max_node_count=4,
     )
     assert declared.fields["labels"] == {"a": "true", "gone": None}
-    assert encoding.create_body(declared, "g-1234", 2) == {
-        "name": "g-1234",
+    assert encoding.create_body(declared, "g", 2) == {
+        "name": "g",
         "node_count": 2,
         "min_node_count": 1,
         "max_node_count": 4,

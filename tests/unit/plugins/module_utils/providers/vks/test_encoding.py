@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import field_differences
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import group_mark
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.encoding import (
     change_body,
     create_body,
@@ -43,6 +44,17 @@ ROW = {
     "tags": {"vng.vks.cluster": "x"},
 }
 FIELDS = state_of(ROW).fields
+
+
+def test_only_the_group_that_was_created_as_a_replacement_has_its_mark() -> None:
+    body = create_body(NodeGroupSpec("train", fields=NEEDED), "train-00ff", 1, "sub-1", "k8s-1")
+    made = {**ROW, "name": "train-00ff", "labels": body["labels"]}
+    assert state_of(made, cluster="k8s-1").owner == "train"
+    # Copies in the same cluster and in another one, and the group of a second inventory that declares such a name.
+    assert state_of({**made, "name": "train-2026"}, cluster="k8s-1").owner == ""
+    assert state_of(made, cluster="k8s-2").owner == ""
+    declared = create_body(NodeGroupSpec("train-2026", fields=NEEDED), "train-2026", 1, "sub-1", "k8s-1")
+    assert "labels" not in declared
 
 
 def state(**more: Any) -> NodeGroupState:
@@ -172,7 +184,9 @@ def test_the_creation_of_a_full_group() -> None:
     body = create_body(NodeGroupSpec("train", min_count=0, max_count=4, fields=fields), "train-00ff", 0, "sub-1")
     assert (body["name"], body["numNodes"], body["subnetId"]) == ("train-00ff", 0, "sub-2")
     assert body["autoScaleConfig"] == {"minSize": 0, "maxSize": 4}
+    mark = body["labels"].pop("accel.gpu/nodegroup-mark")
     assert body["labels"] == {"a": "1"}
+    assert mark == group_mark("", "train", "train-00ff")
     assert body["taints"] == [{"key": "k", "value": "v", "effect": "NoExecute"}, {"key": "k", "effect": "NoSchedule"}]
     assert body["upgradeConfig"]["maxSurge"] == 2
     assert body["secondarySubnets"] == ["10.9.0.0/24"]
