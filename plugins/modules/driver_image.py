@@ -181,7 +181,14 @@ from ..module_utils.cluster_state.operating_systems import NodeSystems
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
-from ..module_utils.driver_image.build import BuildOptions, ImageBuilder, build_arg_problems
+from ..module_utils.driver_image.build import (
+    BuildOptions,
+    BuildSpec,
+    ImageBuilder,
+    build_arg_problems,
+    downloads,
+    unreachable,
+)
 from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
 from ..module_utils.driver_image.desired_images import DriverImage, desired_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
@@ -193,7 +200,7 @@ from ..module_utils.registry.image_copy import ImageCopier
 from ..module_utils.registry.module import IMAGE_TOOLS, REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
-from ..module_utils.schema.messages import quote
+from ..module_utils.schema.messages import join_words, quote
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
@@ -310,6 +317,7 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
     }
     if "built" in actions:
         module.image_tools.require("buildah")
+        _warn_of_downloads(module, [state.spec for state in states if state.action == "built"])
     if not module.check_mode:
         built.apply(states, module.progress.report)
     results = []
@@ -319,6 +327,17 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
         action = next((name for name in ("built", "tagged") if any(name == one for dummy, one in own)), "unchanged")
         results.append(_entry(image, digests, action))
     return _result(results, before, changed=any(action != "unchanged" for action in actions))
+
+
+def _warn_of_downloads(module: DriverImageModule, specs: t.Iterable[BuildSpec]) -> None:
+    """Warn, before a build of many minutes, of hosts that its steps need and that this machine does not reach."""
+    hosts = {host: port for spec in specs for host, port in downloads(spec).items()}
+    if missing := unreachable(hosts):
+        module.warn(
+            f"The build downloads from {join_words(sorted(hosts))}, and this machine does not reach {join_words(missing)}. If a step of the build needs one "
+            "of them, the build fails. At a site without internet access, provide mirrors for these hosts and change the addresses in build_context, or "
+            "build the image elsewhere and set source to copy it."
+        )
 
 
 def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[str, t.Any]:

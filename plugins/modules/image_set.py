@@ -66,6 +66,14 @@ options:
     elements: str
     choices: [kernel, load, all_reduce, network_all_reduce]
     default: [kernel]
+  platforms:
+    description:
+      - The platforms to copy, such as V(linux/amd64). By default, all platforms, and the attestations in the image's index.
+      - Pull-through caches often lack attestations, so copying all platforms from them fails. Then set the platforms of the nodes.
+      - An image that is pulled by digest is always copied completely, because the digest is that of the index.
+    type: list
+    elements: str
+    default: []
   dest:
     description:
       - Directory on this machine to which the files C(images.txt), C(imageset-config.yaml) and C(mirror-sets.yaml) are written. The directory is created if
@@ -149,6 +157,12 @@ image_set:
           type: str
           returned: always
           sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
+        platforms:
+          description: The platforms that are copied; empty for all.
+          type: list
+          elements: str
+          returned: always
+          sample: [linux/amd64]
       sample: []
     files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.txt]}
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
@@ -219,6 +233,7 @@ _SPEC: ArgumentSpec = {
         "choices": [program.name for program in PROGRAMS],
         "default": ["kernel"],
     },
+    "platforms": {"type": "list", "elements": "str", "default": []},
     "dest": {"type": "path"},
     "verify": {"type": "bool", "default": False},
     "digests_file": {"type": "path"},
@@ -250,11 +265,11 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
         files.write(changes)
     result: dict[str, t.Any] = {
         "images": [image.as_dict() for image in images],
-        "copies": copies(images),
+        "copies": copies(images, module.params["platforms"]),
         "files": files.paths,
     }
     if module.params["verify"]:
-        result.update(verify(module.registry_client, images, module.params["digests_file"]))
+        result.update(verify(module.registry_client, images, module.params["digests_file"], module.params["platforms"]))
         require_complete(result)
     before = {path: texts[0] for path, texts in changes.items() if texts[0] is not None}
     after = {path: texts[1] for path, texts in changes.items()}

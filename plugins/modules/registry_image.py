@@ -176,12 +176,7 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     specs, problems = parse_specs(module.params["images"])
     if problems:
         raise InvalidOptions(problems)
-    progress = module.progress
-    copier = ImageCopier(
-        module.registry_client,
-        module.image_tools,
-        on_done=lambda name, done, total: progress.report(f"copied {name}", done, total),
-    )
+    copier = ImageCopier(module.registry_client, module.image_tools, module.progress.report)
     states = copier.compare(specs)
     digests = {str(target): state.desired for state in states for target in state.spec.targets}
     text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"

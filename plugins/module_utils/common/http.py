@@ -9,6 +9,9 @@ providers/vks/transport.py, registry/transport.py and licensing/license_servers.
 from __future__ import annotations
 
 import base64
+import contextlib
+import datetime
+import email.utils
 import ipaddress
 import json
 import random
@@ -231,11 +234,18 @@ def is_loopback(host: str | None) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """The seconds in a Retry-After header; None if there is no header, or if the header contains a date."""
-    try:
-        return max(0.0, float(value)) if value else None
-    except ValueError:
+    """The seconds until the time in a Retry-After header, which is a number of seconds or a date (RFC 9110, 10.2.3); None if there is none."""
+    if not value:
         return None
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(value))
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return max(0.0, moment.timestamp() - time.time())
 
 
 def with_query(url: str, query: t.Mapping[str, t.Any] | None) -> str:

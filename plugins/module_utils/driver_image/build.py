@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import re
 import shutil
+import socket
 import stat
 import tempfile
 import typing as t
 from dataclasses import dataclass, field
+from urllib.request import getproxies, proxy_bypass
 
 from ..catalog.driver_images import BuildTarget
 from ..catalog.secrets import names_a_secret
 from ..common import file_lock, private_file
 from ..common.errors import ConnectionProblem, InvalidOptions
+from ..common.parallel import run_bounded
 from ..registry.image_tools import ImageTools
 from ..registry.reference import ImageReference
 from ..schema.messages import quote, type_name
@@ -33,6 +37,10 @@ _CHUNK = 1 << 20
 # An assignment in versions.mk whose value refers to no other variable.
 _ASSIGNMENT = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*)\s*[?:]?=\s*(?P<value>[^$#\s]+)\s*$", re.MULTILINE)
 _ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The hosts that the steps of a build download from. Variables in the host are unknown here, so such an address is left out.
+_ADDRESS = re.compile(r"https?://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z0-9-]+)(?::(?P<port>\d+))?")
+_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+_CONNECT_TIMEOUT = 5.0
 _ARGUMENT = re.compile(r"^ARG\s+(?P<name>[A-Z][A-Z0-9_]*)", re.MULTILINE)
 
 
@@ -187,6 +195,42 @@ def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options:
     }
     known = {name: value for name, value in {**defaults, **fixed, **dict(target.arguments)}.items() if name in declared}
     return {**known, **options.build_args}
+
+
+def downloads(spec: BuildSpec) -> dict[str, int]:
+    """The hosts from which the steps of a build download, with their ports, according to the Dockerfile and its scripts.
+
+    Base images are not included: they come from registries, for which the collection has credentials and certificates. Source of the steps:
+    NVIDIA/gpu-driver-container rhel9/Dockerfile and ubuntu22.04/Dockerfile (Go, packages, the signing key and repository of CUDA, tools on GitHub).
+    """
+    folder = os.path.join(spec.options.context, spec.folder)
+    scripts = sorted(name for name in os.listdir(folder) if name.endswith(".sh"))
+    hosts: dict[str, int] = {}
+    for name in (_DOCKERFILE, *scripts):
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            text = _COMMENT.sub("", file.read())
+        for match in _ADDRESS.finditer(text):
+            standard = 443 if match[0].startswith("https") else 80
+            hosts.setdefault(match["host"].lower(), int(match["port"] or standard))
+    return hosts
+
+
+def unreachable(hosts: t.Mapping[str, int]) -> list[str]:
+    """Those of the hosts that accept no connection from this machine, on which the steps of a build run. Hosts behind a proxy are not tested."""
+    proxies = getproxies()
+
+    def connect(host: str, port: int) -> None:
+        with socket.create_connection((host, port), _CONNECT_TIMEOUT):
+            pass
+
+    direct = {
+        host: port
+        for host, port in hosts.items()
+        if ("https" if port == 443 else "http") not in proxies or proxy_bypass(host)
+    }
+    calls = [(host, functools.partial(connect, host, port)) for host, port in direct.items()]
+    outcomes = run_bounded(calls, len(calls) or 1, fatal=lambda dummy: False)
+    return sorted(outcome.name for outcome in outcomes if isinstance(outcome.error, OSError))
 
 
 class ImageBuilder:

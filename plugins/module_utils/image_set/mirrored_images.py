@@ -12,7 +12,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.errors import InvalidOptions
-from ..registry.reference import parse_image
+from ..registry.reference import InvalidReference, parse_image, pulled_name
+from ..schema.messages import quote
 
 if t.TYPE_CHECKING:
     from ..pools.plan import ComponentPlan
@@ -57,15 +58,22 @@ class MirroredImage:
             return self.destination
         return str(reference.with_tag(reference.tag or reference.digest.replace(":", "-")))
 
+    def platforms(self, chosen: t.Sequence[str]) -> list[str]:
+        """The platforms to copy; empty for all. An image that is pulled by digest keeps all platforms, because the digest is that of their index."""
+        return [] if parse_image(self.source).digest else list(chosen)
+
     def as_dict(self) -> dict[str, str]:
         """The image, formatted for a module's result."""
         return {"component": self.component, "source": self.source, "destination": self.destination}
 
 
-def copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
+def copies(images: t.Iterable[MirroredImage], platforms: t.Sequence[str] = ()) -> list[Object]:
     """The copies without duplicates, because an image that is needed by tag and digest may also be needed by digest alone."""
-    sources = {image.stored_as: image.copy_source for image in images if image.copied}
-    return [{"source": source, "destination": destination} for destination, source in sources.items()]
+    by_destination = {image.stored_as: image for image in images if image.copied}
+    return [
+        {"source": image.copy_source, "destination": destination, "platforms": image.platforms(platforms)}
+        for destination, image in by_destination.items()
+    ]
 
 
 def mirrored(
@@ -75,7 +83,7 @@ def mirrored(
     upstreams: t.Mapping[str, str] | None = None,
     private: t.Collection[str] = (),
 ) -> list[MirroredImage]:
-    """The images with their sources, without duplicates; raises InvalidOptions if two images would have the same name in the mirror.
+    """The images with their sources, without duplicates; raises InvalidOptions if a name is not valid, or if two images would have the same name in the mirror.
 
     `requested` and `public` contain the image of each component with and without the declared mirror. `registry` is a mirror that replaces the declared
     one, for example a mirror that the cluster does not use yet.
@@ -84,8 +92,16 @@ def mirrored(
     """
     by_destination: dict[str, MirroredImage] = {}
     problems: list[str] = []
-    for component, image in requested.items():
-        source = public.get(component, image)
+    for component, name in requested.items():
+        image, source = pulled_name(name), pulled_name(public.get(component, name))
+        try:
+            parse_image(image)
+            parse_image(source)
+        except InvalidReference as error:
+            problems.append(
+                f"{component}: the image {quote(name)} {error}. Nodes cannot pull it either: correct it where it is declared"
+            )
+            continue
         destination = image
         if registry and component not in private and not image.startswith(f"{registry}/"):
             destination = f"{registry}/{source.partition('/')[2]}"

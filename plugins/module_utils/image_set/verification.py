@@ -11,6 +11,7 @@ import typing as t
 
 from ..common.errors import InvalidOptions, ModuleFailure
 from ..common.parallel import call_all
+from ..registry.image_copy import select_platforms
 from ..registry.reference import parse_image
 
 if t.TYPE_CHECKING:
@@ -27,13 +28,23 @@ class IncompleteMirror(ModuleFailure):
     code = "mirror"
 
 
-def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_file: str | None) -> dict[str, list[str]]:
+def verify(
+    client: RegistryClient,
+    images: t.Sequence[MirroredImage],
+    digests_file: str | None,
+    platforms: t.Sequence[str] = (),
+) -> dict[str, list[str]]:
     """The images that are missing from the mirror, those with an unexpected digest, and those whose expected digest is unknown.
 
     Without a `digests_file`, the expected digests are those in the registries from which the images were copied. An image that was not copied is only
-    required to exist.
+    required to exist. platforms: the platforms that were copied; empty for all.
     """
     recorded = _read_digests(digests_file) if digests_file else {}
+
+    def source_digest(image: MirroredImage) -> str | None:
+        source, chosen = parse_image(image.copy_source), image.platforms(platforms)
+        selected = select_platforms(client, source, chosen)[0] if chosen else None
+        return selected or client.digest(source)
 
     def check(image: MirroredImage) -> str:
         actual = client.digest(parse_image(image.destination))
@@ -41,7 +52,7 @@ def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_fi
             return "missing"
         if not image.copied:
             return ""
-        desired = recorded.get(image.stored_as) if digests_file else client.digest(parse_image(image.copy_source))
+        desired = recorded.get(image.stored_as) if digests_file else source_digest(image)
         if not desired:
             return "unrecorded"
         return "altered" if desired != actual else ""

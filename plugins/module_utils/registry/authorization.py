@@ -68,6 +68,10 @@ class Authorization:
         # This uses a copy instead of the lock, because the lock is held during the request for the challenge, which may fail.
         return {secret for header in list(self._headers.values()) if (secret := header.partition(" ")[2])}
 
+    def has_token(self, repository: str, actions: str) -> bool:
+        """Whether the registry's token service has issued a token for the repository, so it has accepted the login."""
+        return self._headers.get((repository, actions), "").startswith("Bearer ")
+
     def source(self, repository: str) -> str:
         """Where the login comes from; empty if there is no login."""
         login = self._find_login(f"{self._registry}/{repository}")

@@ -16,13 +16,16 @@ import threading
 import typing as t
 from dataclasses import dataclass, field
 
+from .reference import HUB
+
 Object = dict[str, t.Any]
 
 NGC_REGISTRY, NGC_USER, NGC_VARIABLE = "nvcr.io", "$oauthtoken", "NGC_API_KEY"
 AUTH_FILE_VARIABLE = "REGISTRY_AUTH_FILE"
-_HUB = "docker.io"
+_FILE_KEYS = frozenset({"auths", "credHelpers", "credsStore"})
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 # The hosts of Docker Hub in files that docker and podman have written.
-_HUB_HOSTS = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
+_HUB_HOSTS = frozenset({HUB, "index.docker.io", "registry-1.docker.io"})
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Credentials:
             names = dict.fromkeys((*self._logins, *self._helpers))
         for name in names:
             host = name.partition("/")[0]
-            is_named = _names_host(text, host) or (only_named and host == _HUB)
+            is_named = _names_host(text, host) or (only_named and host == HUB)
             login = self._login(name) if is_named else self._logins.get(name)
             if login is None or (only_named and not is_named):
                 continue
@@ -146,6 +149,9 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
     try:
         document = json.loads(text)
         auths = document.get("auths") or {}
+        if not document.keys() & _FILE_KEYS and all(isinstance(entry, dict) for entry in document.values()):
+            # The older format (.dockercfg) has no key around the entries.
+            auths = document
         helpers = dict(document.get("credHelpers") or {})
         logins = {}
         for name, entry in auths.items():
@@ -164,7 +170,10 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
 def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
     user, password = entry.get("username") or "", entry.get("password") or ""
     if entry.get("auth"):
-        user, dummy, password = base64.b64decode(entry["auth"], validate=True).decode().rstrip("\0").partition(":")
+        # Files written by hand contain the line breaks of `base64`, the URL-safe alphabet, or no padding.
+        encoded = "".join(entry["auth"].split()).translate(_STANDARD_ALPHABET).rstrip("=")
+        plain = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        user, dummy, password = plain.decode().rstrip("\0\r\n").partition(":")
     token = entry.get("identitytoken") or ""
     if not all(isinstance(value, str) for value in (user, password, token)):
         raise TypeError
@@ -183,6 +192,9 @@ def _key(name: str) -> str:
     dummy, separator, address = name.partition("://")
     plain = address.partition("/")[0] if separator else name.rstrip("/")
     host, dummy, folder = plain.partition("/")
+    if folder in ("v1", "v2"):
+        # The version of the API, from an address without its scheme.
+        plain = host
     if host not in _HUB_HOSTS:
         return plain
-    return _HUB if folder in ("", "v1", "v2") else f"{_HUB}/{folder}"
+    return HUB if folder in ("", "v1", "v2") else f"{HUB}/{folder}"

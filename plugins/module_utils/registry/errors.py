@@ -20,6 +20,8 @@ _QUOTA = re.compile(
     r"quota|exceeds? (the )?(configured upper )?(limit|storage)|insufficient storage|no space left|storage limit",
     re.IGNORECASE,
 )
+# The code of the distribution specification, and the texts of Docker Hub, ECR and proxies.
+TOO_MANY_REQUESTS = re.compile(r"too ?many ?requests|rate (limit )?exceeded|rate limit", re.IGNORECASE)
 # OpenSSL's message for a response that does not begin a TLS handshake.
 _NO_TLS = re.compile(r"wrong version number|record layer failure", re.IGNORECASE)
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
@@ -29,6 +31,11 @@ _MAX_LENGTH = 300
 # No role has a variable for this option.
 REQUEST_TIMEOUT_OPTION = (
     "request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play)"
+)
+# Harbor, Quay, GitLab and ECR give the same response for a repository that the user may not use and for a project that does not exist.
+MISSING_PROJECT = (
+    "The project (Harbor), organization (Quay), group (GitLab) or repository (ECR, Artifactory) may also be missing, or the user may not be a member: "
+    "create it there, or check its name."
 )
 _REFUSED_MANIFEST = ("MANIFEST_INVALID", "TAG_INVALID", "UNSUPPORTED", "NAME_INVALID")
 
@@ -42,11 +49,15 @@ class RegistryError(ServiceError):
     ca_setting = "ca_cert of the registry in gpu_registries (option registries of the module)"
     proxy_setting = "HTTPS_PROXY and NO_PROXY"
 
-    def __init__(self, detail: str, *, registry: str = "", login: str = "", **fields: t.Any) -> None:
-        """detail: the registry's own text. login: the origin of the credentials; empty for an anonymous request."""
+    def __init__(
+        self, detail: str, *, registry: str = "", login: str = "", accepted: bool = False, **fields: t.Any
+    ) -> None:
+        """detail: the registry's own text. login: the origin of the credentials; empty for an anonymous request. accepted: whether the registry has
+        issued a token for these credentials.
+        """
         super().__init__("", **fields)
         self.detail = detail.rstrip(". ")
-        self.registry, self.login = registry, login
+        self.registry, self.login, self.accepted = registry, login, accepted
         self.message = explain(self)
 
     def __str__(self) -> str:
@@ -61,7 +72,14 @@ class RegistryError(ServiceError):
     @property
     def declined(self) -> bool:
         """Whether the request may be sent again later. This is not the case if the quota is full, because waiting does not free space."""
-        return super().declined and not self.over_quota
+        return (super().declined or self.too_many_requests) and not self.over_quota
+
+    @property
+    def too_many_requests(self) -> bool:
+        """Whether the registry limits the number of requests. Some registries and proxies say so only in the code or the text of another status."""
+        return self.status == 429 or bool(
+            self.status and self.status >= 400 and TOO_MANY_REQUESTS.search(f"{self.reason} {self.detail}")
+        )
 
 
 def explain(error: RegistryError) -> str:
@@ -77,12 +95,14 @@ def explain(error: RegistryError) -> str:
         return f"Registry {error.registry} did not respond {request}. {remedy}"
     if error.over_quota:
         return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run the playbook again."
+    if error.too_many_requests:
+        return f"{where} limits the number of requests {request}. Run the playbook again later, or log in: the limits for authenticated users are higher."
     if error.status == 401:
         return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:
         return (
             f"{where} denies the request {request}. The user needs permission to "
-            f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository, and some registries require that the repository already exists."
+            f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository. {MISSING_PROJECT}"
         )
     if error.reason in _REFUSED_MANIFEST or error.status == 415:
         return (
@@ -93,8 +113,6 @@ def explain(error: RegistryError) -> str:
         return f"{where} expects TLS {request}. Remove plain_http of the registry."
     if error.status == 405:
         return f"{where} does not allow the request {request}. A pull-through cache does not accept pushed images: use a repository that stores images."
-    if error.status == 429:
-        return f"{where} limits the number of requests {request}. Run the playbook again later, or log in: the limits for authenticated users are higher."
     if error.status == 200:
         return f"{where} returns no manifest {request}. Check its name: a proxy or a login page may have responded."
     return f"{where} rejected {error.operation} with {error.status}: {error.detail}"
@@ -105,7 +123,12 @@ def _login_remedy(error: RegistryError) -> str:
         return "Set username and password of the registry in gpu_registries (option registries of the module), or auth_file."
     if _EXPIRED.search(error.detail):
         return f"The credentials from {error.login} have expired: log in again, or create a new token."
-    return f"It rejects the credentials from {error.login}: check user and password."
+    if error.accepted:
+        return f"It accepts the credentials from {error.login}, but not for this repository. {MISSING_PROJECT}"
+    return (
+        f"It rejects the credentials from {error.login}: check user and password. If `skopeo login {error.registry}` accepts them, they are right. "
+        f"{MISSING_PROJECT}"
+    )
 
 
 def error_text(data: bytes) -> tuple[str, str]:

@@ -85,11 +85,9 @@ class CopyState:
 class ImageCopier:
     """Compares images and copies those that differ, in parallel."""
 
-    def __init__(
-        self, client: RegistryClient, tools: ImageTools, on_done: t.Callable[[str, int, int], None] | None = None
-    ) -> None:
-        """on_done: called with the name of each finished entry, the number of finished entries, and the total number of entries."""
-        self._client, self._tools, self._on_done = client, tools, on_done
+    def __init__(self, client: RegistryClient, tools: ImageTools, say: t.Callable[..., None] | None = None) -> None:
+        """say: reports the progress (Progress.report)."""
+        self._client, self._tools, self._say = client, tools, say
         self._lock = threading.Lock()
         self._places: dict[str, threading.Lock] = {}
 
@@ -121,11 +119,12 @@ class ImageCopier:
         different = [state for state in states if state.different]
         done: list[CopyState] = []
 
-        def report(outcome: t.Any, count: int) -> None:
+        def report(outcome: t.Any, finished: int) -> None:
             if outcome.ok:
                 done.append(outcome.value)
-            if self._on_done is not None:
-                self._on_done(outcome.name, count, len(different))
+            if self._say is not None:
+                text = f"{'copied' if outcome.ok else 'could not copy'} {outcome.name}"
+                self._say(text, len(done), len(different), failed=finished - len(done))
 
         outcomes = run_bounded(
             [(state.spec.name, functools.partial(self._copy, state)) for state in different],
@@ -154,34 +153,20 @@ class ImageCopier:
 
     def _select_platforms(self, state: CopyState) -> None:
         """Set the desired digest to that of the chosen platforms."""
-        source = state.spec.source
+        source, destination = state.spec.source, state.spec.destination
         if not isinstance(source, ImageReference):
             raise InvalidOptions(
                 [f"{source}: platforms is supported only if the source is an image in a registry; remove it"]
             )
-        manifest = self._client.manifest(source)
-        if manifest is None or not manifest.is_index:
-            return
-        chosen = {name: digest for name, digest in manifest.children.items() if is_among(name, state.spec.platforms)}
-        missing = [name for name in state.spec.platforms if not any(is_among(one, [name]) for one in chosen)]
-        if missing:
+        digest, index = select_platforms(self._client, source, state.spec.platforms)
+        if index is not None and isinstance(destination, FileReference):
             raise InvalidOptions(
                 [
-                    f"{source}: has no image for {', '.join(missing)}; its platforms are {', '.join(sorted(manifest.children))}"
-                ]
-            )
-        if len(chosen) == 1:
-            (state.desired,) = chosen.values()
-        elif isinstance(state.spec.destination, FileReference):
-            raise InvalidOptions(
-                [
-                    f"{state.spec.destination}: an archive or a layout can contain one platform or all platforms, but {', '.join(sorted(chosen))} are "
+                    f"{destination}: an archive or a layout can contain one platform or all platforms, but {', '.join(sorted(index.children))} are "
                     "selected; select one of them, or remove platforms"
                 ]
             )
-        else:
-            state.index = without_other_platforms(manifest, state.spec.platforms)
-            state.desired = state.index.digest
+        state.index, state.desired = index, digest or state.desired
 
     def _digest(self, location: Location, *, required: bool) -> str | None:
         """The digest; None if the image does not exist."""
@@ -249,6 +234,30 @@ class ImageCopier:
             )
         for target in missing:
             self._client.put(target, manifest)
+
+
+def select_platforms(
+    client: RegistryClient, source: ImageReference, platforms: t.Sequence[str]
+) -> tuple[str | None, Manifest | None]:
+    """The digest of an image with only these platforms, and its index if there are several of them. Both are None if the image has no index.
+
+    Raises InvalidOptions if the image lacks a platform.
+    """
+    manifest = client.manifest(source)
+    if manifest is None or not manifest.is_index:
+        return None, None
+    chosen = {name: digest for name, digest in manifest.children.items() if is_among(name, platforms)}
+    missing = [name for name in platforms if not any(is_among(one, [name]) for one in chosen)]
+    if missing:
+        raise InvalidOptions(
+            [
+                f"{source}: has no image for {', '.join(missing)}; its platforms are {', '.join(sorted(manifest.children))}"
+            ]
+        )
+    if len(chosen) == 1:
+        return next(iter(chosen.values())), None
+    index = without_other_platforms(manifest, platforms)
+    return index.digest, index
 
 
 def _no_such_image(location: Location) -> InvalidOptions:

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import tempfile
+import time
 import typing as t
 
 from ..catalog.secrets import masked
@@ -20,6 +21,7 @@ from ..common.errors import ConnectionProblem, ModuleFailure
 from ..common.temporary_files import make_file
 from ..common.time_limit import RunCommand, run_within
 from ..schema.messages import option_of_role
+from .errors import MISSING_PROJECT, TOO_MANY_REQUESTS
 from .reference import ImageReference, Location
 
 if t.TYPE_CHECKING:
@@ -27,24 +29,34 @@ if t.TYPE_CHECKING:
     from .transport import RegistryAccess
 
 _MAX_LENGTH = 600
+# The seconds before a copy is started again that failed because of a limit on the number of requests.
+_PAUSES = (15.0, 30.0, 60.0)
 # The lowest number of a file descriptor for the tools. Without root, buildah restarts in a user namespace, and uses the descriptors 3 and 4 for pipes.
 _FIRST_DESCRIPTOR = 100
 DEFAULT_TIMEOUT = 7200
 TIMEOUT_OPTION = option_of_role("gpu_registry_tool_timeout", "tool_timeout")
 _COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
 _LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
+_LIMITED = "The registry limits the number of requests: run the playbook again later, or log in, because the limits for authenticated users are higher."
 # Phrases in the error messages of both tools (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
 _REMEDIES: tuple[tuple[str, str], ...] = (
+    ("toomanyrequests", _LIMITED),
+    ("too many requests", _LIMITED),
+    ("rate limit", _LIMITED),
     ("x509", "This machine does not trust the registry's certificate: set ca_cert of the registry."),
     ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
     ("authentication required", "Set username and password of the registry, or auth_file."),
-    ("unauthorized", "Check the user and the password of the registry."),
-    ("requested access to the resource is denied", "The user needs permission to write to this repository."),
+    ("unauthorized", f"Check the user and the password of the registry. {MISSING_PROJECT}"),
+    ("requested access to the resource is denied", f"The user needs permission for this repository. {MISSING_PROJECT}"),
     ("quota", "Raise the registry's quota or delete images there, and run the playbook again."),
     ("no space left on device", "The disk of this machine or of the registry is full."),
     ("insufficient storage", "Raise the registry's quota or delete images there, and run the playbook again."),
     ("manifest invalid", "The registry may not support this type of image: set platforms to one platform."),
-    ("manifest unknown", "Check repository and tag."),
+    (
+        "manifest unknown",
+        "Check repository and tag. If both are right, a pull-through cache may lack the attestations in the image's index: set platforms to the "
+        "nodes' platform.",
+    ),
     ("connection refused", "Nothing listens there: check the name of the registry."),
     ("no such host", "The name does not resolve from this machine: check the name of the registry."),
     ("unexpected eof", "The connection was interrupted. Run the playbook again: finished layers are not sent again."),
@@ -88,13 +100,14 @@ class ImageTools:
         access_of: t.Callable[[str], RegistryAccess],
         authorities: t.Sequence[str] = (),
         timeout: float = DEFAULT_TIMEOUT,
+        sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         """Store the arguments; the tools are not looked up yet. authorities: the CA certificates of all registries, for builds, whose base images may
         come from any of them.
 
         timeout: the seconds after which a tool is stopped.
         """
-        self._timeout = timeout
+        self._timeout, self._sleep = timeout, sleep
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
 
@@ -103,11 +116,21 @@ class ImageTools:
         find_tool(tool, self._search)
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
-        """Copy an image without changing its digests. Layers that the destination already has are not sent again. Raises ToolFailed."""
+        """Copy an image without changing its digests. Layers that the destination already has are not sent again. Raises ToolFailed.
+
+        skopeo repeats a request at most a few seconds after a registry has limited the number of requests, so the copy is started again later.
+        """
         arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
         arguments += ["--all"] if all_platforms else []
         ends = [("src", source), ("dest", destination)]
-        self._call("skopeo", arguments, ends, [source.transport, destination.transport])
+        for pause in (*_PAUSES, None):
+            try:
+                self._call("skopeo", arguments, ends, [source.transport, destination.transport])
+                return
+            except ToolFailed as error:
+                if pause is None or not TOO_MANY_REQUESTS.search(str(error)):
+                    raise
+            self._sleep(pause)
 
     def inspect(self, image: Location) -> str:
         """The raw manifest of an image outside a registry; raises ToolFailed."""
@@ -245,9 +268,16 @@ def _memory_file() -> int | None:
     return None
 
 
+def _shortened(text: str) -> str:
+    """The text without its middle if it is too long: it begins with what has failed, such as one of several images, and ends with the cause."""
+    if len(text) <= _MAX_LENGTH:
+        return text
+    return f"{text[: _MAX_LENGTH // 3]} ... {text[-_MAX_LENGTH * 2 // 3 :]}"
+
+
 def error_summary(tool: str, errors: str) -> str:
     """The tool's error message on one line, without secrets, followed by the remedy if one is known."""
     lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
-    reason = " ".join(masked(line) for line in lines[-6:])[-_MAX_LENGTH:] or "no reason was given"
+    reason = _shortened(" ".join(masked(line) for line in lines[-6:])) or "no reason was given"
     remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")
     return f"{tool} says: {reason.rstrip('.')}." + (f" {remedy}" if remedy else "")

@@ -48,7 +48,12 @@ _NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # The files in which docker and podman store logins; the first one that exists is read (containers-auth.json.5.md).
-_AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/auth.json", "~/.docker/config.json")
+_AUTH_FILES = (
+    "$XDG_RUNTIME_DIR/containers/auth.json",
+    "~/.config/containers/auth.json",
+    "~/.docker/config.json",
+    "~/.dockercfg",
+)
 
 
 class RegistryAccessMixin(BaseModule):
@@ -178,10 +183,18 @@ class RegistryAccessMixin(BaseModule):
         return "", None
 
     def _ask_helper(self, registry: str, helper: str) -> Login | None:
-        """The login that one of docker's credential helpers returns; None if the program is missing, or if it has no login for the registry."""
+        """The login that one of docker's credential helpers returns; None if it has none.
+
+        If the program is missing, this is only a warning, because a public registry needs no login.
+        """
         # Only the name of a helper is accepted, never a path to another program.
         program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
+            self.warn(
+                f"The auth file names the credential helper {quote(helper)} for {registry}, but the program docker-credential-{helper} is not installed on "
+                "this machine, so the registry is accessed without a login. Install it, or set username and password of the registry in gpu_registries "
+                "(option registries of the module)."
+            )
             return None
         name, limit, started = f"docker-credential-{helper}", self.params["request_timeout"], list[t.Any]()
         call = functools.partial(

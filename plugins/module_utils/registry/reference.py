@@ -15,6 +15,8 @@ import typing as t
 DOCKER_ARCHIVE = "docker-archive"
 LAYOUT = "oci"
 FILE_TRANSPORTS = ("oci-archive", DOCKER_ARCHIVE, LAYOUT, "dir")
+# The registry of names without a host, and its folder for names without a folder.
+HUB, HUB_FOLDER = "docker.io", "library"
 _HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -111,6 +113,20 @@ def parse_image(text: str) -> ImageReference:
     if not repository.selector:
         raise InvalidReference("has neither a tag nor a digest; write registry/repository:tag")
     return repository
+
+
+def pulled_name(text: str) -> str:
+    """The complete name of an image in a pod: nodes pull a name without a registry from Docker Hub, and a name without a tag or a digest as latest.
+
+    Source: kubernetes.io, "Images", "Image names". A name that is not valid is returned unchanged or remains invalid.
+    """
+    name, at, digest = text.partition("@")
+    host, slash, dummy = name.partition("/")
+    if not (slash and (host == "localhost" or "." in host or ":" in host)):
+        name = f"{HUB}/{name}" if slash else f"{HUB}/{HUB_FOLDER}/{name}"
+    if not at and ":" not in name.rpartition("/")[2]:
+        name = f"{name}:latest"
+    return f"{name}{at}{digest}"
 
 
 def parse_repository(text: str, *, selected: bool = False) -> ImageReference:

@@ -17,6 +17,7 @@ from ..common.parallel import call_within
 from .authorization import PULL, PUSH, Authorization, parse_challenge
 from .credentials import Login
 from .errors import HTTPS_EXPECTED, REPEATABLE, RegistryError, error_text
+from .reference import HUB, HUB_FOLDER
 
 if URLLIB3_IMPORT_ERROR is None:
     import urllib3
@@ -30,9 +31,7 @@ MAX_BODY = 8 << 20
 _CHUNK = 1 << 16
 _CHALLENGE = "WWW-Authenticate"
 # The host of Docker Hub's API differs from the host in the names of its images.
-_API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# The folder of Docker Hub repositories whose names contain no folder.
-_HUB_FOLDER = "library"
+_API_HOSTS = {HUB: "registry-1.docker.io"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class RegistryTransport:
 
     def _full_name(self, repository: str) -> str:
         if self.access.registry in _API_HOSTS and "/" not in repository:
-            return f"{_HUB_FOLDER}/{repository}"
+            return f"{HUB_FOLDER}/{repository}"
         return repository
 
     def _authorized(
@@ -135,7 +134,7 @@ class RegistryTransport:
             if renewed is not None:
                 first = self._followed(method, url, _with(headers, renewed), data)
         if not 200 <= first.status < 300:
-            raise self._error(first, method, url, source)
+            raise self._error(first, method, url, source, accepted=authorization.has_token(repository, actions))
         return first
 
     def _ping(self) -> str:
@@ -154,7 +153,9 @@ class RegistryTransport:
             raise self._error(answer, method, url, source)
         return answer
 
-    def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
+    def _error(
+        self, answer: HttpResponse, method: str, url: str, source: str, *, accepted: bool = False
+    ) -> RegistryError:
         data = answer.data
         for secret in self._authorization.secrets:
             # Some registries repeat the request's headers in the error message.
@@ -164,6 +165,7 @@ class RegistryTransport:
             text or code or "no reason was given",
             registry=self.access.registry,
             login=source,
+            accepted=accepted,
             status=answer.status,
             reason=code,
             method=method,

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import base64
+import email.utils
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -156,6 +158,13 @@ def test_errors_that_the_caller_handles_are_raised_at_once() -> None:
 @pytest.mark.parametrize(("header", "seconds"), [(None, None), ("", None), ("7", 7), ("-1", 0), ("Fri, 31 Dec", None)])
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     assert http.retry_after(header) == seconds
+
+
+@pytest.mark.parametrize(("offset", "low", "high"), [(90, 85, 90), (-90, 0, 0)])
+def test_retry_after_a_date(offset: int, low: float, high: float) -> None:
+    actual = http.retry_after(email.utils.formatdate(time.time() + offset, usegmt=True))
+    assert actual is not None
+    assert low <= actual <= high
 
 
 def test_query() -> None:

@@ -19,8 +19,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
     BuildOptions,
     BuildSpec,
     build_arg_problems,
+    downloads,
     find_spec,
     inputs_of,
+    unreachable,
 )
 
 VERSION = "580.95.05"
@@ -243,6 +245,41 @@ def test_all_missing_files_are_reported(options: BuildOptions) -> None:
         f"build_context: {options.context} has no ubuntu22.04/Dockerfile; it must be a checkout of NVIDIA's gpu-driver-container with that folder",
         "catalog_file: there is no file /nowhere.yaml",
     ]
+
+
+def test_the_hosts_that_a_build_downloads_from(options: BuildOptions) -> None:
+    folder = Path(options.context) / spec(options).folder
+    (folder / "Dockerfile").write_text(
+        f"""{DOCKERFILE}
+# https://comment.example.org
+RUN wget -O - https://go.dev/dl/go${{GOLANG_VERSION}}.tar.gz && git clone https://GitHub.com/NVIDIA/gpu-driver-container
+ARG BASE_URL=https://mirror.example.com:8443/tesla
+RUN curl https://${{HOST}}/x
+"""
+    )
+    (folder / "install.sh").write_text('  echo "deb http://archive.ubuntu.com/ubuntu/ jammy main"\n')
+    assert downloads(spec(options)) == {
+        "go.dev": 443,
+        "github.com": 443,
+        "mirror.example.com": 8443,
+        "archive.ubuntu.com": 80,
+    }
+
+
+def test_only_hosts_that_refuse_a_connection_are_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as open_port, socket.socket() as closed:
+        open_port.bind(("127.0.0.1", 0))
+        open_port.listen()
+        closed.bind(("127.0.0.1", 0))
+        hosts = {"localhost": open_port.getsockname()[1], "127.0.0.1": closed.getsockname()[1]}
+        assert unreachable(hosts) == ["127.0.0.1"]
+        assert unreachable({}) == []
+        # A proxy decides on the hosts behind it.
+        monkeypatch.setenv("http_proxy", "http://proxy.example.com:3128")
+        monkeypatch.setenv("no_proxy", "localhost")
+        assert unreachable(hosts) == []
 
 
 def test_the_installer_is_read_once(options: BuildOptions) -> None:

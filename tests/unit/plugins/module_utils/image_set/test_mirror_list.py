@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirrored_images import (
+    copies,
     copy_list,
     image_set_configuration,
     mirrored,
@@ -27,6 +28,36 @@ def test_a_copy_does_not_replace_a_vgpu_driver(order: list[str]) -> None:
     public = {"driver/a": PUBLIC_DRIVER, "driver/vdi": DRIVER}
     with pytest.raises(InvalidOptions, match="require different images with this name"):
         mirrored(dict.fromkeys(order, DRIVER), public, None, private={"driver/vdi"})
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("nvcr.io/nvidia/x", "nvcr.io/nvidia/x:latest"),
+        ("registry.example.org:5000/x", "registry.example.org:5000/x:latest"),
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("curlimages/curl:8.1", "docker.io/curlimages/curl:8.1"),
+        (f"nvidia/x@{DIGEST}", f"docker.io/nvidia/x@{DIGEST}"),
+    ],
+)
+def test_short_names_are_completed_as_nodes_complete_them(name: str, source: str) -> None:
+    (actual,) = mirrored({"operator/a": name}, {"operator/a": name}, MIRROR)
+    assert (actual.source, actual.destination) == (source, f"{MIRROR}/{source.partition('/')[2]}")
+
+
+def test_all_invalid_names_are_reported_with_their_components() -> None:
+    names = {"operator/a": "nvcr.io/NVIDIA/x:1", "operator/b": "nvcr.io/nvidia/ok:1", "nfd/c": "nvcr.io/x:no tag"}
+    with pytest.raises(InvalidOptions) as caught:
+        mirrored(names, names, MIRROR)
+    first, second = caught.value.problems
+    assert first.startswith('operator/a: the image "nvcr.io/NVIDIA/x:1" has an invalid repository')
+    assert second.startswith('nfd/c: the image "nvcr.io/x:no tag" has an invalid tag')
+
+
+def test_images_by_digest_keep_all_platforms() -> None:
+    names = {"a": "nvcr.io/nvidia/a:1", "b": f"nvcr.io/nvidia/b@{DIGEST}"}
+    images = mirrored(names, names, MIRROR)
+    assert [copy["platforms"] for copy in copies(images, ["linux/amd64"])] == [["linux/amd64"], []]
 
 
 def test_two_public_images_with_one_name() -> None:

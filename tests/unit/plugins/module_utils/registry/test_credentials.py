@@ -116,6 +116,7 @@ def test_the_most_specific_name_counts() -> None:
         ("https://registry.example.com/v2/", "registry.example.com/x"),
         ("http://registry.example.com:5000", "registry.example.com:5000/x"),
         ("registry.example.com/", "registry.example.com/x"),
+        ("registry.example.com/v2/", "registry.example.com/x"),
     ],
 )
 def test_names_as_docker_and_podman_write_them(key: str, name: str) -> None:
@@ -131,6 +132,11 @@ def test_names_as_docker_and_podman_write_them(key: str, name: str) -> None:
         ({"identitytoken": "t"}, ("", "", "t")),
         ({**auth("u", "p\0\0")}, ("u", "p", "")),
         (auth("ü", "ß"), ("ü", "ß", "")),
+        # As base64 of a command line, of JWTs, and of files written by hand writes it.
+        ({"auth": base64.encodebytes(f"u:{'p' * 100}".encode()).decode()}, ("u", "p" * 100, "")),
+        ({"auth": base64.b64encode(b"u:p\n").decode()}, ("u", "p", "")),
+        ({"auth": "dTpwcA"}, ("u", "pp", "")),
+        ({"auth": base64.urlsafe_b64encode("u:ÿ>?~~".encode()).decode()}, ("u", "ÿ>?~~", "")),
         ({}, None),
         (None, None),
         (auth("u", ""), None),
@@ -139,6 +145,12 @@ def test_names_as_docker_and_podman_write_them(key: str, name: str) -> None:
 def test_entries_of_an_auth_file(entry: Any, expected: tuple[str, str, str] | None) -> None:
     login = read({"auths": {"quay.io": entry}}).find("quay.io/x")
     assert (login and (login.username, login.password, login.identity_token)) == expected
+
+
+def test_the_older_format_without_a_key_around_the_entries() -> None:
+    file = {"https://registry.example.com/v1/": {**auth("u", "p"), "email": "u@example.com"}, "quay.io": auth("q", "p")}
+    actual = read(file)
+    assert (user(actual.find("registry.example.com/x")), user(actual.find("quay.io/x"))) == ("u", "q")
 
 
 def test_helpers_are_asked_by_the_name_in_the_file() -> None:

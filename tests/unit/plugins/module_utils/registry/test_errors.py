@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import DNS, REFUSED, TIMEOUT, TLS
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError, error_text
+from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import (
+    MISSING_PROJECT,
+    RegistryError,
+    error_text,
+)
 
 HOST = "registry.example.com"
 
@@ -107,7 +111,17 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         (
             error(401, {"details": "incorrect username or password"}, login="the option for x"),
             f"Registry {HOST} requires other credentials (GET /v2/a/manifests/1): incorrect username or password. It rejects the credentials "
-            "from the option for x: check user and password.",
+            f"from the option for x: check user and password. If `skopeo login {HOST}` accepts them, they are right. {MISSING_PROJECT}",
+        ),
+        (
+            error(
+                401,
+                coded("UNAUTHORIZED", "unauthorized to access repository: a/b, action: push"),
+                login="x",
+                accepted=True,
+            ),
+            f"Registry {HOST} requires other credentials (GET /v2/a/manifests/1): unauthorized to access repository: a/b, action: push. It accepts the "
+            f"credentials from x, but not for this repository. {MISSING_PROJECT}",
         ),
         (
             error(401, coded("UNAUTHORIZED", "The access token has expired."), login="/a.json"),
@@ -117,7 +131,7 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         (
             error(403, coded("DENIED", "requested access to the resource is denied"), method="PUT", login="x"),
             f"Registry {HOST} denies the request (PUT /v2/a/manifests/1): requested access to the resource is denied. The user needs permission to "
-            "write to this repository, and some registries require that the repository already exists.",
+            f"write to this repository. {MISSING_PROJECT}",
         ),
         (
             error(403, coded("DENIED", HARBOR_QUOTA), method="PUT"),
@@ -137,6 +151,10 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         (
             error(429, coded("TOOMANYREQUESTS", HUB_LIMIT)),
             f"Registry {HOST} {LIMIT}{HUB_LIMIT}. Run the playbook again later, or log in: the limits for authenticated users are higher.",
+        ),
+        (
+            error(403, coded("DENIED", "Rate exceeded")),
+            f"Registry {HOST} {LIMIT}Rate exceeded. Run the playbook again later, or log in: the limits for authenticated users are higher.",
         ),
         (error(500), f"Registry {HOST} rejected GET /v2/a/manifests/1 with 500: no reason was given"),
         (
@@ -167,6 +185,22 @@ def test_no_answer(reason: str, remedy: str) -> None:
     assert str(actual).startswith(f"Registry {HOST} did not respond (GET /v2/a/manifests/1): ")
     assert remedy in str(actual)
     assert actual.code == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "declined"),
+    [
+        (429, {}, True),
+        (429, coded("DENIED", HARBOR_QUOTA), False),
+        (403, coded("TOOMANYREQUESTS", "toomanyrequests: Rate exceeded"), True),
+        (400, {"message": "Too Many Requests"}, True),
+        (503, coded("UNAVAILABLE", "rate limit exceeded"), True),
+        (403, coded("DENIED", "requested access to the resource is denied"), False),
+        (404, coded("NAME_UNKNOWN", "repository name not known to registry"), False),
+    ],
+)
+def test_limits_on_requests_are_waited_for_whatever_the_status(status: int, body: Any, declined: bool) -> None:
+    assert error(status, body).declined is declined
 
 
 def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None:

@@ -98,8 +98,8 @@ class World:
         self.done.append(f"copy{' all' if all_platforms else ''} {source} {destination}")
         self.put_image(str(destination), self.images[str(source)])
 
-    def copier(self, on_done: Callable[[str, int, int], None] | None = None) -> ImageCopier:
-        return ImageCopier(cast("RegistryClient", self), cast("ImageTools", self), on_done)
+    def copier(self, say: Callable[..., None] | None = None) -> ImageCopier:
+        return ImageCopier(cast("RegistryClient", self), cast("ImageTools", self), say)
 
     def compare(self, *specs: CopySpec) -> list[CopyState]:
         """The comparison."""
@@ -326,14 +326,22 @@ def test_all_missing_sources_are_reported_together() -> None:
 
 
 def test_other_images_are_copied_after_a_failure() -> None:
-    actual, progress = world(), list[tuple[int, int]]()
+    actual, progress = world(), list[tuple[str, int, int, int]]()
+
+    def say(text: str, done: int, total: int, *, failed: int) -> None:
+        progress.append((text, done, total, failed))
+
     actual.failures[f"copy {TARGET}"] = ToolFailed("skopeo copy failed.")
     states = actual.compare(spec(), spec(destination="r.example.com/c:1"))
     with pytest.raises(ToolFailed, match="skopeo copy failed") as raised:
-        actual.copier(lambda dummy, count, total: progress.append((count, total))).copy(states)
+        actual.copier(say).copy(states)
     assert [entry["destination"] for entry in raised.value.partial["images"]] == ["r.example.com/c:1"]
     assert actual.done == [f"copy all quay.io/a@{BOTH.digest} r.example.com/c:1"]
-    assert progress == [(1, 2), (2, 2)]
+    # What has failed does not count as copied.
+    assert set(progress) <= {(f"could not copy {TARGET}", n, 2, 1) for n in (0, 1)} | {
+        ("copied r.example.com/c:1", 1, 2, n) for n in (0, 1)
+    }
+    assert progress[-1][1:] == (1, 2, 1)
 
 
 def test_a_bug_is_raised_as_it_is() -> None:

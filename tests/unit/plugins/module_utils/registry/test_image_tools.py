@@ -65,6 +65,16 @@ PING = r"pinging container registry 127.0.0.1:5056: Get \"https://127.0.0.1:5056
             "The disk of this machine or of the registry is full.",
         ),
         (
+            f'{FATAL}reading manifest 1 in h/a: toomanyrequests: You have reached your pull rate limit"',
+            "pull rate limit",
+            "The registry limits the number of requests",
+        ),
+        (
+            f'{FATAL}copying image 3/3 from manifest list: reading manifest sha256:ab in h/a: manifest unknown"',
+            "manifest unknown",
+            "a pull-through cache may lack the attestations in the image's index: set platforms",
+        ),
+        (
             f'{FATAL}writing manifest: uploading manifest 1 to h/a: manifest invalid"',
             "manifest invalid",
             "set platforms to one platform.",
@@ -81,6 +91,13 @@ def test_errors_of_skopeo(errors: str, words: str, remedy: str) -> None:
 
 def test_an_error_without_a_known_remedy() -> None:
     assert error_summary("skopeo", f'{FATAL}loading the policy."\n') == "skopeo says: loading the policy."
+
+
+def test_a_long_error_keeps_what_failed_and_why() -> None:
+    error = f"copying image 3/7: {'writing blob: ' * 80}unexpected EOF"
+    actual = error_summary("skopeo", f'{FATAL}{error}"')
+    assert actual.startswith("skopeo says: copying image 3/7: ")
+    assert "unexpected EOF. The connection was interrupted." in actual
 
 
 def test_the_end_of_a_long_error_counts() -> None:
@@ -248,13 +265,32 @@ def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, missi
     assert "accel-gpu-auth-" in path
 
 
+def test_a_copy_waits_while_the_registry_limits_the_number_of_requests() -> None:
+    programs, pauses = Programs(1, errors=f'{FATAL}reading manifest: toomanyrequests: rate exceeded"'), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            programs._answer = 0, "", ""
+
+    actual = tools(programs)
+    actual._sleep = sleep
+    actual.copy(SOURCE, TARGET, all_platforms=True)
+    assert (pauses, len(programs.calls)) == ([15.0, 30.0], 3)
+    other = Programs(1, errors=f'{FATAL}reading manifest: manifest unknown"')
+    with pytest.raises(ToolFailed):
+        tools(other).copy(SOURCE, TARGET, all_platforms=True)
+    assert len(other.calls) == 1
+
+
 def test_a_failure_names_the_command_and_its_images() -> None:
     failing = tools(Programs(1, errors=f'{FATAL}reading manifest 1 in quay.io/a/b: manifest unknown"'))
     with pytest.raises(ToolFailed) as raised:
         failing.copy(SOURCE, TARGET, all_platforms=True)
     assert str(raised.value) == (
         "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 failed. skopeo says: reading manifest 1 in quay.io/a/b: manifest "
-        "unknown. Check repository and tag."
+        "unknown. Check repository and tag. If both are right, a pull-through cache may lack the attestations in the image's index: set platforms to the "
+        "nodes' platform."
     )
     with pytest.raises(ToolFailed, match=r"^buildah images failed\. buildah says: no disk\.$"):
         tools(Programs(125, "no disk")).buildah(["--root", "/r", "images"])

@@ -163,6 +163,14 @@ def test_credential_helpers_without_a_login(tmp_path: Path, output: str) -> None
     assert read(environment, auth_file=str(tmp_path / "auth.json"), request_timeout=10)["code"] == "unreachable"
 
 
+def test_a_credential_helper_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "missing", "other.invalid": "other"}}))
+    failed = read(auth_file=str(tmp_path / "auth.json"))
+    warning = str(failed["warnings"])
+    assert f'credential helper "missing" for {HOST}' in warning
+    assert "docker-credential-missing is not installed" in warning
+
+
 def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
     helper = tmp_path / "docker-credential-test"
     helper.write_text("#!/bin/sh\nexec sleep 20\n")

@@ -229,7 +229,7 @@ def test_rejected_by_the_token_service(server: Server, login: Login | None, reme
     }
     with pytest.raises(RegistryError) as raised:
         server.client(login).digest(server.image())
-    assert str(raised.value) == (
+    assert str(raised.value).startswith(
         f"Registry {server.address} requires other credentials (GET /token): incorrect username or password. {remedy}"
     )
     assert MANIFEST not in {path for dummy_method, path, dummy in server.requests}
