@@ -72,6 +72,47 @@ NFD_PREFIX = "feature.node.kubernetes.io/"
 NOUVEAU_LABEL = "feature.node.kubernetes.io/kernel-loadedmodule.nouveau"
 SECURE_BOOT_LABEL = "feature.node.kubernetes.io/secure-boot"
 
+# Labels with the name of a node's group (in documentation of the clouds, of Karpenter, Cluster API and Magnum), and with the type of its machine.
+NODE_GROUP_LABELS = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "magnum.openstack.org/nodegroup",
+    "doks.digitalocean.com/node-pool",
+    "lke.linode.com/pool-id",
+    "worker.gardener.cloud/pool",
+    "ibm-cloud.kubernetes.io/worker-pool-name",
+    "capi.stackhpc.com/node-group",
+    "kops.k8s.io/instancegroup",
+    "yandex.cloud/node-group-id",
+    "k8s.scaleway.com/pool-name",
+)
+INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+ZONE_LABELS = (
+    "topology.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "topology.ebs.csi.aws.com/",
+    "topology.disk.csi.azure.com/",
+    "topology.gke.io/",
+    "topology.cinder.csi.openstack.org/",
+)
+# Labels of a single node, and labels whose value changes during the life of a node; a prefix ends with a slash.
+VOLATILE_LABELS = (
+    "alpha.eksctl.io/instance-id",
+    "eks.amazonaws.com/nodegroup-image",
+    "eks.amazonaws.com/sourceLaunchTemplateVersion",
+    "kubernetes.azure.com/node-image-version",
+    "ibm-cloud.kubernetes.io/worker-id",
+    "karpenter.sh/initialized",
+    "karpenter.sh/registered",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+    "node.openshift.io/os_version",
+    "plan.upgrade.cattle.io/",
+)
+
 # NVIDIA's gpu-feature-discovery (k8s-device-plugin: internal/lm)
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 COUNT_LABEL = "nvidia.com/gpu.count"

@@ -17,6 +17,42 @@ STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
 # Keeps workloads away from a new node until its GPUs are partitioned; removed once this is verified, so it is not one of the pool's taints.
 STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
+# Temporary taints that other components set and remove: a key, or a prefix that ends with a slash, and the component. A pool's taints stay on its nodes, so
+# none of these taints can be one of them.
+_TEMPORARY = (
+    # kubernetes: pkg/controller/nodelifecycle, staging/src/k8s.io/cloud-provider/api
+    ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
+    ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
+    # kubernetes/autoscaler: cluster-autoscaler/utils/taints
+    (STARTUP_TAINT_PREFIX, "startup taints are removed once a node has started (use startup_taint)"),
+    ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup taints are removed once a node has started"),
+    ("status-taint.cluster-autoscaler.kubernetes.io/", "it shows a temporary state of the node"),
+    ("ToBeDeletedByClusterAutoscaler", "the cluster autoscaler sets it on a node that it removes"),
+    ("DeletionCandidateOfClusterAutoscaler", "the cluster autoscaler sets it on a node that it may remove"),
+    ("cloud.google.com/impending-node-termination", "Google Cloud sets it on a node that it removes"),
+    # kubernetes-sigs/karpenter: pkg/apis/v1/taints.go
+    ("karpenter.sh/", "Karpenter writes it"),
+    # kubernetes-sigs/cluster-api: api/core/v1beta2 (NodeUninitializedTaint, NodeOutdatedRevisionTaint)
+    ("node.cluster.x-k8s.io/", "Cluster API writes it"),
+    # gardener: pkg/apis/core/v1beta1/constants; kubernetes-sigs/node-readiness-controller
+    ("node.gardener.cloud/critical-components-not-ready", "Gardener removes it once the node has started"),
+    ("readiness.k8s.io/", "the node readiness controller writes it"),
+    # openshift/machine-config-operator: pkg/controller/common (NodeUpdateInProgressTaint)
+    ("UpdateInProgress", "OpenShift's machine config operator sets it during an update of the node"),
+    # Networks: cilium pkg/option, ovn-kubernetes, istio pilot/pkg/controllers/untaint
+    ("node.cilium.io/", "Cilium removes it once the node has started"),
+    ("k8s.ovn.org/network-unavailable", "OVN-Kubernetes removes it once the node has started"),
+    ("cni.istio.io/not-ready", "Istio removes it once the node has started"),
+    # Maintenance and repair: medik8s/node-maintenance-operator and self-node-remediation, kubevirt, aws/aws-node-termination-handler, AKS node auto-repair
+    ("medik8s.io/", "a maintenance operator writes it"),
+    ("kubevirt.io/drain", "a maintenance operator sets it on a node that it drains"),
+    ("aws-node-termination-handler/", "the AWS node termination handler sets it on a node that it drains"),
+    ("remediator.aks.microsoft.com/", "AKS sets it on a node that it repairs"),
+    ("remediator.kubernetes.azure.com/", "AKS sets it on a node that it repairs"),
+)
+# The name of the startup taint of several CSI drivers, each with its own prefix (ebs.csi.aws.com, efs.csi.aws.com, disk.csi.azure.com and others).
+_CSI_STARTUP = "/agent-not-ready"
+
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # PreferNoSchedule does not keep pods away.
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
@@ -97,9 +133,19 @@ def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
     )
 
 
-def is_of_kubernetes(taint: Taint) -> bool:
-    """Whether Kubernetes sets the taint for a temporary state of a node, such as not ready or unschedulable."""
-    return str(taint.get("key") or "").startswith("node.kubernetes.io/")
+def temporary_reason(key: str) -> str:
+    """The reason why this taint is temporary: which component sets it or removes it; empty if no known component does."""
+    if key.endswith(_CSI_STARTUP):
+        return "the CSI driver removes it once the node has started"
+    return next(
+        (reason for start, reason in _TEMPORARY if key == start or (start.endswith("/") and key.startswith(start))),
+        "",
+    )
+
+
+def is_temporary(taint: Taint) -> bool:
+    """Whether a component sets the taint for a temporary state of a node, such as not ready, unschedulable or about to be removed."""
+    return bool(temporary_reason(str(taint.get("key") or "")))
 
 
 def is_covered(toleration: Toleration, others: t.Iterable[Toleration]) -> bool:
@@ -127,9 +173,9 @@ def untolerated_taints(tolerations: t.Sequence[Toleration], taints: t.Iterable[T
 def needed_tolerations(obsolete: t.Iterable[_T], others: t.Sequence[Toleration], taints: t.Iterable[Taint]) -> list[_T]:
     """The obsolete tolerations that are still needed, because the `others`, which remain, do not tolerate all taints that exist on nodes.
 
-    Kubernetes sets and removes its own taints, such as the taint of a cordoned node, so these taints do not count.
+    Temporary taints, such as the taint of a cordoned node, do not count.
     """
-    lasting = [taint for taint in taints if not is_of_kubernetes(taint)]
+    lasting = [taint for taint in taints if not is_temporary(taint)]
     remaining = untolerated_taints(others, lasting)
     return [item for item in obsolete if any(_tolerates(item, taint) for taint in remaining)]
 

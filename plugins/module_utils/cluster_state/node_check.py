@@ -30,7 +30,7 @@ class NodeDrift:
     """The differences between a node and its pool's declaration. `final`: whether they remain no matter how long a run waits.
 
     `operand` is the label app of the operand whose log contains the cause; empty if it is unknown. `labels_only`: whether the node offers the
-    expected resources, and only the labels of gpu-feature-discovery differ.
+    expected resources, and only the labels of gpu-feature-discovery differ. `lost`: whether the labels are as expected, but the node offers fewer GPUs.
     """
 
     node: str
@@ -39,6 +39,7 @@ class NodeDrift:
     final: bool = False
     operand: str = ""
     labels_only: bool = False
+    lost: bool = False
 
     def __str__(self) -> str:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.differences)}"
@@ -55,7 +56,11 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     reason = reason_without_discovery(node.labels)
     unreachable = f"{reason}, so it cannot reach the declared state"
     if not node.discovered:
-        return finding(unreachable, final=True) if reason else finding(_undiscovered(node))
+        if reason:
+            return finding(unreachable, final=True)
+        # If NFD has examined the node and the operator has processed the result, waiting does not help.
+        denied = node.has_nfd_labels and node.labels.get(names.GPU_PRESENT_LABEL) == "false"
+        return finding(_undiscovered(node), final=denied)
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
     failed_config = expected_state.expected_mig_config(node, pool, managed=True)
@@ -75,7 +80,13 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     if labels == differences != []:
         return finding(*differences, operand=DISCOVERY, labels_only=True)
     is_changing = node.mig_state in CHANGING or (expected_state.expected_mig_config(node, pool) and not node.mig_state)
-    return finding(*differences, operand=MIG_MANAGER if is_changing else "") if differences else None
+    lost = resources == differences and _offers_less(node, pool)
+    return finding(*differences, operand=MIG_MANAGER if is_changing else "", lost=lost) if differences else None
+
+
+def _offers_less(node: Node, pool: PoolPlan) -> bool:
+    offers = expected_state.expected_offers(node, pool)
+    return any(node.allocatable.get(resource, 0) < expected for resource, expected in offers.items())
 
 
 def not_ready_message(subject: str) -> str:
@@ -89,6 +100,13 @@ def mig_failure(node: Node) -> str:
 
 
 def _undiscovered(node: Node) -> str:
+    if not node.has_gpu:
+        denied = node.labels.get(names.GPU_PRESENT_LABEL) == "false"
+        shows = f"has the label {names.GPU_PRESENT_LABEL}=false, because it lacks" if denied else "lacks"
+        return (
+            f"{shows} NFD's label for a PCI device of NVIDIA: check that NFD runs there and that the GPU is attached (lspci -d 10de:); if the node "
+            f"has no GPU any longer, remove its label {names.POOL_LABEL}"
+        )
     if not node.gpus:
         return "has an NVIDIA GPU that gpu-feature-discovery has not labeled yet"
     # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the
@@ -163,7 +181,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
         if live != expected:
             capacity = node.capacity.get(resource, 0)
             # The kubelet keeps the capacity and reduces the allocatable amount while no plugin is registered for the resource.
-            cause = "no plugin is registered" if live == 0 else "GPUs are unhealthy"
+            cause = "no plugin is registered, or all its GPUs are unhealthy" if live == 0 else "GPUs are unhealthy"
             lost = f" of a capacity of {capacity}: {cause}" if live < capacity == expected else ""
             yield f"allocatable {resource} is {live}{lost}, but {expected} is expected"
     for other, live in sorted(node.allocatable.items()):

@@ -13,7 +13,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..catalog import models
-from ..catalog.names import CONFIG_LABEL, DRIVER_ANNOTATION, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
+from ..catalog.names import (
+    CONFIG_LABEL,
+    DRIVER_ANNOTATION,
+    INSTANCE_TYPE_LABELS,
+    MIG_CONFIG_LABEL,
+    NODE_GROUP_LABELS,
+    POOL_LABEL,
+    PRODUCT_LABEL,
+    VOLATILE_LABELS,
+    ZONE_LABELS,
+)
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
 from ..cluster_state.expected_state import is_gpu_resource
 from ..cluster_state.nvidia_driver import is_managed
@@ -358,15 +368,37 @@ def _pool_taints(node: Node, tolerations: Tolerations, *, labeled: bool) -> tupl
 
 
 def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> dict[str, str]:
-    """A label that all nodes in `nodes` and none in `others` have, and that no agent writes; empty if there is none."""
-    for key, value in sorted(nodes[0].labels.items()):
-        if validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key):
-            continue
-        if all(node.labels.get(key) == value for node in nodes) and all(
-            node.labels.get(key) != value for node in others
-        ):
-            return {key: value}
-    return {}
+    """A label that all nodes in `nodes` and none in `others` have, and that no agent writes; empty if there is none.
+
+    A label that the node's group sets comes first, so that later nodes of the group match, too. A label that identifies one node is not used.
+    """
+    candidates = [
+        (_label_rank(key), key, value)
+        for key, value in nodes[0].labels.items()
+        if not (validators.unowned_label(key) or validators.not_the_pool_label(key) or is_for_users(key))
+        and not _is_volatile(key)
+        and all(node.labels.get(key) == value and value not in _identities(node) for node in nodes)
+        and all(node.labels.get(key) != value for node in others)
+    ]
+    return {key: value for dummy, key, value in sorted(candidates)[:1]}
+
+
+def _is_volatile(key: str) -> bool:
+    return any(key == start or (start.endswith("/") and key.startswith(start)) for start in VOLATILE_LABELS)
+
+
+def _label_rank(key: str) -> int:
+    """Lower for labels that describe a node's group: its name, then the type of its machine; zones come last, because they contain other nodes, too."""
+    if key in NODE_GROUP_LABELS:
+        return 0
+    if key in INSTANCE_TYPE_LABELS:
+        return 1
+    return 3 if key.startswith(ZONE_LABELS) else 2
+
+
+def _identities(node: Node) -> set[str]:
+    """The values that identify this node: its name, with and without domain, its addresses, and the id of its machine."""
+    return {node.name, node.name.partition(".")[0], *node.addresses, node.provider_id.rpartition("/")[2]} - {""}
 
 
 def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Document]) -> Document:

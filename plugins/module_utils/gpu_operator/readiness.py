@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
 from ..catalog.operands import MIG_MANAGER, PLUGIN
-from ..catalog.taints import is_covered, is_of_kubernetes
+from ..catalog.taints import is_covered, is_temporary
 from ..cluster_state import nvidia_driver
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
@@ -372,5 +372,5 @@ def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[D
     return tuple(
         node["metadata"]["name"]
         for node in gpu_nodes
-        if all(not all(map(is_of_kubernetes, untolerated(spec, node))) for spec in specs)
+        if all(not all(map(is_temporary, untolerated(spec, node))) for spec in specs)
     )

@@ -71,15 +71,7 @@ _LABEL_OWNERS = (
     ("kubernetes.io/os", "the kubelet writes it"),
     ("kubernetes.io/arch", "the kubelet writes it"),
 )
-_TAINT_OWNERS = (
-    (names.OWN_PREFIX, "this collection writes it"),
-    ("node.kubernetes.io/", "Kubernetes' node controller writes it"),
-    ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
-    (
-        taints.STARTUP_TAINT_PREFIX,
-        "startup taints are removed once a node has started, and a pool's taints are kept (use startup_taint)",
-    ),
-)
+_TAINT_OWNERS = ((names.OWN_PREFIX, "this collection writes it"),)
 
 
 def matches(pattern: str, problem: str) -> Rule:
@@ -164,6 +156,9 @@ def unowned_label(value: str) -> str | None:
 
 def unowned_taint(value: str) -> str | None:
     """A taint that a pool may set on its nodes."""
+    reason = taints.temporary_reason(value)
+    if reason:
+        return f"is reserved: {reason}, but a pool's taints are kept; omit it, or choose your own key, such as nvidia.com/gpu"
     return _reserved(_TAINT_OWNERS, value, "or nvidia.com/gpu")
 
 

@@ -16,13 +16,17 @@ from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
     from ..cluster_state.node_check import NodeDrift
     from ..kube.client import Client
     from .run_context import RunContext
 
+# The name of the main container, if it is not the pod's label app.
+_CONTAINERS = {operands.PLUGIN: "nvidia-device-plugin"}
 
-def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
-    """The message about these nodes and about undiscovered GPU nodes; it describes only the first few nodes in detail."""
+
+def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[Node] = ()) -> str:
+    """The message about these nodes and about undiscovered nodes; it describes only the first few nodes in detail."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR))
     failures = operand_pods.container_failures(pods)
@@ -38,9 +42,15 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
             parts.append(
                 f"no {operands.PLUGIN} pod runs there: check the node's label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
-        blamed = operand_pods.pod_of(pods, finding.operand, name)
+        elif finding.lost and _is_ready(pods, operands.PLUGIN, name):
+            parts.append(
+                f"its {operands.PLUGIN} pod is ready, so the GPUs that are missing are unhealthy: look for Xid errors in the log of the pod and in "
+                "the kernel log of the node, and run nvidia-smi in its driver pod"
+            )
+        operand = finding.operand or (operands.PLUGIN if finding.lost else "")
+        blamed = operand_pods.pod_of(pods, operand, name)
         if blamed:
-            log = log_end(client, namespace, blamed, finding.operand, previous=False)
+            log = log_end(client, namespace, blamed, _CONTAINERS.get(operand, operand), previous=False)
             parts.append(
                 f"the log of {blamed} ends: {log or '(empty)'}; correct the reported problem, then retry with "
                 f"kubectl -n {namespace} delete pod {blamed}"
@@ -48,14 +58,25 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         lines.append("; ".join(parts))
     if len(findings) > MAX_NAMED:
         lines.append(f"and {len(findings) - MAX_NAMED} more node(s)")
-    if undiscovered:
+    by_nfd = [node.name for node in undiscovered if node.has_nfd_labels]
+    if by_nfd:
+        lines.append(f"{len(by_nfd)} GPU node(s) that gpu-feature-discovery has not labeled: {abbreviate(by_nfd)}")
+    without = [node.name for node in undiscovered if not node.has_nfd_labels]
+    if without:
         lines.append(
-            f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labeled: {abbreviate(undiscovered)}"
+            f"{len(without)} node(s) that NFD has not labeled although its worker runs there: {abbreviate(without)}; check the logs of the workers"
         )
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding contains its own remedy.
         lines.append(_advice(context, bool(failures)))
     return "\n".join(lines)
+
+
+def _is_ready(pods: t.Iterable[operand_pods.Pod], app: str, node: str) -> bool:
+    return any(
+        operand_pods.app_of(pod) == app and operand_pods.node_of(pod) == node and operand_pods.is_ready(pod)
+        for pod in pods
+    )
 
 
 def _describe_failure(client: Client, namespace: str, failure: ContainerFailure) -> str:

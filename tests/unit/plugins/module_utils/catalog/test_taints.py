@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import (
     is_covered,
+    is_temporary,
     merge_taints,
     toleration_identity,
     toleration_of,
@@ -125,3 +126,32 @@ def test_a_covered_toleration_tolerates_nothing_more(other: dict[str, str]) -> N
         if is_covered(narrow, [other]):
             remaining = untolerated_taints([other], taints)
             assert all(taint in untolerated_taints([narrow], taints) for taint in remaining)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("ToBeDeletedByClusterAutoscaler", True),
+        ("DeletionCandidateOfClusterAutoscaler", True),
+        ("ignore-taint.cluster-autoscaler.kubernetes.io/gpu", True),
+        ("karpenter.sh/disrupted", True),
+        ("karpenter.sh/unregistered", True),
+        ("node.cluster.x-k8s.io/uninitialized", True),
+        ("node.cluster.x-k8s.io/outdated-revision", True),
+        ("node.cloudprovider.kubernetes.io/shutdown", True),
+        ("node.kubernetes.io/out-of-service", True),
+        ("node.cilium.io/agent-not-ready", True),
+        ("ebs.csi.aws.com/agent-not-ready", True),
+        ("file.csi.azure.com/agent-not-ready", True),
+        ("UpdateInProgress", True),
+        ("medik8s.io/drain", True),
+        ("kubernetes.azure.com/scalesetpriority", False),
+        ("cloud.google.com/gke-spot", False),
+        ("karpenter.sh", False),
+        ("node-role.kubernetes.io/gpu", False),
+        ("nvidia.com/gpu", False),
+        ("sku", False),
+    ],
+)
+def test_taints_that_a_component_sets_and_removes_are_temporary(key: str, expected: bool) -> None:
+    assert is_temporary({"key": key, "effect": "NoSchedule"}) is expected

@@ -52,7 +52,11 @@ def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
             ["Tesla-T4-SHARED, but Tesla-T4 is", "strategy is time-slicing, but none", "is 4, but 1 is"],
         ),
         (node(allocatable={}, capacity={}), pool(), ["allocatable nvidia.com/gpu is 0, but 1 is expected"]),
-        (node(allocatable={}), pool(), ["is 0 of a capacity of 1: no plugin is registered, but 1 is"]),
+        (
+            node(allocatable={}),
+            pool(),
+            ["is 0 of a capacity of 1: no plugin is registered, or all its GPUs are unhealthy, but 1"],
+        ),
         (node(gpus=8, allocatable={"nvidia.com/gpu": 7}), pool(), ["is 7 of a capacity of 8: GPUs are unhealthy"]),
         (
             node(replicas=4, rename=True, allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 4}),
@@ -73,6 +77,17 @@ def test_not_verified(of_node: Node, of_pool: PoolPlan, words: list[str]) -> Non
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []
     assert not finding.final
+
+
+def test_a_node_on_which_the_operator_finds_no_gpu_is_not_waited_for() -> None:
+    examined = {"feature.node.kubernetes.io/cpu-model.family": "6"}
+    # Without any label of NFD, NFD may be starting.
+    for labels, final in ((examined, True), ({}, False)):
+        finding = check_node(node(labels={"nvidia.com/gpu.present": "false", **labels}), pool())
+        assert finding is not None
+        assert finding.final is final
+        assert "gpu.present=false" in str(finding)
+        assert "check that NFD runs there" in str(finding)
 
 
 def test_a_missing_card_is_not_waited_for() -> None:

@@ -84,6 +84,34 @@ def test_a_label_distinguishes_two_sharing_modes_of_a_model() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"cloud.google.com/gke-nodepool": "g-@", "a": "@"}, "cloud.google.com/gke-nodepool"),
+        ({"agentpool": "p@", "alpha/id": "@"}, "agentpool"),
+        ({"node.kubernetes.io/instance-type": "g4dn.@", "alpha/owner": "@"}, "node.kubernetes.io/instance-type"),
+        ({"topology.kubernetes.io/zone": "z@", "team": "@"}, "team"),
+        ({"topology.kubernetes.io/zone": "z@"}, "topology.kubernetes.io/zone"),
+        # Values of one node only: the name with and without domain, the address, the id of the machine; and a value that changes with every update.
+        ({"host": "n@.example.com"}, None),
+        ({"short": "n@"}, None),
+        ({"ip": "10.0.0.@"}, None),
+        ({"instance": "i-0@"}, None),
+        ({"kubernetes.azure.com/node-image-version": "@"}, None),
+        ({"plan.upgrade.cattle.io/agent": "@"}, None),
+    ],
+)
+def test_a_pool_is_matched_by_its_group_and_never_by_one_node(labels: dict[str, str], expected: str | None) -> None:
+    def of(digit: str, **changes: t.Any) -> Node:
+        own = {key: value.replace("@", digit) for key, value in labels.items()}
+        base = node(f"n{digit}.example.com", labels={**own, **changes.pop("labels", {})}, **changes)
+        return dataclasses.replace(base, provider_id=f"aws:///zone/i-0{digit}", addresses=(f"10.0.0.{digit}",))
+
+    result = found(of("1", replicas=4, labels={CONFIG: "four"}), of("2"))
+    matched = [list((pool.get("match") or {}).get("labels", {})) for pool in result.pools]
+    assert matched == ([[expected]] * 2 if expected else [[], []])
+
+
 def test_pools_without_a_distinguishing_label_are_pinned() -> None:
     result = found(shared("n1"), node("n2"))
     assert [pool.get("match") for pool in result.pools] == [None, None]
@@ -94,6 +122,23 @@ def test_taints_make_pools_and_those_of_kubernetes_do_not() -> None:
     result = found(node("a", "NVIDIA-L4", taints=(TAINT, CORDON)), node("b", "NVIDIA-L4", taints=(TAINT,)))
     (pool,) = result.pools
     assert pool["taints"] == [TAINT]
+
+
+def test_temporary_taints_are_no_taints_of_a_pool() -> None:
+    """A run would otherwise set them again after their component has removed them, for example on a node that the autoscaler has decided to keep."""
+    keys = (
+        "DeletionCandidateOfClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "node.cilium.io/agent-not-ready",
+        "ebs.csi.aws.com/agent-not-ready",
+        "UpdateInProgress",
+    )
+    temporary = tuple({"key": key, "effect": "NoSchedule"} for key in keys)
+    result = found(node("a", "NVIDIA-L4", taints=(*temporary, TAINT)), node("b", "NVIDIA-L4", taints=(TAINT,)))
+    assert [pool["taints"] for pool in result.pools] == [[TAINT]]
+    # Even an earlier run's record does not make it the pool's taint, because the variables must be valid.
+    record = {"accel.gpu/pool-taints": json.dumps(["karpenter.sh/disrupted:NoSchedule"])}
+    assert "taints" not in found(pinned("n1", "a", taints=(temporary[1],), notes=record)).pools[0]
 
 
 def pinned(name: str, pool: str, model: str = "Tesla-T4", **changes: t.Any) -> Node:

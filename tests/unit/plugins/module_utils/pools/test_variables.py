@@ -80,6 +80,10 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"taints": [{"key": "a", "effect": "NoExecute", "value": "y"}]}, ".taints[0].value: "),
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, ".taints[0].key: "),
     (
+        {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+        '.taints[0].key: "karpenter.sh/disrupted" is reserved: Karpenter writes it, but a pool\'s taints are kept; omit it, or',
+    ),
+    (
         {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}]},
         '.taints[0].key: "startup-taint.cluster-autoscaler.kubernetes.io/x" is reserved: startup taints are',
     ),
