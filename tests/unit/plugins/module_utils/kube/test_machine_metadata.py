@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The startup taint leaves the Machine of a node together with the node; other nodes and other patches cost no request."""
+"""What a patch removes from a node first leaves its Machine; other nodes and other patches cost no request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.drain.machine_taints import remove_startup_taint
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import edit_of
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.machine_metadata import remove_from_machine
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import quarantine_patch, uncordon_patch
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import restore_node
-from tests.helpers.fleet import node
+from tests.helpers.fleet import node, pool
 
 Object = dict[str, Any]
 PATH = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machines/train-x2x4z"
@@ -31,8 +33,12 @@ EVENT = "lease"
 class Server:
     """One Machine, the errors of the next patches, and the requests."""
 
-    def __init__(self, taints: list[Object] | None, *errors: ApiError, exists: bool = True) -> None:
-        spec = {} if taints is None else {"taints": taints}
+    def __init__(
+        self, taints: list[Object] | None, *errors: ApiError, exists: bool = True, metadata: Object | None = None
+    ) -> None:
+        spec: Object = {} if taints is None else {"taints": taints}
+        if metadata:
+            spec["metadata"] = metadata
         self.machine: Object | None = {"metadata": {"resourceVersion": "1"}, "spec": spec} if exists else None
         self.errors, self.requests = list(errors), list[Any]()
 
@@ -50,7 +56,9 @@ class Server:
         return body
 
     def remove(self, actual: Node, patch: Object | None) -> list[Any]:
-        remove_startup_taint(self, actual, patch or {}, lambda: self.requests.append(EVENT))
+        removal = edit_of(actual, patch or {}).removal
+        if removal is not None:
+            remove_from_machine(self, actual.name, removal, lambda: self.requests.append(EVENT))
         return self.requests
 
 
@@ -94,13 +102,13 @@ def test_a_machine_without_the_taint_is_not_patched(server: Server) -> None:
     [
         (replace(STARTING, annotations={}), uncordon_patch(STARTING)),
         (replace(STARTING, annotations={"machine.openshift.io/machine": "unusual"}), uncordon_patch(STARTING)),
-        (tainted(TEAM), {"spec": {"taints": []}}),
+        (tainted(TEAM), {"spec": {"taints": [TEAM, STARTUP_TAINT]}}),
         (STARTING, {"spec": {"unschedulable": True}}),
         (STARTING, quarantine_patch(STARTING, "drain", "message")),
         (STARTING, uncordon_patch(STARTING, failure="message")),
         (STARTING, uncordon_patch(STARTING, verified=False)),
     ],
-    ids=["no Machine", "unusual annotation", "no startup taint", "cordon", "quarantine", "rollback", "not verified"],
+    ids=["no Machine", "unusual annotation", "taints are added", "cordon", "quarantine", "rollback", "not verified"],
 )
 def test_no_request_if_the_node_keeps_the_taint_or_has_no_machine(actual: Node, patch: Object | None) -> None:
     assert Server([STARTUP_TAINT]).remove(actual, patch) == []
@@ -137,3 +145,58 @@ def test_the_machine_of_another_node_keeps_its_taint() -> None:
     assert server.machine is not None
     server.machine["status"] = {"nodeRef": {"name": "another"}}
     assert server.remove(STARTING, uncordon_patch(STARTING)) == [("GET", PATH)]
+
+
+POOL = pool("train", labels={"team": "a"}, taints=(TEAM,), nodegroup=object())
+
+
+def registered() -> Node:
+    """A node that has registered with the labels and taints of the pool's MachineSet."""
+    return replace(tainted(TEAM), labels={**node().labels, **POOL.node_labels})
+
+
+def joined() -> Node:
+    """The same node after a run, which has recorded what belongs to the pool."""
+    actual = registered()
+    edit = membership_edit(actual, POOL)
+    assert edit is not None
+    assert not edit.labels
+    assert "taints" not in edit.patch.get("spec", {}), "only the record is written"
+    return replace(actual, annotations={**actual.annotations, **edit.patch["metadata"]["annotations"]})
+
+
+def test_what_the_pool_no_longer_declares_leaves_the_machine_first() -> None:
+    actual = joined()
+    assert membership_edit(actual, POOL) is None
+    edit = membership_edit(actual, replace(POOL, taints=(), labels={}, node_labels=pool("train").node_labels))
+    assert edit is not None
+    assert edit.patch["spec"]["taints"] == []
+    assert edit.labels == {"team": None}
+    labels = {"team": "a", "accel.gpu/pool": "train", "others": "x"}
+    requests = Server([TEAM, STARTUP_TAINT], metadata={"labels": labels}).remove(actual, edit.patch)
+    spec = {"taints": [STARTUP_TAINT], "metadata": {"labels": {"team": None}}}
+    assert requests == [("GET", PATH), EVENT, ("PATCH", PATH, {"spec": spec, "metadata": {"resourceVersion": "1"}})]
+
+
+def test_a_changed_label_leaves_the_machine_too() -> None:
+    """Otherwise the Machine API would set the old value again."""
+    edit = membership_edit(joined(), replace(POOL, node_labels={**POOL.node_labels, "team": "b"}))
+    assert edit is not None
+    requests = Server(None, metadata={"labels": {"team": "a"}}).remove(joined(), edit.patch)
+    assert requests[-1][2]["spec"] == {"metadata": {"labels": {"team": None}}}
+
+
+def test_a_released_node_loses_what_it_has_registered_with() -> None:
+    edit = membership_edit(joined(), None)
+    assert edit is not None
+    assert edit.removal is not None
+    assert set(edit.labels) >= {"accel.gpu/pool", "team"}
+    assert edit.removal.taints == {("team", "NoSchedule")}
+
+
+@pytest.mark.parametrize(
+    ("actual", "changes"), [(replace(registered(), annotations={}), {}), (registered(), {"nodegroup": None})]
+)
+def test_other_nodes_keep_what_they_had(actual: Node, changes: Object) -> None:
+    edit = membership_edit(actual, replace(POOL, **changes))
+    assert edit is None
