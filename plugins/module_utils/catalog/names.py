@@ -45,6 +45,10 @@ LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 FAILED_KEY = "accel.gpu/failed"
 # On a MachineSet and its MachineAutoscaler: the mark that this collection manages it; the value is the declared name of the node group.
 NODEGROUP_LABEL = "accel.gpu/nodegroup"
+# On a MachineSet: the labels, taints (`key:effect`) and annotations that the collection has set, as JSON, so that only these are removed later. Its
+# entry FORMER_TAINTS lists the taints that the collection has removed, because Machines that already exist still have them.
+REGISTRATION_ANNOTATION = "accel.gpu/registration"
+FORMER_TAINTS = "former_taints"
 # On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the Priority expander: its expressions. Both as JSON.
 GPU_LIMITS_ANNOTATION = "accel.gpu/gpu-limits"
 PRIORITIES_ANNOTATION = "accel.gpu/priorities"

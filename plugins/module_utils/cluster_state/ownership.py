@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 import json
 import typing as t
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.names import CREATED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL, OWN_PREFIX
-from ..catalog.taints import format_taint, merge_taints, taint_identity
+from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, is_of_kubernetes, merge_taints, taint_identity
 from ..common.nested import parse_json
 from ..pools.metadata import Entries, NodeMetadata
 from .node import Node
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
 
 
 def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
@@ -97,6 +100,26 @@ class NodeEdit:
         return {key: value for key, value in annotations.items() if not key.startswith(OWN_PREFIX)}
 
 
+def undeclared_taints(node: Node, pool: PoolPlan) -> list[t.Mapping[str, t.Any]]:
+    """The taints that neither the pool declares, nor the pool's record on the node contains, nor Kubernetes or this collection sets and removes."""
+    owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER).taints
+    declared = {taint_identity(taint) for taint in pool.taints}
+    return [
+        taint
+        for taint in node.taints
+        if taint_identity(taint) not in declared
+        and format_taint(taint) not in owned
+        and taint.get("key") not in (FAILED_KEY, STARTUP_TAINT_KEY)
+        and not is_of_kubernetes(taint)
+    ]
+
+
+def with_recorded_taints(node: Node, taints: t.Iterable[t.Mapping[str, t.Any]]) -> Node:
+    """The node, as if its pool had recorded these taints as its own."""
+    entries = sorted({*recorded(node, POOL_OWNER).taints, *map(format_taint, taints)})
+    return replace(node, annotations={**node.annotations, POOL_OWNER.taints: json.dumps(entries)})
+
+
 def metadata_edit(
     node: Node,
     owner: Owner,
@@ -121,7 +144,9 @@ def metadata_edit(
         (owner.annotations, node.annotations, owned.annotations, desired.annotations),
     ):
         if registered:
-            owned_keys = owned_keys | {key for key, value in entries.items() if value is not None and live.get(key) == value}
+            owned_keys = owned_keys | {
+                key for key, value in entries.items() if value is not None and live.get(key) == value
+            }
         patch, records[record] = _merge_entries(live, owned_keys, entries, remove_others=remove_others)
         patches.append(patch)
     labels, annotations = patches
@@ -140,7 +165,9 @@ def metadata_edit(
         lambda identity: remove_others or ":".join(identity) in desired.taints,
     )
     if registered:
-        records[owner.taints] = sorted({*records[owner.taints], *(format_taint(taint) for taint in desired.taints.values() if taint)})
+        records[owner.taints] = sorted(
+            {*records[owner.taints], *(format_taint(taint) for taint in desired.taints.values() if taint)}
+        )
     return build_edit(node, labels, {**annotations, **(own_annotations or {})}, taints, records)
 
 

@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.machine_api import machines_path
+from ..catalog.machine_api import machine_sets_path, machines_path
+from ..catalog.names import FORMER_TAINTS, REGISTRATION_ANNOTATION
 from ..catalog.taints import taint_identity
-from ..common.nested import get_nested
+from ..common.nested import get_nested, parse_json
 from ..schema import validators
 from .conflict_retry import Patcher, patch_object
 from .errors import ApiError
 
 Object = dict[str, t.Any]
+
+
+class Reader(t.Protocol):
+    """The request that `obsolete_taints` sends."""
+
+    def get(self, path: str) -> Object | None:
+        """The object; None if it does not exist."""
 
 
 class Removal(t.Protocol):
@@ -74,6 +82,41 @@ def remove_from_machine(client: Patcher, node: str, removal: Removal, check_leas
         # The Machine was deleted after it was read; its node will also be deleted.
         if not error.not_found:
             raise
+
+
+def obsolete_taints(
+    client: Reader, machine: str, taints: t.Collection[tuple[str, str]], read: dict[str, Object | None]
+) -> set[tuple[str, str]]:
+    """Those of a node's taints that its MachineSet once gave it, and that the collection removes or has removed from the MachineSet.
+
+    A node that joins between two runs has no record of what belongs to its pool. `read` contains the objects that were already read, by path. Without the
+    permission to read the Machine or its MachineSet, the result is empty.
+    """
+
+    def get(path: str) -> Object | None:
+        if path not in read:
+            try:
+                read[path] = client.get(path)
+            except ApiError as error:
+                if not error.lacks_right:
+                    raise
+                read[path] = None
+        return read[path]
+
+    path = _machine_path(machine)
+    item = get(path) if path else None
+    owners = get_nested(item, "metadata", "ownerReferences") or []
+    owner = next((each["name"] for each in owners if each.get("controller") and each.get("kind") == "MachineSet"), "")
+    machine_set = get(f"{machine_sets_path(machine.partition('/')[0])}/{owner}") if owner else None
+    annotations = get_nested(machine_set, "metadata", "annotations") or {}
+    record = parse_json(annotations.get(REGISTRATION_ANNOTATION), dict) or {}
+    given = {taint_identity(taint) for taint in get_nested(item, "spec", "taints") or ()}
+    kept = {taint_identity(taint) for taint in get_nested(machine_set, "spec", "template", "spec", "taints") or ()}
+
+    def is_own(identity: tuple[str, str]) -> bool:
+        return ":".join(identity) in (record.get("taints" if identity in kept else FORMER_TAINTS) or ())
+
+    return {identity for identity in taints if identity in given and is_own(identity)}
 
 
 def _machine_path(machine: str) -> str:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import typing as t
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +13,17 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import edit_of
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import (
+    edit_of,
+    undeclared_taints,
+    with_recorded_taints,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.machine_metadata import remove_from_machine
+from ansible_collections.accel.gpu.plugins.module_utils.kube.machine_metadata import (
+    obsolete_taints,
+    remove_from_machine,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import quarantine_patch, uncordon_patch
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import restore_node
 from tests.helpers.fleet import node, pool
@@ -200,3 +209,59 @@ def test_a_released_node_loses_what_it_has_registered_with() -> None:
 def test_other_nodes_keep_what_they_had(actual: Node, changes: Object) -> None:
     edit = membership_edit(actual, replace(POOL, **changes))
     assert edit is None
+
+
+SET_PATH = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machinesets/train"
+OWNER = {"kind": "MachineSet", "name": "train", "controller": True}
+
+
+class Objects:
+    """A Machine with a taint, and its MachineSet."""
+
+    def __init__(self, record: Object, template: list[Object], *, forbidden: bool = False) -> None:
+        self.forbidden = forbidden
+        annotations = {"accel.gpu/registration": json.dumps(record)} if record else {}
+        self.objects: Object = {
+            PATH: {"metadata": {"ownerReferences": [OWNER]}, "spec": {"taints": [TEAM]}},
+            SET_PATH: {"metadata": {"annotations": annotations}, "spec": {"template": {"spec": {"taints": template}}}},
+        }
+
+    def get(self, path: str) -> Object | None:
+        if self.forbidden:
+            raise FORBIDDEN
+        return t.cast("Object | None", self.objects.get(path))
+
+
+@pytest.mark.parametrize(
+    ("objects", "found"),
+    [
+        (Objects({"taints": ["team:NoSchedule"]}, [TEAM]), True),
+        (Objects({"former_taints": ["team:NoSchedule"]}, []), True),
+        (Objects({"former_taints": ["team:NoSchedule"]}, [TEAM]), False),
+        (Objects({"taints": []}, [TEAM]), False),
+        (Objects({"taints": []}, []), False),
+        (Objects({}, []), False),
+        (Objects({"taints": ["team:NoSchedule"]}, [TEAM], forbidden=True), False),
+    ],
+    ids=[
+        "will be removed",
+        "was removed",
+        "set again by others",
+        "of others",
+        "of others, removed",
+        "foreign",
+        "no right",
+    ],
+)
+def test_taints_of_a_node_that_no_run_has_seen(objects: Objects, found: bool) -> None:
+    """The record of its MachineSet decides which of them the collection had set."""
+    identity = ("team", "NoSchedule")
+    machine = MACHINE["machine.openshift.io/machine"]
+    actual = obsolete_taints(objects, machine, {identity, ("by-hand", "NoSchedule")}, {})
+    assert actual == ({identity} if found else set())
+    undeclared = undeclared_taints(registered(), replace(POOL, taints=()))
+    assert undeclared == [TEAM]
+    edit = membership_edit(with_recorded_taints(registered(), undeclared), replace(POOL, taints=()))
+    assert edit is not None
+    assert edit.patch["spec"]["taints"] == []
+    assert edit.removal is not None
