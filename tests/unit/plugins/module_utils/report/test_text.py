@@ -248,6 +248,15 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ],
     ),
     (
+        "an older operator",
+        "plan",
+        _costing(driver_restarts=2, reasons=["a"], release={"installed": "v25.10.1", "desired": "v25.3.2"}),
+        [
+            "operator: DOWNGRADE from v25.10.1, which is newer than the declared version, to v25.3.2; it restarts all operands. To keep the "
+            "installed version, set gpu_cluster.operator.version: v25.10.1",
+        ],
+    ),
+    (
         "another operator",
         "plan",
         _costing(
