@@ -142,6 +142,13 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
     (
+        "idle",
+        "report",
+        _info(pools={"a": _pool(nodes=0)}),
+        ["idle", "a: no nodes, as declared (its number of nodes may be 0)"],
+    ),
+    ("idle", "plan", _info(pools={"a": _pool(nodes=0)}), ["a: no nodes, as declared (its number of nodes may be 0)"]),
+    (
         "before discovery",
         "plan",
         _info(
