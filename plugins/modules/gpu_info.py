@@ -471,7 +471,8 @@ gpu_info:
       type: dict
       returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates the nodes
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
-        min: 0, max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16}, findings: [{code: maximum,
+        min: 0, max: 4, min_after_run: 0, max_after_run: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED,
+        gpu_limit: {used: 0, max: 16}, gpu_limit_after_run: {used: 0, max: 16}, findings: [{code: maximum,
         effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
       contains:
         version: {description: Version of OpenShift., type: str, returned: always, sample: 4.18.14}
@@ -482,7 +483,8 @@ gpu_info:
           elements: dict
           returned: always
           sample: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true, min: 0,
-            max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16},
+            max: 4, min_after_run: 0, max_after_run: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED,
+            gpu_limit: {used: 0, max: 16}, gpu_limit_after_run: {used: 0, max: 16},
             findings: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise
             it, label: '', now: true, after_run: false}]}]
           contains:
@@ -495,11 +497,21 @@ gpu_info:
             scales_after_run: {description: The predicted value of C(scales) after a run of the playbook C(site)., type: bool, returned: always, sample: true}
             min: {description: Minimum number of nodes; null if the autoscaler does not scale the MachineSet., type: int, returned: always, sample: 0}
             max: {description: Maximum number of nodes; null if the autoscaler does not scale the MachineSet., type: int, returned: always, sample: 4}
+            min_after_run: {description: The predicted value of C(min) after a run of the playbook C(site)., type: int, returned: always, sample: 0}
+            max_after_run: {description: The predicted value of C(max) after a run of the playbook C(site)., type: int, returned: always, sample: 4}
             resources: {description: Resources that the autoscaler expects a new node to have., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
             taints: {description: Taints that the autoscaler expects a new node to have., type: list, elements: str, returned: always, sample: []}
             accelerator: {description: The label C(cluster-api/accelerator) of a new node., type: str, returned: always, sample: Tesla-T4-SHARED}
             gpu_limit:
               description: The limit of the ClusterAutoscaler for this GPU type; null if there is none.
+              type: dict
+              returned: always
+              sample: {used: 0, max: 16}
+              contains:
+                used: {description: Number of GPUs in use., type: int, returned: always, sample: 0}
+                max: {description: Maximum number of GPUs., type: int, returned: always, sample: 16}
+            gpu_limit_after_run:
+              description: The predicted value of C(gpu_limit) after a run of the playbook C(site).
               type: dict
               returned: always
               sample: {used: 0, max: 16}

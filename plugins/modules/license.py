@@ -207,7 +207,6 @@ import typing as t
 
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.cluster_state.object_managers import gitops_owner
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import policy_version
@@ -220,6 +219,7 @@ from ..module_utils.gpu_operator.driver_rollout import (
     held_back_warning,
     is_in_place,
 )
+from ..module_utils.kube.object_managers import gitops_owner
 from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule

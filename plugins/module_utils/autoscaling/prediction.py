@@ -41,7 +41,14 @@ def explain_pools(plan: Plan, objects: ClusterObjects, machine_sets: t.Sequence[
             later = after.get(now.machine_set, now)
             # For a MachineSet that does not exist, the node of the future MachineSet is described.
             shown = now if now.exists else replace(later, findings=now.findings, exists=False)
-            explanations.append(replace(shown, after_run=later.findings))
+            explanations.append(
+                replace(
+                    shown,
+                    after_run=later.findings,
+                    bounds_after_run=later.bounds,
+                    limit_after_run=later.limit,
+                )
+            )
     return explanations
 
 

@@ -49,6 +49,10 @@ NODEGROUP_LABEL = "accel.gpu/nodegroup"
 # keys of their own kind.
 NODEGROUP_MARK = "accel.gpu/nodegroup-mark"
 MAGNUM_NODEGROUP_MARK = "accel_gpu_nodegroup_mark"
+# On a MachineSet: the labels, taints (`key:effect`) and annotations that the collection has set, as JSON, so that only these are removed later. Its
+# entry FORMER_TAINTS lists the taints that the collection has removed, because Machines that already exist still have them.
+REGISTRATION_ANNOTATION = "accel.gpu/registration"
+FORMER_TAINTS = "former_taints"
 # On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the Priority expander: its expressions. Both as JSON.
 GPU_LIMITS_ANNOTATION = "accel.gpu/gpu-limits"
 PRIORITIES_ANNOTATION = "accel.gpu/priorities"

@@ -329,6 +329,12 @@ def release_of(version: str) -> Release:
     return known_release_of(version) or _NEWEST
 
 
+def is_downgrade(installed: str, desired: str) -> bool:
+    """Whether the desired version is older than the installed one; False if either is not a version with three numbers."""
+    before, after = (re.match(r"v?(\d+)\.(\d+)\.(\d+)", text, re.ASCII) for text in (installed, desired))
+    return before is not None and after is not None and [*map(int, after.groups())] < [*map(int, before.groups())]
+
+
 def known_release_of(version: str) -> Release | None:
     """The first two numbers of a version that has three; None for any other text."""
     match = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)

@@ -19,6 +19,7 @@ from ..catalog.machine_api import (
 from ..catalog.names import GPU_RESOURCE, POOL_LABEL
 from ..catalog.taints import format_taint
 from ..common.nested import get_nested
+from .gpu_limits import record_of
 from .node import Node
 from .node_template import MachineSet, NodeTemplate, node_template
 from .scaling_checks import (
@@ -79,6 +80,10 @@ class GpuLimit:
     used: int
     maximum: int
 
+    def as_dict(self) -> dict[str, int]:
+        """The limit in the format of gpu_info's result."""
+        return {"used": self.used, "max": self.maximum}
+
 
 @dataclass(frozen=True)
 class ScalingExplanation:
@@ -101,6 +106,8 @@ class ScalingExplanation:
     taints: tuple[str, ...] = ()
     accelerator: str = ""
     limit: GpuLimit | None = None
+    bounds_after_run: tuple[int, int] | None = None
+    limit_after_run: GpuLimit | None = None
 
     @property
     def scales(self) -> bool:
@@ -116,6 +123,7 @@ class ScalingExplanation:
     def as_dict(self) -> dict[str, t.Any]:
         """The explanation in the format of gpu_info's result."""
         low, high = self.bounds or (None, None)
+        low_after, high_after = self.bounds_after_run or (None, None)
         after_run = {(finding.code, finding.message) for finding in self.after_run}
         now = {(finding.code, finding.message) for finding in self.findings}
         new = [finding for finding in self.after_run if (finding.code, finding.message) not in now]
@@ -128,10 +136,13 @@ class ScalingExplanation:
             "scales_after_run": _verdict(self.after_run, self.complete),
             "min": low,
             "max": high,
+            "min_after_run": low_after,
+            "max_after_run": high_after,
             "resources": dict(self.resources),
             "taints": list(self.taints),
             "accelerator": self.accelerator,
-            "gpu_limit": {"used": self.limit.used, "max": self.limit.maximum} if self.limit else None,
+            "gpu_limit": self.limit.as_dict() if self.limit else None,
+            "gpu_limit_after_run": self.limit_after_run.as_dict() if self.limit_after_run else None,
             "findings": [
                 *(
                     {**finding.as_dict(), "now": True, "after_run": (finding.code, finding.message) in after_run}
@@ -223,6 +234,8 @@ def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) ->
         taints=tuple(format_taint(taint) for taint in template.taints),
         accelerator=machine_set.labels.get(ACCELERATOR_LABEL, ""),
         limit=_gpu_limit(machine_set, template, state),
+        limit_after_run=_gpu_limit(machine_set, template, state),
+        bounds_after_run=machine_set_bounds(machine_set),
     )
 
 
@@ -282,7 +295,7 @@ def _limit_findings(
             "gpu_limit",
             NO_POD,
             f"{path}.gpus allows at most {limit.maximum} of type {kind}; {limit.used} are in use, and a node has {count}",
-            f"raise max of type {kind} to at least {limit.used + count}, or raise autoscale.max of the pool and run the role autoscaling",
+            _limit_remedy(kind, limit, limit.used + count, state.cluster_autoscaler or {}),
         )
     elif limit is None and kind and limits.get("gpus") and count:
         yield Finding(
@@ -292,6 +305,16 @@ def _limit_findings(
             f"{ACCELERATOR_LABEL}), so the number of these GPUs is not limited",
             "run the role autoscaling, which adds the entry",
         )
+
+
+def _limit_remedy(kind: str, limit: GpuLimit, needed: int, cluster_autoscaler: Document) -> str:
+    """How the limit is raised: a run changes only the maxima that it has written, unless it is forced to."""
+    if record_of(cluster_autoscaler).get(kind, {}).get("max") == limit.maximum:
+        return f"raise autoscale.max of the pool, and run the role autoscaling, which raises max of type {kind}"
+    return (
+        f"raise max of type {kind} to at least {needed} in ClusterAutoscaler {autoscaler.NAME}; this collection has not set the current value, so the "
+        "role autoscaling changes it only with gpu_autoscaling_force: true"
+    )
 
 
 def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> GpuLimit | None:

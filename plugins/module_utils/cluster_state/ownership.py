@@ -11,21 +11,26 @@ from __future__ import annotations
 import functools
 import json
 import typing as t
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
+from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.names import (
     CREATED_ANNOTATION,
+    FAILED_KEY,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODEGROUP_LABEL,
     NODEGROUP_MARK,
     OWN_PREFIX,
 )
-from ..catalog.taints import format_taint, merge_taints
+from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, is_temporary, merge_taints, taint_identity
 from ..common.nested import parse_json
 from ..pools.metadata import Entries, NodeMetadata
 from ..pools.nodegroup_names import group_mark
 from .node import Node
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
 
 
 def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
@@ -101,13 +106,24 @@ def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
 
 
 @dataclass(frozen=True)
+class MachineRemoval:
+    """What an edit removes from a node, or changes, and what the node's Machine (`namespace/name`) must lose first, if it has it."""
+
+    machine: str
+    labels: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()
+    taints: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
 class NodeEdit:
-    """A merge patch for one node; `before` and `after` contain only the differences."""
+    """A merge patch for one node; `before` and `after` contain only the differences. `removal` is None for a node without a Machine."""
 
     name: str
     patch: dict[str, t.Any]
     before: dict[str, t.Any] = field(default_factory=dict)
     after: dict[str, t.Any] = field(default_factory=dict)
+    removal: MachineRemoval | None = None
 
     @property
     def labels(self) -> dict[str, str | None]:
@@ -121,6 +137,26 @@ class NodeEdit:
         return {key: value for key, value in annotations.items() if not key.startswith(OWN_PREFIX)}
 
 
+def undeclared_taints(node: Node, pool: PoolPlan) -> list[t.Mapping[str, t.Any]]:
+    """The taints that neither the pool declares, nor the pool's record on the node contains, nor Kubernetes or this collection sets and removes."""
+    owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER).taints
+    declared = {taint_identity(taint) for taint in pool.taints}
+    return [
+        taint
+        for taint in node.taints
+        if taint_identity(taint) not in declared
+        and format_taint(taint) not in owned
+        and taint.get("key") not in (FAILED_KEY, STARTUP_TAINT_KEY)
+        and not is_temporary(taint)
+    ]
+
+
+def with_recorded_taints(node: Node, taints: t.Iterable[t.Mapping[str, t.Any]]) -> Node:
+    """The node, as if its pool had recorded these taints as its own."""
+    entries = sorted({*recorded(node, POOL_OWNER).taints, *map(format_taint, taints)})
+    return replace(node, annotations={**node.annotations, POOL_OWNER.taints: json.dumps(entries)})
+
+
 def metadata_edit(
     node: Node,
     owner: Owner,
@@ -129,11 +165,13 @@ def metadata_edit(
     remove_others: bool = False,
     own_annotations: Entries | None = None,
     handed_over: t.Mapping[str, str] | None = None,
+    registered: bool = False,
 ) -> NodeEdit | None:
     """The edit that brings the node's metadata to the desired state and records the metadata that the owner sets; None if nothing changes.
 
     With remove_others, owned metadata that is not desired is removed. `own_annotations` contains the collection's own annotations, which need no
-    record. `handed_over` contains labels that the patch sets without recording them as owned.
+    record. `handed_over` contains labels that the patch sets without recording them as owned. registered: whether desired entries that the node already
+    has count as owned, because the node has registered with them.
     """
     owned = recorded(node, owner)
     records: dict[str, t.Sequence[str]] = {}
@@ -142,6 +180,10 @@ def metadata_edit(
         (owner.labels, node.labels, owned.labels, desired.labels),
         (owner.annotations, node.annotations, owned.annotations, desired.annotations),
     ):
+        if registered:
+            owned_keys = owned_keys | {
+                key for key, value in entries.items() if value is not None and live.get(key) == value
+            }
         patch, records[record] = _merge_entries(live, owned_keys, entries, remove_others=remove_others)
         patches.append(patch)
     labels, annotations = patches
@@ -159,6 +201,10 @@ def metadata_edit(
         [taint for taint in desired.taints.values() if taint is not None],
         lambda identity: remove_others or ":".join(identity) in desired.taints,
     )
+    if registered:
+        records[owner.taints] = sorted(
+            {*records[owner.taints], *(format_taint(taint) for taint in desired.taints.values() if taint)}
+        )
     return build_edit(node, labels, {**annotations, **(own_annotations or {})}, taints, records)
 
 
@@ -212,7 +258,40 @@ def build_edit(
         # version that was read.
         metadata["resourceVersion"] = node.resource_version
     body = {"metadata": metadata, **({"spec": spec} if spec else {})}
-    return NodeEdit(node.name, body, before, after) if metadata else None
+    return edit_of(node, body, before, after) if metadata else None
+
+
+def edit_of(
+    node: Node, patch: dict[str, t.Any], before: dict[str, t.Any] | None = None, after: dict[str, t.Any] | None = None
+) -> NodeEdit:
+    """The edit that sends this patch to the node."""
+    return NodeEdit(node.name, patch, before or {}, after or {}, _machine_removal(node, patch))
+
+
+def _machine_removal(node: Node, patch: t.Mapping[str, t.Any]) -> MachineRemoval | None:
+    """What the node's Machine must lose before the node is patched; None if there is nothing, or no Machine.
+
+    Metadata that only the collection and NVIDIA's operands set on nodes, never a template, is left out, so that it costs no request.
+    """
+    machine = node.annotations.get(MACHINE_ANNOTATION)
+    if not machine:
+        return None
+    metadata = patch.get("metadata") or {}
+    labels, annotations = (
+        frozenset(key for key, value in (metadata.get(part) or {}).items() if key in live and live[key] != value)
+        for part, live in (("labels", node.labels), ("annotations", node.annotations))
+    )
+    taints: frozenset[tuple[str, str]] = frozenset()
+    if "taints" in (patch.get("spec") or {}):
+        kept = {taint_identity(taint) for taint in patch["spec"]["taints"] or ()}
+        taints = frozenset(taint_identity(taint) for taint in node.taints if taint.get("key") != FAILED_KEY) - kept
+    removal = MachineRemoval(
+        machine,
+        labels - {MIG_STATE_LABEL},
+        frozenset(key for key in annotations if not key.startswith(OWN_PREFIX)),
+        taints,
+    )
+    return removal if removal.labels or removal.annotations or removal.taints else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import names
+from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.taints import format_taint
 from ..common.nested import parse_json
 from ..mig import layout as layouts
@@ -47,7 +48,8 @@ def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection
     """The edit that makes a node a member of the pool or, if `pool` is None, releases it from its pool; None if nothing changes.
 
     The taints in `held_taints` are not added to the node, but stay if the node has them. If the configuration changes, the current configuration
-    is recorded, provided that it works.
+    is recorded, provided that it works. A node that OpenShift has created from the pool's MachineSet registers with the pool's labels and taints, so they
+    are recorded as the pool's own, although the patch does not set them; otherwise, they would stay when the pool no longer declares them.
     """
     if pool is None:
         return release_edit(node)
@@ -73,7 +75,10 @@ def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection
             if taint and (format_taint(taint) in actual_taints or format_taint(taint) not in held_taints)
         },
     )
-    return metadata_edit(node, POOL_OWNER, desired, remove_others=True, own_annotations=annotations)
+    registered = pool.nodegroup is not None and MACHINE_ANNOTATION in node.annotations
+    return metadata_edit(
+        node, POOL_OWNER, desired, remove_others=True, own_annotations=annotations, registered=registered
+    )
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:

@@ -169,6 +169,8 @@ def pool_results(
             [f"its {len(members)} node(s) have no room for {format_layout(missing)} of its demand"] if missing else []
         )
         declared = declared_pool(pool)
+        # A pool that may scale to zero is idle without nodes, not different from its declaration.
+        may_be_empty = pool.nodegroup is not None and pool.nodegroup.may_be_empty
         results[pool.name] = {
             **declared,
             "gpu_layouts": expected_state.node_layouts(pool, members, geometries) or declared["gpu_layouts"],
@@ -180,7 +182,7 @@ def pool_results(
             "changes": changes_result(changes, members),
             "drift": [*drift, *map(str, pool_findings)][:MAX_NAMED],
             "drifted_nodes": len({finding.node for finding in pool_findings} | {edit.name for edit in changes}),
-            "as_declared": bool(members) and not pool_findings and not changes and not missing,
+            "as_declared": (bool(members) or may_be_empty) and not pool_findings and not changes and not missing,
         }
     return results
 

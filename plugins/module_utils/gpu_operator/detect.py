@@ -40,7 +40,7 @@ from .installation import (
 )
 from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
 from .kept_tolerations import keep_needed_tolerations, obsolete_tolerations
-from .olm_installation import evaluate_olm, missing_olm, subscribed_namespaces
+from .olm_installation import evaluate_olm, missing_olm, other_subscriptions, subscribed_namespaces
 
 Object = dict[str, t.Any]
 
@@ -262,8 +262,10 @@ def _check_platform(
     """Add to the finding the problem that makes the installer fail on this platform; nothing is read unless the component would be installed."""
     if not finding.installs:
         return finding
+    planned = plan.operator if component == "operator" else plan.nfd
     if finding.installer == OLM:
-        return replace(finding, problem=missing_olm(client, component))
+        problem = missing_olm(client, component) or other_subscriptions(client, component, planned)
+        return replace(finding, problem=problem)
     if version is not None and plan.cluster.distribution not in (None, OPENSHIFT):
         problem = (
             f"This cluster is OpenShift{version and f' {version}'}, but gpu_cluster.distribution is {plan.cluster.distribution}. Set it to "
@@ -272,7 +274,8 @@ def _check_platform(
         return replace(finding, managed=False, problem=problem)
     if version is not None:
         note = "NVIDIA and Red Hat support operators on OpenShift only if OLM installs them, but gpu_cluster sets installer: helm"
-        return replace(finding, notes=(*finding.notes, note))
+        problem = other_subscriptions(client, component, planned)
+        return replace(finding, problem=problem, notes=(*finding.notes, note))
     return finding
 
 

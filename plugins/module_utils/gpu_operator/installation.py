@@ -17,8 +17,8 @@ from ..catalog.names import NFD_PREFIX
 from ..catalog.olm import CSV_KIND, HELM, NFD_CR, OLM, OWNER_KIND_LABEL, OWNER_LABEL
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
-from ..cluster_state.object_managers import GITOPS_TOOLS, gitops_owner
 from ..helm.release import ReleaseId, helm_release_of
+from ..kube.object_managers import GITOPS_TOOLS, gitops_owner
 from ..pools.plan import ComponentPlan, PolicyPlan
 
 Document = t.Mapping[str, t.Any]

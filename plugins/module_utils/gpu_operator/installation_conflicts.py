@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..catalog import releases
 from ..cluster_state.cluster_policy import uses_driver_objects
-from ..cluster_state.object_managers import gitops_owner
+from ..kube.object_managers import gitops_owner
 from .driver_rollout import SWITCH
 from .installation import InstallationFinding
 

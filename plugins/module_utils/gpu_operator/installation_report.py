@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.olm import WORKER_TOLERATIONS
+from ..catalog.olm import NFD_CR, WORKER_TOLERATIONS
 from ..catalog.taints import format_toleration
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations
 from ..cluster_state.ownership import is_created_by_collection
 from ..cluster_state.report_data import declared_releases
 from ..common.nested import get_nested
+from ..kube.object_managers import reverts_changes
 from ..kube.paths import NODE_FEATURE_DISCOVERY
 from .cluster_policy import DesiredPolicy, merge_tolerations
 from .discovery_object import choose_object, desired_tolerations
@@ -64,7 +65,10 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
             current = list(get_nested(item, *WORKER_TOLERATIONS) or ())
             title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"
             owned = recorded_tolerations(item) or ()
-            changes.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))
+            version, kind = NFD_CR
+            reverted = reverts_changes({**item, "apiVersion": version, "kind": kind})
+            effects = f"{_WORKERS}; {reverted.rstrip('.')}" if reverted else _WORKERS
+            changes.append(_change(title, current, owned, desired_tolerations(plan), effects))
     return [change for change in changes if change["adds"] or change["removes"]]
 
 

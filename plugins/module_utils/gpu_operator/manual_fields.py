@@ -12,11 +12,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER
-from ..cluster_state.object_managers import GITOPS_TOOLS
 from ..common.nested import get_nested
 from ..helm.object_upgrade import overwritten
 from ..kube.crd_defaults import defaults_at
 from ..kube.managed_fields import has_records, writers
+from ..kube.object_managers import GITOPS_TOOLS
 from .driver_rollout import Path, is_empty, may_show
 
 Object = dict[str, t.Any]

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.olm import API_PATH, AUTOMATIC, OLM, SUBSCRIPTION_FIELDS
+from ..catalog.olm import API_PATH, AUTOMATIC, OLM, SUBSCRIPTION_FIELDS, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.errors import ApiError
 from ..kube.metadata import is_deleting, name_of
+from ..kube.object_managers import reverts_changes
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -31,14 +32,38 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
         return []
     path = f"{API_PATH}/namespaces/{planned.namespace}"
     try:
-        subscriptions = client.list_known(f"{path}/subscriptions")
-        return olm_changes(planned, subscriptions, client.list_known(f"{path}/clusterserviceversions"))
+        subscriptions = _subscriptions(client, planned.namespace)
+        own = [item for item in subscriptions if item["metadata"].get("namespace") in (None, planned.namespace)]
+        changes = olm_changes(planned, own, client.list_known(f"{path}/clusterserviceversions"))
+        return [*changes, *_second_subscriptions(planned, subscriptions)]
     except ApiError as error:
         if not error.forbidden:
             raise
         return [
             f"you do not have permission to list OLM objects in namespace {planned.namespace}, so the changes to them are unknown"
         ]
+
+
+def _subscriptions(client: Client, namespace: str) -> t.Sequence[Object]:
+    """The Subscriptions of all namespaces or, without the right to list them, of this namespace."""
+    try:
+        return client.list_known(f"{API_PATH}/subscriptions")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return client.list_known(f"{API_PATH}/namespaces/{namespace}/subscriptions")
+
+
+def _second_subscriptions(planned: ComponentPlan, subscriptions: t.Iterable[Object]) -> t.Iterator[str]:
+    """A sentence for each Subscription of the same package in another namespace; it may have failed, so that it has no Deployment."""
+    package = planned.olm["package"] if planned.olm else ""
+    for item in subscriptions:
+        namespace = item["metadata"].get("namespace") or planned.namespace
+        if namespace != planned.namespace and get_nested(item, "spec", "name") == package:
+            yield (
+                f"Subscription {namespace}/{name_of(item)} is a second one of package {package} (state "
+                f"{get_nested(item, 'status', 'state') or 'unknown'}); both own the same CRDs, so delete the one that is not needed"
+            )
 
 
 def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
@@ -70,7 +95,9 @@ def olm_changes(planned: ComponentPlan, subscriptions: t.Iterable[Object], csvs:
         changes.append(
             f"{title}: config changes ({join_words(sorted(different))}), which restarts the operator's own pods"
         )
-    return changes
+    # The items of a list have no kind.
+    reverted = reverts_changes({**live, "apiVersion": V1ALPHA1, "kind": "Subscription"}) if changes else ""
+    return [*changes, *([reverted.rstrip(".")] if reverted else [])]
 
 
 def _has(current: t.Any, desired: t.Any) -> bool:

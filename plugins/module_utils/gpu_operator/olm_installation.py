@@ -10,7 +10,9 @@ from dataclasses import replace
 from ..catalog.olm import API_PATH, CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
+from ..kube.errors import ApiError
 from ..kube.paths import DEPLOYMENTS
+from ..schema.messages import abbreviate
 from .installation import HELM_MANAGER, OLM_MANAGER, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
 
 if t.TYPE_CHECKING:
@@ -21,6 +23,11 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
+# The packages of the catalogs of OperatorHub (certified, marketplace, community) that install a component.
+_PACKAGES = {
+    "operator": ("gpu-operator-certified", "gpu-operator-certified-rhmp", "gpu-operator"),
+    "nfd": ("nfd", "node-feature-discovery-operator"),
+}
 # OLM creates the GPU operator's Deployment; NFD's operator, which OLM installs, creates the Deployment of NFD's master.
 _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
@@ -75,6 +82,46 @@ def evaluate_olm(
         )
         return InstallationFinding(installation, managed=False, problem=problem)
     return InstallationFinding(installation, managed=True, planned=planned)
+
+
+def other_subscriptions(client: Client, component: str, planned: ComponentPlan) -> str:
+    """The problem if another Subscription for the component exists before it is installed; otherwise empty. Nothing is known without the right to list them.
+
+    A Subscription without a running operator has failed or is still at work. With a second one, two versions would own the same CRDs.
+    """
+    packages = {*_PACKAGES[component], *([planned.olm["package"]] if planned.olm else ())}
+    try:
+        subscriptions = client.list_known(f"{API_PATH}/subscriptions")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return ""
+    others = [
+        item
+        for item in subscriptions
+        if get_nested(item, "spec", "name") in packages
+        and (
+            item["metadata"]["namespace"] != planned.namespace or get_nested(item, "spec", "name") != _package(planned)
+        )
+    ]
+    if not others:
+        return ""
+    described = [
+        f"Subscription {item['metadata']['namespace']}/{item['metadata']['name']} (package {get_nested(item, 'spec', 'name')}, state "
+        f"{get_nested(item, 'status', 'state') or 'unknown'})"
+        for item in others
+    ]
+    first = others[0]["metadata"]
+    return (
+        f"{TITLES[component]} is not running, but another Subscription installs it: {abbreviate(described)}. Two Subscriptions of one operator conflict, "
+        f"because both own its CRDs. Repair that installation, and set gpu_cluster.{component}.namespace: {first['namespace']} to manage it; or remove it "
+        f"(kubectl -n {first['namespace']} delete subscriptions.operators.coreos.com {first['name']}, and its ClusterServiceVersion), and run the playbook "
+        "again."
+    )
+
+
+def _package(planned: ComponentPlan) -> str:
+    return str(planned.olm["package"]) if planned.olm else ""
 
 
 def missing_olm(client: Client, component: str) -> str:

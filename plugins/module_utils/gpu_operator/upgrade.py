@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import STOPPING_MANAGER
+from ..catalog.releases import is_downgrade
 from ..cluster_state.cluster_policy import active_policy, uses_driver_objects
 from ..cluster_state.nvidia_driver import follows_own_policies
 from ..cluster_state.own_values import endangered_own_values
@@ -202,7 +203,7 @@ class OperatorUpgrade:
         if preview.by_values and paths and of_driver == paths:
             return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths), tuple(refusals))
         restarting = (of_driver or paths) if chart == installed.chart else ()
-        message = _refusal_message(rollout, restarting, installed.chart)
+        message = _refusal_message(rollout, restarting, installed.chart, chart)
         refusals.append(UpgradeRefused("driver_rollout", message))
         return UpgradeDecision(step, rollout, refusals=tuple(refusals))
 
@@ -298,8 +299,14 @@ def _defines_policy(definition: Document) -> bool:
     return bool(definition["metadata"]["name"] == _DEFINITION)
 
 
-def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], installed: Chart) -> str:
+def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], installed: Chart, chart: Chart) -> str:
     """`restarting` contains the paths of the changed values that restart the driver; it is empty if the chart changes."""
+    if chart != installed and is_downgrade(installed.version, chart.version):
+        return (
+            f"Not changed, because the installed chart {installed.label} is newer than the declared version {chart.version}: this is a downgrade, and "
+            f"{rollout.refused('it')}. To keep the installed version, set gpu_cluster.operator.version: {installed.version}. Only if you want the "
+            f"downgrade, set {ALLOW_DRIVER_ROLLOUT}."
+        )
     alternative = f"keep version {installed.version}"
     if restarting:
         alternative = f"set {abbreviate(restarting)} in gpu_cluster.operator.values to the installed value, so that only the other values change"

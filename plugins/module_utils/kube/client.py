@@ -18,6 +18,7 @@ from .conflict_retry import MAX_ATTEMPTS
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
+from .object_managers import reverts_changes
 from .paths import NODES
 from .transport import Transport, stream_lines
 from .watch import interruptible
@@ -51,6 +52,19 @@ class Client(Transport):
     """
 
     has_written = False
+
+    @functools.cached_property
+    def reverted(self) -> list[str]:
+        """Warnings about changed objects that another tool reconciles; the server's answer to a change, or to its dry run, shows the tool's marks."""
+        return []
+
+    def _changed(self, response: HttpResponse) -> Object:
+        """The object in the server's answer to a change."""
+        item: Object = response.json()
+        warning = reverts_changes(item)
+        if warning and warning not in self.reverted:
+            self.reverted.append(warning)
+        return item
 
     def send(self, method: str, path: str, **request: t.Any) -> HttpResponse:
         """Send a request with Transport.send(), record whether the request was a write, and return the response."""
@@ -158,11 +172,11 @@ class Client(Transport):
         """Send a server-side apply for the object at `path`; without `force_conflicts`, a field that another manager owns causes a conflict."""
         query = _write_query(dry_run, manager, field_validation)
         query["force"] = "true" if force_conflicts else "false"
-        return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
+        return self._changed(self.send("PATCH", path, query=query, body=body, content_type=APPLY))
 
     def patch(self, path: str, body: Object, *, dry_run: bool = False, field_validation: str | None = None) -> Object:
         """Merge the body into the object (or its subresource) at `path`."""
-        return self._send_patch(path, body, MERGE, _write_query(dry_run, validation=field_validation)).json()
+        return self._changed(self._send_patch(path, body, MERGE, _write_query(dry_run, validation=field_validation)))
 
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Patch an object of a built-in kind without reading the response.
@@ -190,7 +204,7 @@ class Client(Transport):
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Replace the whole object; if the body contains a resourceVersion, this fails unless the object still has that version."""
-        return self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
+        return self._changed(self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget))
 
     def delete(
         self, path: str, *, body: t.Mapping[str, t.Any] | None = None, dry_run: bool = False, query: Query | None = None

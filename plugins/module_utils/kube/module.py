@@ -132,11 +132,12 @@ class ClusterModule(BaseModule):
         return self._client is not None and self._client.has_written
 
     def service_warnings(self) -> t.Iterator[str]:
-        """The warnings of the API server and warnings about environment variables that have no effect on this connection."""
+        """The warnings of the API server, and warnings about changes that will be reverted and about environment variables without an effect."""
         if self._client is None:
             return
         options = self._client.options
         yield from (f"Kubernetes: {text}" for text in self._client.warnings)
+        yield from self._client.reverted
         for name in ignored_variables(options, os.environ):
             selected = " and ".join(options.names())
             yield f"{name} has no effect, since {selected} selects the connection; use the option instead."

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Patches a node; after a conflict, reads the node and computes the patch again."""
+"""Patches a node; after a conflict, reads the node and computes the patch again.
+
+Every change to a node's metadata is sent here, so this is where a node's Machine is changed first (see machine_metadata.py).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 
 from .conflict_retry import retry_conflicts
 from .errors import ApiError
+from .machine_metadata import Removal, remove_from_machine
 from .paths import NODES
 
 if t.TYPE_CHECKING:
@@ -28,6 +32,10 @@ class Edit(t.Protocol):
     @property
     def patch(self) -> Object:
         """The body of the request."""
+
+    @property
+    def removal(self) -> Removal | None:
+        """The entries that must be removed from the node's Machine first; None if there are none."""
 
 
 E = t.TypeVar("E", bound=Edit)
@@ -58,6 +66,7 @@ def patch_node(
     """Send the edit; after a conflict, `compute` gets the current node and returns a new edit, or None.
 
     If the response to a patch is lost and `compute` then finds nothing to change, the patch was applied, so the status is `changed`.
+    What the edit removes from the node is first removed from the node's Machine; a dry run does not read the Machine.
     `check_lease` is called before each patch and raises when the lease is lost. Without `answer`, the server does not return the node.
     """
     path = f"{NODES}/{edit.name}"
@@ -67,6 +76,8 @@ def patch_node(
     def send(current: E) -> PatchResult[E]:
         nonlocal sent, maybe_applied
         sent = current
+        if current.removal is not None and not dry_run:
+            remove_from_machine(client, current.name, current.removal, check_lease)
         check_lease()
         try:
             if answer:

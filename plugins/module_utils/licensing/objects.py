@@ -8,10 +8,10 @@ import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
+from ..kube.object_managers import manager_of
 from ..kube.objects import write_or_dry_run
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, quote

@@ -70,11 +70,11 @@ class GroupStatus:
         if uncordoning is None:
             return change
         change = change or NodeEdit(node.name, {})
-        return NodeEdit(
-            node.name,
-            merge(change.patch, uncordoning),
-            {**change.before, "unschedulable": True},
-            {**change.after, "unschedulable": False},
+        return dataclasses.replace(
+            change,
+            patch=merge(change.patch, uncordoning),
+            before={**change.before, "unschedulable": True},
+            after={**change.after, "unschedulable": False},
         )
 
 

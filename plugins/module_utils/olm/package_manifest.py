@@ -141,14 +141,15 @@ def choose_version(
     """The version from the first source that offers it, in the given order. If no source offers it, returns the problem with the first source that has the
     package.
     """
-    offers = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
+    everywhere = [item for item in packages if item.name == package]
+    offers = [item for item in everywhere if item.source_namespace == source_namespace]
     if sources:
         by_source = {item.source: item for item in offers}
         candidates = [by_source[source] for source in sources if source in by_source]
     else:
         candidates = offers
     if not candidates:
-        return _no_package(package, sources, source_namespace, offers)
+        return _no_package(package, sources, source_namespace, everywhere)
     if not sources and len(candidates) > 1:
         return _several_sources(package, candidates)
     choices = [_choose(item, version, channel, current_channel) for item in candidates]
@@ -235,14 +236,22 @@ def _no_package(
     package: str, sources: t.Sequence[str], source_namespace: str, elsewhere: t.Sequence[Package]
 ) -> Problem:
     named = f"the CatalogSource {join_words(sources, 'or')}" if sources else "any CatalogSource"
-    others = f" It is in {_names(item.source for item in elsewhere)}." if elsewhere else ""
+    places = (
+        item.source
+        if item.source_namespace == source_namespace
+        else f"{item.source} in namespace {item.source_namespace}"
+        for item in elsewhere
+    )
+    others = f" It is in {_names(places)}." if elsewhere else ""
     return Problem(
         code="package",
         subject=f"PackageManifest {package}",
         field="catalog",
         value=join_words(sources, "or") if sources else "not set",
         rule=f"No package with this name is in {named} in namespace {source_namespace}.{others}",
-        remedy="Correct package or source, or add the package to the mirrored catalog.",
+        remedy="Set source and source_namespace to that catalog."
+        if elsewhere
+        else "Correct package or source, or add the package to the mirrored catalog.",
     )
 
 

@@ -93,7 +93,7 @@ def _memory_on_page(pool: Document) -> str:
 
 def _state(pool: Document) -> str:
     if not pool["nodes"]:
-        return "no nodes"
+        return "idle" if pool["as_declared"] else "no nodes"
     if not pool["as_declared"]:
         return "drift"
     return "failed" if has_failed_validation(pool) else "ok"

@@ -10,6 +10,7 @@ import typing as t
 from ..catalog import benchmarks
 from ..catalog.distributions import BY_NAME
 from ..catalog.olm import OLM
+from ..catalog.releases import is_downgrade
 from ..cluster_state.impact import COUNTS
 from ..mig.drawing import draw_gpu
 from ..mig.placement import Placement
@@ -187,7 +188,14 @@ def _node_changes(steps: Document) -> t.Iterator[Paragraph]:
 def _total_impact(total: Document) -> t.Iterator[Paragraph]:
     if total["release"]:
         installed, desired = total["release"]["installed"], total["release"]["desired"]
-        yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
+        if is_downgrade(installed, desired):
+            yield (
+                "operator",
+                f"DOWNGRADE from {installed}, which is newer than the declared version, to {desired}; it restarts all operands. To keep the installed "
+                f"version, set gpu_cluster.operator.version: {installed}",
+            )
+        else:
+            yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
     if total["driver_restarts"]:
         yield "drivers", f"{_driver_restarts(total)}{_permission(total)}"
     upgrade = total["upgrade"] or {"refusals": (), "problem": ""}

@@ -67,7 +67,7 @@ def _summary(items: t.Sequence[Document], kind: str) -> ScalingSummary:
     if scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {_MAXIMUM}:
         # The configuration is correct; the autoscaler has already added all nodes that it is allowed to add.
         text = f"{subject} {'has' if len(items) == 1 else 'have'} the maximum number of nodes"
-    parts = [text, *(_expectations(first) if scales is not False else ())]
+    parts = [text, *(_expectations(first, "_after_run" if kind == "plan" else "") if scales is not False else ())]
     return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales)
 
 
@@ -82,15 +82,18 @@ def _headline(subject: str, single: bool, scales: bool | None, changes: bool) ->
     return f"{subject} {verb if scales else negated} from zero"
 
 
-def _expectations(item: Document) -> t.Iterator[str]:
-    """The range of the size, and the properties that the autoscaler expects of a new node: resources, the label of the GPUs with its limit, and taints."""
-    if item["max"] is not None:
-        yield f"{item['min']} to {item['max']} nodes"
+def _expectations(item: Document, when: str) -> t.Iterator[str]:
+    """The range of the size, and the properties that the autoscaler expects of a new node: resources, the label of the GPUs with its limit, and taints.
+
+    `when` is the suffix of the keys that depend on whether they are for now or for after the run.
+    """
+    if item[f"max{when}"] is not None:
+        yield f"{item[f'min{when}']} to {item[f'max{when}']} nodes"
     offered = [f"{count} {resource}" for resource, count in item["resources"].items()]
     if offered:
         yield f"the autoscaler expects {join_words(offered)} on a new node"
     if item["accelerator"]:
-        limit: Document | None = item["gpu_limit"]
+        limit: Document | None = item[f"gpu_limit{when}"]
         amount = f"{limit['used']} of at most {limit['max']} in use" if limit else "not limited"
         yield f"GPUs of {ACCELERATOR_LABEL}={item['accelerator']}: {amount}"
     if item["taints"]:

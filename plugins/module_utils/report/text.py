@@ -25,6 +25,7 @@ from .table import WIDTH, Column, Paragraph, table, wrap
 Document = t.Mapping[str, t.Any]
 
 _NO_NODE = "no node of the cluster belongs to it"
+_IDLE = "no nodes, as declared (its number of nodes may be 0)"
 # The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
     "none": "as declared",
@@ -94,7 +95,7 @@ def _awaits_discovery(info: Document) -> bool:
 
 def _verdict(pool: Document) -> str:
     if not pool["nodes"]:
-        return _NO_NODE
+        return _IDLE if pool.get("as_declared") else _NO_NODE
     if pool["as_declared"]:
         return f"as declared{_validation(pool)}"
     drift, more = list(pool["drift"]), pool["drifted_nodes"] - len(pool["drift"])
@@ -119,7 +120,7 @@ def _validation(pool: Document) -> str:
 
 def _changes(pool: Document) -> str:
     if not pool["nodes"]:
-        return _NO_NODE
+        return _IDLE if pool.get("as_declared") else _NO_NODE
     changes = pool["changes"]
     if not changes:
         return "no change"

@@ -78,7 +78,7 @@ class PoolView:
         if not self.reachable:
             return Badge("not reachable", NOTE)
         if not self.node_count:
-            return Badge("no nodes", WARN)
+            return Badge("no nodes, as declared", NOTE) if self.as_declared else Badge("no nodes", WARN)
         if has_failed_validation(self.info):
             return Badge("validation failed", BAD)
         return Badge("as declared", OK) if self.as_declared else Badge(DRIFT, WARN)
@@ -108,7 +108,7 @@ class PoolView:
         """The differences between the pool and its declaration, and the changes that a run would make."""
         reported = self.info.get("drift") or ()
         lines = [*map(str, reported), *pending_changes(self.info)]
-        if self.reachable and not self.node_count:
+        if self.reachable and not self.node_count and not self.as_declared:
             lines.append("no node of the cluster belongs to the pool")
         if reported and self.drifted_nodes > len(reported):
             lines.append(f"and {plural(self.drifted_nodes - len(reported), 'more node')}")
@@ -183,7 +183,7 @@ class Page:
         if not pools:
             return "No pools are declared."
         good = sum(pool.as_declared for pool in pools)
-        empty = sum(not pool.node_count for pool in pools)
+        empty = sum(not pool.node_count and not pool.as_declared for pool in pools)
         drifted = len(pools) - good - empty
         failed = sum(has_failed_validation(pool.info) for pool in pools)
         failure = [f"the validation of {plural(failed, 'pool')} failed"] if failed else []

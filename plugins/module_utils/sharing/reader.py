@@ -8,14 +8,17 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.taints import format_taint, untolerated_taints
+from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
+from ..catalog.taints import format_taint, taint_identity, untolerated_taints
 from ..cluster_state.cluster_policy import active_policy, policy_tolerations, uses_driver_objects
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.mig_allocation import KnownLayouts, MigAllocation, allocate
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.nvidia_driver import untolerated_by_driver
+from ..cluster_state.ownership import undeclared_taints, with_recorded_taints
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import pods_by_node, pods_on
+from ..kube.machine_metadata import obsolete_taints
 from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS
 from ..mig.fit_error import fit_error
 from ..mig.layout import Layout, format_layout
@@ -93,8 +96,9 @@ class StateReader:
 
     def compare(self, nodes: dict[str, Node], resource_version: str) -> ClusterState:
         """Compare these nodes with the pools; pods are listed only if the result may depend on them."""
+        membership = assign_pools(self._plan.pools, list(nodes.values()))
+        nodes = self._with_obsolete_taints(nodes, membership)
         node_list = list(nodes.values())
-        membership = assign_pools(self._plan.pools, node_list)
         configmaps = self.configmaps.read(node_list)
         spread = functools.partial(
             plan_demand, self._plan, node_list, membership, configmaps, scope=self._scope, settled=self._settled
@@ -127,6 +131,25 @@ class StateReader:
             ),
             warnings=(*configmaps.generated.warnings, *configmaps.capacity.warnings),
         )
+
+    def _with_obsolete_taints(self, nodes: dict[str, Node], membership: Membership) -> dict[str, Node]:
+        """The nodes, with records of the taints of their MachineSets that their pools no longer declare.
+
+        Requests are sent only for nodes with a Machine that have a taint which neither their pool declares nor a record contains.
+        """
+        found: dict[str, Node] = {}
+        read: dict[str, t.Any] = {}
+        for pool in self._plan.pools:
+            for node in (nodes[name] for name in membership.by_pool[pool.name] if pool.nodegroup):
+                undeclared = undeclared_taints(node, pool) if MACHINE_ANNOTATION in node.annotations else []
+                identities = {taint_identity(taint) for taint in undeclared}
+                obsolete = identities and obsolete_taints(
+                    self._client, node.annotations[MACHINE_ANNOTATION], identities, read
+                )
+                if obsolete:
+                    taints = [taint for taint in undeclared if taint_identity(taint) in obsolete]
+                    found[node.name] = with_recorded_taints(node, taints)
+        return {**nodes, **found} if found else nodes
 
     def list_pods(self, node: str | None = None) -> PodsByNode:
         """The pods on one node, or on all nodes."""

@@ -9,8 +9,7 @@ import time
 import typing as t
 
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.ownership import NodeEdit
-from ..drain.machine_taints import remove_startup_taint
+from ..cluster_state.ownership import NodeEdit, edit_of
 from ..kube.errors import ApiError
 from ..kube.metadata import is_older_version
 from ..kube.node_patcher import patch_node
@@ -159,7 +158,7 @@ class WatchedNode:
     def write(self, make_patch: t.Callable[[Node], Patch | None]) -> Node | None:
         """Send the patch that `make_patch` returns for the node, if any; returns the patched node, or None if it is gone.
 
-        A patch that removes the startup taint first removes it from the node's Machine.
+        What the patch removes from the node is first removed from the node's Machine.
         """
         client, check = self._context.client, self._context.lease.check
 
@@ -167,8 +166,7 @@ class WatchedNode:
             patch = make_patch(node)
             if patch is None:
                 return None
-            remove_startup_taint(client, node, patch, check)
-            return NodeEdit(self.name, patch)
+            return edit_of(node, patch)
 
         node = self.latest
         edit = make_edit(node) if node is not None else None

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ..catalog.names import (
     CORDONED_ANNOTATION,
@@ -163,7 +163,7 @@ def with_short_diff(edit: NodeEdit) -> NodeEdit:
         for name, entries in edit.before.items()
     }
     after = {name: entries if name == "taints" else [] for name, entries in edit.after.items()}
-    return NodeEdit(edit.name, edit.patch, before, after)
+    return replace(edit, before=before, after=after)
 
 
 def _patch(live: t.Mapping[str, str], removed: t.Iterable[str], desired: t.Mapping[str, str | None]) -> _Entries:

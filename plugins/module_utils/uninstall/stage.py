@@ -14,7 +14,6 @@ from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.wait import WaitOptions
-from ..drain.machine_taints import remove_startup_taint
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
@@ -137,7 +136,7 @@ class Stage:
     def patch_nodes(self, lease: Lease) -> None:
         """Patch the nodes in parallel; raises PartialFailure if a node could not be changed.
 
-        A patch that removes the startup taint first removes it from the node's Machine.
+        What a patch removes from a node is first removed from the node's Machine.
         """
         changed = [node for node in self.nodes if self.node_edit(node) is not None]
 
@@ -146,17 +145,11 @@ class Stage:
                 self.result.add_node(outcome.value)
             self.progress.report("nodes cleaned up", finished, len(changed))
 
-        def make_edit(node: Node) -> NodeEdit | None:
-            edit = self.node_edit(node)
-            if edit is not None:
-                remove_startup_taint(self.client, node, edit.patch, lease.check)
-            return edit
-
         def patch(node: Node) -> NodeEdit | None:
-            edit = make_edit(node)
+            edit = self.node_edit(node)
             if edit is None:
                 return None
-            patched = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), lease.check)
+            patched = patch_node(self.client, edit, lambda raw: self.node_edit(parse_node(raw)), lease.check)
             return patched.edit if patched.status == "changed" else None
 
         calls = [(node.name, functools.partial(patch, node)) for node in changed]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, untolerated_taints
 from ..cluster_state import expected_state
 from ..cluster_state.gpu_pods import GpuRequest
@@ -99,8 +100,16 @@ def schedulable_nodes(pool: PoolPlan, nodes: t.Iterable[Node]) -> list[Node] | N
     if not all(taints.values()):
         return [node for node in ready if not taints[node.name]]
     texts = [f"{', '.join(map(format_taint, taints[name]))} on {name}" for name in sorted(taints)]
+    machine = next(
+        (node.annotations[MACHINE_ANNOTATION] for node in ready if MACHINE_ANNOTATION in node.annotations), ""
+    )
+    first = (
+        f"first from spec.taints of their Machines ({machine}), because the Machine API restores them, then "
+        if machine
+        else ""
+    )
     return NotTestable(
-        f"all nodes have taints that the pool does not declare: {abbreviate(texts, separator='; ')}. Remove them with kubectl taint, "
+        f"all nodes have taints that the pool does not declare: {abbreviate(texts, separator='; ')}. Remove them {first}with kubectl taint, "
         "or declare them in taints of the pool"
     )
 

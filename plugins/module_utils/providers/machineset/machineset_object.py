@@ -17,7 +17,14 @@ from ...catalog.machine_api import (
     Platform,
     platform_of,
 )
-from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL, NODEGROUP_MARK, OWN_PREFIX
+from ...catalog.names import (
+    CONFIG_LABEL,
+    MIG_CONFIG_LABEL,
+    NODEGROUP_LABEL,
+    NODEGROUP_MARK,
+    OWN_PREFIX,
+    REGISTRATION_ANNOTATION,
+)
 from ...catalog.taints import STARTUP_TAINT_PREFIX
 from ...cluster_state.ownership import machine_set_mark, machine_set_owner
 from ...common.nested import get_nested, parse_json, set_nested
@@ -30,8 +37,7 @@ from .fields import ANNOTATIONS, MACHINE_SETTINGS, MANAGED
 Object = dict[str, t.Any]
 Path = tuple[str, ...]
 
-# This annotation lists, as JSON, the labels, taints and annotations that the collection has set on a MachineSet, so that only these are removed later.
-RECORD_ANNOTATION = "accel.gpu/registration"
+RECORD_ANNOTATION = REGISTRATION_ANNOTATION
 _OWN_LABELS = (ACCELERATOR_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
 _TEMPLATE: Path = ("spec", "template")
 PROVIDER_SPEC: Path = (*_TEMPLATE, "spec", "providerSpec", "value")

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...catalog.machine_api import CAPACITY_LABELS, AutoscalerRules
+from ...catalog.names import FORMER_TAINTS
 from ...pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
 from ...pools.scale_from_zero import capacity_annotations, format_labels, parse_labels
 from .fields import ANNOTATIONS
@@ -51,6 +52,9 @@ def complete_registration(
         taints = fields[NODE_TAINTS]
         completed[NODE_TAINTS] = {**_dropped(record, "taints", taints), **taints}
         own["taints"] = {key for key, value in taints.items() if value is not None}
+        former_taints = {*record.pop("taints", ()), *record.pop(FORMER_TAINTS, ())} - own["taints"]
+        if former_taints:
+            own[FORMER_TAINTS] = former_taints
     annotations: dict[str, str | None] = {}
     if capacity is not None:
         existing = annotations_of(machineset)

@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_chan
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import ScalingExplanation
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.report.scaling_text import scaling_summaries
 from tests.helpers.machine_sets import ACCELERATOR, MAX_SIZE, cluster_autoscaler, machine_autoscaler, machine_set
 from tests.helpers.scaling_cases import MISTAKES, VERSIONS, explained, with_mistake
 
@@ -148,13 +149,32 @@ def test_limits_and_delays_of_a_run() -> None:
     (actual,) = explained(pools(), scene.objects())
     assert [finding.code for finding in actual.findings] == ["gpu_limit", "provision_time"]
     assert actual.after_run == actual.findings, "what others have set stays"
+    assert "only with gpu_autoscaling_force: true" in actual.findings[0].remedy
+    assert "raise autoscale.max" not in actual.findings[0].remedy, "a run would keep the limit of others"
     scene.autoscaler["metadata"]["annotations"] = {"accel.gpu/gpu-limits": json.dumps({kind: {"max": 1}})}
     written: dict[str, Any] = {"f:spec": {"f:maxNodeProvisionTime": {}}}
     scene.autoscaler["metadata"]["managedFields"] = [{"manager": "accel.gpu", "fieldsV1": written}]
     (actual,) = explained(pools(), scene.objects())
     assert [finding.code for finding in actual.after_run] == ["provision_time"], "an existing delay is kept"
+    assert actual.findings[0].remedy.startswith("raise autoscale.max of the pool"), "a run raises its own limit"
     (actual,) = explained(pools({"max_node_provision_time": "40m"}), scene.objects())
     assert actual.after_run == ()
+
+
+def test_a_plan_shows_the_limit_and_the_range_that_the_run_sets() -> None:
+    scene = with_mistake("t4", "4.20.3", "no MachineAutoscaler")
+    scene.limits.pop("gpus", None)
+    scene.nodes.clear()
+    (actual,) = explained(pools(), scene.objects())
+    assert (actual.limit, actual.bounds) == (None, None)
+    assert actual.limit_after_run is not None
+    assert actual.bounds_after_run == (0, 4)
+    result = actual.as_dict()
+    assert (result["gpu_limit"], result["gpu_limit_after_run"]["max"]) == (None, 16)
+    info = {"autoscaling": {"machine_sets": [result]}}
+    (summary,) = scaling_summaries(info, "plan")
+    assert "0 of at most 16 in use" in summary.text
+    assert "0 to 4 nodes" in summary.text
 
 
 def test_a_label_that_the_pool_must_not_have_is_removed() -> None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import report_data
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_allocation import MigAllocation
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.fleet import node
 
 
@@ -79,3 +82,17 @@ def test_changes_separate_what_is_set_from_what_is_removed() -> None:
     assert (changes["labels"], changes["removed_labels"]) == (["team"], ["tier"])
     assert (changes["annotations"], changes["removed_annotations"]) == (["owner"], ["contact"])
     assert (changes["taints"], changes["removed_taints"]) == (["k=new:NoSchedule"], ["k=old:NoSchedule"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "autoscale", "as_declared"),
+    [({}, {"min": 0, "max": 3}, True), ({}, {"min": 1, "max": 3}, False), ({"count": 0}, None, True), ({"count": 1}, None, False)],
+)  # fmt: skip
+def test_a_pool_that_may_be_empty_is_no_drift(
+    nodes: dict[str, int], autoscale: dict[str, int] | None, as_declared: bool
+) -> None:
+    pool = {"name": "t4", "model": "T4", "nodes": {"like": "worker", "flavor": "g4dn.xlarge", **nodes}}
+    pool |= {"autoscale": autoscale} if autoscale else {}
+    plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [{**pool, "sharing": {"mode": "none"}}])
+    results = report_data.pool_results(MigAllocation(plan), [], assign_pools(plan.pools, []), {}, [], {})
+    assert results["t4"]["as_declared"] is as_declared

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.object_managers import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     HELM_MANAGER,
@@ -24,6 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     same_version,
     with_reverted_fields,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.kube.object_managers import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 

@@ -118,3 +118,40 @@ def test_without_the_right_to_list_them_the_changes_are_unknown() -> None:
 )
 def test_nothing_is_read_if_a_run_changes_no_installed_operator(finding: InstallationFinding) -> None:
     assert read_olm_changes(cast("Client", Cluster(500)), finding) == []
+
+
+class Subscriptions:
+    """A cluster with these Subscriptions; `narrow`: the user may list only those of the operator's namespace."""
+
+    def __init__(self, *items: Object, narrow: bool = False) -> None:
+        self.items, self.narrow = items, narrow
+        self.paths: list[str] = []
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        self.paths.append(path)
+        if path.endswith("clusterserviceversions"):
+            return (csv(),)
+        if self.narrow and "/namespaces/" not in path:
+            raise ApiError("no", status=403, reason="Forbidden", method="GET", path=path)
+        return self.items
+
+
+def test_a_second_subscription_in_another_namespace_is_found_with_the_same_requests() -> None:
+    other = subscription(metadata={"namespace": "openshift-operators"})
+    other["status"] = {"state": "UpgradeFailed"}
+    cluster = Subscriptions(subscription(metadata={**CREATED, "namespace": NAMESPACE}), other)
+    finding = InstallationFinding(FOUND, managed=True, planned=planned())
+    (change,) = read_olm_changes(cast("Client", cluster), finding)
+    assert change.startswith(f"Subscription openshift-operators/{PACKAGE} is a second one of package {PACKAGE}")
+    assert "state UpgradeFailed" in change
+    assert len(cluster.paths) == 2
+    narrow = Subscriptions(subscription(metadata=CREATED), narrow=True)
+    assert read_olm_changes(cast("Client", narrow), finding) == []
+
+
+def test_the_plan_says_who_reverts_the_changes_of_a_subscription() -> None:
+    argo = {"labels": {"argocd.argoproj.io/instance": "gpu"}}
+    changed = olm_changes(planned(channel="v25.10"), [subscription(metadata={**CREATED, **argo})], [csv()])
+    assert "Argo CD application gpu reconciles Subscription" in changed[-1]
+    assert "group operators.coreos.com, kind Subscription" in changed[-1]
+    assert olm_changes(planned(), [subscription(metadata={**CREATED, **argo})], [csv()]) == [], "nothing changes"

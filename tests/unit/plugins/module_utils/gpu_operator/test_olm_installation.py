@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_install
     csv_of,
     evaluate_olm,
     example_of,
+    other_subscriptions,
     read_example,
     subscribed_namespaces,
 )
@@ -171,3 +172,46 @@ def test_subscriptions_that_may_not_be_listed_do_not_make_an_installation_adopte
 def test_examples_that_may_not_be_read_are_not_missing() -> None:
     with pytest.raises(ApiError):
         read_example(cast("Client", Forbidding()), NAMESPACE, "ClusterPolicy")
+
+
+def second(namespace: str, package: str, state: str = "") -> Object:
+    status = {"state": state} if state else {}
+    return {"metadata": {"name": "theirs", "namespace": namespace}, "spec": {"name": package}, "status": status}
+
+
+class Listing:
+    """A client of a cluster with these Subscriptions."""
+
+    def __init__(self, *subscriptions: Object) -> None:
+        self.subscriptions = subscriptions
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        assert path.endswith("/v1alpha1/subscriptions"), "in all namespaces"
+        return self.subscriptions
+
+
+@pytest.mark.parametrize(
+    ("component", "subscriptions", "words"),
+    [
+        ("operator", [], ""),
+        ("operator", [second(NAMESPACE, "gpu-operator-certified")], ""),
+        ("operator", [second("openshift-operators", "cert-manager")], ""),
+        (
+            "operator",
+            [second("openshift-operators", "gpu-operator-certified", "UpgradeFailed")],
+            "Subscription openshift-operators/theirs (package gpu-operator-certified, state UpgradeFailed)",
+        ),
+        ("operator", [second(NAMESPACE, "gpu-operator-certified-rhmp")], "state unknown"),
+        ("nfd", [second("openshift-operators", "nfd")], "NFD is not running, but another Subscription installs it"),
+        ("nfd", [second("operators", "node-feature-discovery-operator")], "package node-feature-discovery-operator"),
+    ],
+)
+def test_a_failed_subscription_elsewhere_is_found_before_a_second_one(
+    component: str, subscriptions: list[Object], words: str
+) -> None:
+    plan = derive({"name": "c", "distribution": "openshift"}, {}, [])
+    planned = plan.operator if component == "operator" else plan.nfd
+    actual = other_subscriptions(cast("Client", Listing(*subscriptions)), component, planned)
+    assert bool(actual) is bool(words)
+    assert words in actual
+    assert other_subscriptions(cast("Client", Forbidding()), component, planned) == ""

@@ -21,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_roll
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import (
     UpgradePreview,
+    _refusal_message,
     operator_deployments,
     preview_upgrade,
 )
@@ -219,3 +220,13 @@ MAPS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
 def test_a_merge_patch_leads_from_one_document_to_the_other(before: Object, after: Object) -> None:
     assert apply_merge_patch(before, merge_patch(before, after)) == after
     assert merge_patch(before, before) == {}
+
+
+def test_an_older_chart_is_a_downgrade_before_any_advice() -> None:
+    installed, older = (Chart("gpu-operator", version, version) for version in ("v25.10.1", "v25.3.2"))
+    rollout = DriverRollout(3, UpgradePolicy(automatic=True), ())
+    text = _refusal_message(rollout, (), installed, older)
+    assert "this is a downgrade" in text
+    assert text.index("operator.version: v25.10.1") < text.index("gpu_operator_allow_driver_rollout")
+    assert "downgrade" not in _refusal_message(rollout, (), older, installed)
+    assert "downgrade" not in _refusal_message(rollout, (), older, older)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from tests.faults.api_proxy import Answer, Proxy
 
 NODE = "/api/v1/nodes/n1"
+MAP = "/api/v1/namespaces/ns/configmaps/m"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 OBJECT: dict[str, Any] = {"metadata": {"name": "n1"}}
 
@@ -73,3 +75,39 @@ def test_the_clock_of_the_server(hours: int, server: Proxy, client: Client) -> N
 
 def test_without_an_answer_the_clock_is_that_of_this_machine(client: Client) -> None:
     assert abs((client.server_time() - datetime.datetime.now(datetime.UTC)).total_seconds()) < 60
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda client: client.patch(MAP, OBJECT),
+        lambda client: client.patch(MAP, OBJECT, dry_run=True),
+        lambda client: client.apply(MAP, OBJECT, dry_run=True),
+        lambda client: client.replace(MAP, OBJECT),
+    ],
+)
+def test_the_answer_to_a_change_shows_who_reverts_it(
+    request_of: Callable[[Client], Any], server: Proxy, client: Client
+) -> None:
+    """No further request is needed, and the warning is the same for a dry run."""
+    metadata = {"name": "m", "namespace": "ns", "labels": {"argocd.argoproj.io/instance": "gpu"}}
+    answer = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    requests = []
+
+    def respond(request: Any) -> Answer:
+        requests.append(request)
+        return Answer(200, json.dumps(answer).encode())
+
+    server.before = respond
+    request_of(client)
+    request_of(client)
+    assert len(requests) == 2
+    (warning,) = client.reverted
+    assert warning.startswith("Argo CD application gpu reconciles ConfigMap ns/m from its source.")
+
+
+def test_a_read_object_that_another_tool_owns_is_no_warning(server: Proxy, client: Client) -> None:
+    metadata = {"name": "m", "labels": {"argocd.argoproj.io/instance": "gpu"}}
+    server.before = lambda request: Answer(200, json.dumps({"kind": "ConfigMap", "metadata": metadata}).encode())
+    client.get(MAP)
+    assert client.reverted == []

@@ -21,6 +21,7 @@ FORBIDDEN = ApiError('User "u" cannot patch resource "nodes"', status=403)
 class Edit:
     name: str = "n1"
     patch: Object = field(default_factory=lambda: {"version": 0})
+    removal: None = None
 
 
 class Client:

@@ -85,6 +85,12 @@ def test_the_first_source_with_the_version_is_used(sources: list[str], version: 
         ((CERTIFIED,), {"package": "gpu-operator"}, "package", "No package with this name"),
         ((CERTIFIED,), {"sources": ["red"]}, "package", "It is in certified-operators."),
         ((CERTIFIED,), {"source_namespace": "other"}, "package", "in namespace other"),
+        (
+            (CERTIFIED,),
+            {"source_namespace": "other"},
+            "package",
+            "It is in certified-operators in namespace openshift-marketplace.",
+        ),
         ((CERTIFIED,), {"channel": "v99"}, "channel", "stable, v25.10, v25.3. The package has no channel 'v99'"),
         (
             (CERTIFIED,),

@@ -195,3 +195,15 @@ def test_a_failed_validation_is_the_state_of_its_pool(validation: dict[str, t.An
     page = build_page({"reachable": True, "cluster": "prod", "pools": pools, "nodes": [row()]})
     assert page.summary == summary
     assert page.pools[0].badge.text == badge
+
+
+@pytest.mark.parametrize(
+    ("as_declared", "badge", "lines"),
+    [(True, "no nodes, as declared", 0), (False, "no nodes", 1)],
+)
+def test_an_idle_pool_needs_no_attention(as_declared: bool, badge: str, lines: int) -> None:
+    pools = {"notebooks": {**POOL, "nodes": 0, "as_declared": as_declared}}
+    page = build_page({"reachable": True, "cluster": "prod", "pools": pools, "nodes": []})
+    assert page.pools[0].badge.text == badge
+    assert len(page.pools[0].drift) == lines
+    assert ("no nodes" in page.summary) is not as_declared
