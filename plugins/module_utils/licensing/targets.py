@@ -126,6 +126,11 @@ def vgpu_pools(plan: Plan) -> list[PoolPlan]:
     return [pool for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE]
 
 
+def declared_vgpu_types(plan: Plan, pools: t.Collection[str] = ()) -> list[str]:
+    """The vGPU types in the `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
+    return [product for pool in vgpu_pools(plan) if not pools or pool.name in pools for product in pool.match.products]
+
+
 def desired_targets(
     plan: Plan, policy: Document | None, version: str, secret_name: str | None, drivers: t.Iterable[Document] = ()
 ) -> list[LicenseTarget]:

@@ -36,7 +36,14 @@ def test_a_cluster_without_a_vgpu_gets_no_token(api: LicenseApi, options: dict[s
     result = api.license(**options)
     assert not result.get("failed"), result["msg"]
     assert not result["changed"]
-    assert result["license"] == {"objects": [], "policy": "", "held_back": [], "driver_nodes": 0}
+    assert result["license"] == {
+        "objects": [],
+        "policy": "",
+        "held_back": [],
+        "driver_nodes": 0,
+        "first_nodes": [],
+        "evicted": [],
+    }
     assert api.written == []
     assert "No node of this cluster needs a license: no pool has driver.type: vgpu" in str(result["warnings"])
 
