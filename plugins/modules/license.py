@@ -272,7 +272,7 @@ import typing as t
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.object_managers import gitops_owner
-from ..module_utils.common.errors import PartialFailure
+from ..module_utils.common.errors import InvalidOptions, PartialFailure
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import MAX_LISTED, diff_of
 from ..module_utils.common.wait import WaitOptions
@@ -286,6 +286,7 @@ from ..module_utils.gpu_operator.driver_rollout import (
     held_back_warning,
     is_in_place,
 )
+from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
@@ -305,6 +306,7 @@ from ..module_utils.licensing.overview import LIMIT_OPTIONS
 from ..module_utils.licensing.rotation import ROTATION_OPTIONS, RotationResult, Rotator
 from ..module_utils.licensing.rotation_survey import Survey, read_survey, require_complete, unproven
 from ..module_utils.licensing.targets import (
+    NO_OPERATOR,
     LicenseTarget,
     LicensingConfigDiff,
     desired_targets,
@@ -494,7 +496,15 @@ def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str |
         lease.check()
         # In check mode on a first run, the server cannot validate an object in a namespace that does not exist yet.
         if not (module.check_mode and comparison.cluster.namespace in module.expected.namespaces):
-            unchecked = comparison.objects.write(change, check=module.check_mode) or unchecked
+            try:
+                unchecked = comparison.objects.write(change, check=module.check_mode) or unchecked
+            except ApiError as error:
+                if not error.not_found or change.action != "created":
+                    raise
+                label, namespace = change.target.label(comparison.cluster.namespace), comparison.cluster.namespace
+                raise InvalidOptions(
+                    [f"{label} was not written, because the namespace {namespace} does not exist. {NO_OPERATOR}"]
+                ) from error
     if comparison.policy.applied:
         lease.check()
         unchecked = _apply_config(module, comparison.policy) or unchecked
@@ -552,6 +562,8 @@ def _warn(module: LicenseModule, comparison: Comparison) -> None:
     policy, cluster = comparison.policy, comparison.cluster
     if not comparison.changes:
         module.warn(_NO_VGPU)
+    elif cluster.policy is None and cluster.namespace not in module.expected.namespaces:
+        module.warn(NO_OPERATOR)
     if module.params["restore"] and comparison.changes and not any(change.body for change in comparison.changes):
         module.warn("No object has kept previous files, so nothing was restored.")
     given = module.license_token is not None and not module.params["restore"]

@@ -35,6 +35,8 @@ from .gridd_conf import profile_class
 from .node_reads import PARALLEL, concerns_all
 from .option_names import NODE_NAMES_OPTION
 from .targets import (
+    NO_OBJECT,
+    NO_OPERATOR,
     LicenseTarget,
     declared_targets,
     declared_vgpu_types,
@@ -178,6 +180,11 @@ class LicenseCluster:
     def mounted(self) -> list[LicenseTarget]:
         """The objects that NVIDIADrivers and the ClusterPolicy refer to."""
         return mounted_targets(self.policy, self.drivers)
+
+    @property
+    def no_object_text(self) -> str:
+        """Why no driver pod mounts an object, as sentences with the remedy."""
+        return NO_OBJECT if self.policy is not None else NO_OPERATOR
 
     @functools.cached_property
     def expected(self) -> dict[LicenseTarget, LicenseObject]:

@@ -17,7 +17,6 @@ from .driver_restart import DriverRestarts, RestartBlocked
 from .gridd_conf import AUTOMATIC, mismatch
 from .option_names import FEATURE_TYPE_OPTION, RESTORE_OPTION
 from .rotation import NONE, REPLACE, NodeRotation, RotationResult, plan_rotation
-from .targets import NO_OBJECT
 from .token import SHORT, fingerprint, utc_now
 
 if t.TYPE_CHECKING:
@@ -214,7 +213,7 @@ def _nodes_of(survey: Survey, change: LicenseObjectChange) -> list[tuple[License
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
     """Raise InvalidOptions if the new files would cause the nodes to lose their licenses."""
     if nodes and not cluster.mounted:
-        raise InvalidOptions([NO_OBJECT])
+        raise InvalidOptions([cluster.no_object_text])
     used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
     objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
     now = utc_now()

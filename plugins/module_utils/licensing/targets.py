@@ -27,7 +27,11 @@ Path = tuple[str, ...]
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
-# The message for reports and failures.
+# The messages for reports and failures.
+NO_OPERATOR = (
+    "The GPU operator is not installed (no ClusterPolicy exists), so no driver reads a token. Run the playbook site with the token: it installs the operator "
+    "and writes the Secret."
+)
 NO_OBJECT = "Neither an NVIDIADriver nor the ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 
 

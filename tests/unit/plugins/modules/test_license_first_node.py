@@ -29,7 +29,7 @@ UNREACHABLE = ExecResult(7, "0.1 0.0 0.0", "curl: (7) Failed to connect")
 class Fleet(LicenseApi):
     """A cluster whose nodes have license clients."""
 
-    containers: Containers = field(default_factory=lambda: Containers(dict[str, Container]()))
+    containers: Containers = field(kw_only=True)
     product: str = "NVIDIA-A100-10C"
 
     def list(self, path: str, **selectors: Any) -> Sequence[Object]:
@@ -50,9 +50,10 @@ class Fleet(LicenseApi):
     def rotate(self, token: str = "", *, check: bool = False, pools: Sequence[Object] = (), **options: Any) -> Object:
         """The result of the run: of the module that has failed, or of license_rotation together with the result of license."""
         shared = {"wait_timeout": 1, "wait_sleep": 1, **options}
-        own = {name: shared.pop(name) for name in ("feature_type", "restore", "replace") if name in shared}
+        own: Object = {name: shared.pop(name) for name in ("feature_type", "restore", "replace") if name in shared}
         given: Object = {"token": token, "replace": True} if token else {}
-        written = self.license(pools, check=check, rotate=True, **{**given, **own, **shared})
+        given |= {**own, **shared}
+        written = self.license(pools, check=check, rotate=True, **given)
         if written.get("failed"):
             return written
         rotated = self._run_rotation(pools, written, check=check, **shared)
@@ -219,7 +220,7 @@ def test_the_documented_remedy_of_a_feature_type_needs_one_run(product: str) -> 
 
 
 def test_a_pool_that_matches_a_vgpu_type_shows_the_class() -> None:
-    api = Fleet([cluster_policy(**POLICY)])
+    api = Fleet([cluster_policy(**POLICY)], containers=Containers({}))
     pool = {**vgpu_pool("vdi", SECRET), "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-A100-10C"}}}
     failed = api.license([pool], token=NEW, feature_type=2)
     assert "but vGPU types of class C require" in failed["msg"]
