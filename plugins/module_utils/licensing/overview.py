@@ -155,7 +155,7 @@ def _summary(states: t.Sequence[NodeState], outdated: int, days_left: int | None
     licensed = sum(state.reading.is_licensed for state in states)
     parts = [f"{licensed} of {len(states)} vGPU nodes have a license"]
     if outdated:
-        parts.append(f"{outdated} of them with a token other than the one in the Secret")
+        parts.append(f"{outdated} {'has' if outdated == 1 else 'have'} a token other than the one in the Secret")
     if days_left is not None:
         parts.append(f"the token expires in {days_left} {'day' if days_left == 1 else 'days'}")
     return "; ".join(parts)

@@ -107,7 +107,10 @@ class Survey:
             running = [
                 node
                 for node in self.nodes
-                if node.running_pod is not None and (expected := self.expected_of(node)) and expected.target == target
+                if node.running_pod is not None
+                and not node.not_required
+                and (expected := self.expected_of(node))
+                and expected.target == target
             ]
             readable = [node for node in running if node.is_known_by(self.readings[node.name])]
             if running and not (readable or rotations):
