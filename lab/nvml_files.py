@@ -152,11 +152,11 @@ def _bus_id(gpu: int) -> str:
 
 
 def _pci(hardware: Object) -> dict[str, bytes]:
-    # PCI class "3D controller": that of data center GPUs, and the one that the simulated NFD worker reports.
+    # The class that the simulated NFD worker also reports.
     return {
         "vendor": b"0x10de\n",
         "device": f"0x{hardware['pci']}\n".encode(),
-        "class": b"0x030200\n",
+        "class": f"0x{hardware.get('pci_class', '0302')}00\n".encode(),
         "numa_node": b"-1\n",
         "resource": b"0x0000000000000000 0x0000000000000000 0x0000000000000000\n",
         "config": _configuration(hardware["vgpu"]),

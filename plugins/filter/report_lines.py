@@ -39,6 +39,11 @@ options:
         from zero after the real run.
     type: bool
     default: true
+  licenses:
+    description: The dictionary RV(accel.gpu.license_info#module:license_info), if the run has read the licenses of the vGPU nodes. The report then includes its
+      summary.
+    type: dict
+    default: {}
 seealso:
   - module: accel.gpu.gpu_info
   - module: accel.gpu.print_lines
@@ -77,14 +82,21 @@ from ..module_utils.report.text import lines
 
 
 def report_lines(
-    info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None, applied: bool = True
+    info: t.Any,
+    kind: str = "report",
+    width: int = 100,
+    nodegroups: t.Any = None,
+    applied: bool = True,
+    licenses: t.Any = None,
 ) -> list[str]:
     """Return the lines of a plan or a report."""
     if not isinstance(info, t.Mapping) or "pools" not in info:
         raise AnsibleFilterError("accel.gpu.report_lines needs the value gpu_info of the result of accel.gpu.gpu_info")
     if kind not in KINDS:
         raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it must be one of {', '.join(KINDS)}")
-    return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width), applied=applied)
+    return lines(
+        {**info, "nodegroups": nodegroups or {}, "licenses": licenses or {}}, kind, int(width), applied=applied
+    )
 
 
 class FilterModule:

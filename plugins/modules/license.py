@@ -33,6 +33,13 @@ description:
     O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
   - A warning names the nodes whose driver pods do not mount the Secret that the node's pool declares.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads the new token, by default without restarting any pods.
+  - With O(rotate=true), new files are tried before they are written to an object that running drivers mount. The module checks that the nodes can reach a
+    license server of the token and that C(FeatureType) fits the vGPUs that C(nvidia-smi -q) and the labels show. It then loads the files into the driver of one
+    node, and writes the object only after this node has a license. A node without a license is tried first. If the node gets no license, the module fails, and
+    neither the object nor another node is changed.
+  - If the module replaces a token or C(gridd.conf), the object keeps the replaced files in its keys C(previous.client_configuration_token.tok) and
+    C(previous.gridd.conf), which no driver reads. If a node has no license with the replaced files yet, the files that the object has kept before are kept
+    instead, but only with O(rotate=true). O(restore) writes the kept files back.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -99,6 +106,37 @@ options:
     type: list
     elements: str
     default: []
+  rotate:
+    description:
+      - Whether M(accel.gpu.license_rotation) follows in the same run, so that new files are tried on one node before they are written.
+    type: bool
+    default: false
+  restore:
+    description:
+      - Whether the files that the objects have kept are written back. An object that has kept no files is not changed. A token is ignored. Requires O(rotate).
+      - The module fails if a node has a token that is neither the current nor the kept one, because an earlier attempt then ended before it changed the object.
+    type: bool
+    default: false
+  preflight:
+    description: With O(rotate), whether to check that all nodes can reach the token's license servers before the first node is changed.
+    type: bool
+    default: true
+  restart_drivers:
+    description: With O(rotate), whether to restart the driver of the first node after a drain, as M(accel.gpu.license_rotation) does.
+    type: bool
+    default: false
+  restart_timeout:
+    description: Seconds to wait until the driver of the first node is ready after its restart.
+    type: int
+    default: 1200
+  wait_timeout:
+    description: Seconds to wait for the license of the first node.
+    type: int
+    default: 300
+  wait_sleep:
+    description: Seconds between two reads of the license state.
+    type: int
+    default: 1
 seealso:
   - module: accel.gpu.license_info
   - module: accel.gpu.license_rotation
@@ -132,7 +170,7 @@ license:
       returned: always
       sample:
         - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, proxy: '', managed_by: '',
-           migrated_from: '', digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
+           previous: '', migrated_from: '', digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
            fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}]}
       contains:
@@ -151,6 +189,11 @@ license:
         managed_by:
           description: The object or tool that reconciles this object, such as an ExternalSecret; empty if there is none. The module does not change an object
             that another tool reconciles.
+          type: str
+          returned: always
+          sample: ''
+        previous:
+          description: The first 16 digits of the SHA-256 digest of the token that the object keeps as the previous one; empty if it keeps none.
           type: str
           returned: always
           sample: ''
@@ -182,12 +225,33 @@ license:
       returned: always
       sample: []
     driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
+    first_nodes:
+      description:
+        - With O(rotate), the nodes into whose drivers new files were or, in check mode, would be loaded before the objects are changed; one node for each
+          object. Empty if no object in use changes, or if a node already has a license with the new files.
+      type: list
+      elements: str
+      returned: always
+      sample: []
+    evicted:
+      description: Up to 100 pods that were or, in check mode, would be evicted from RV(license.first_nodes) by O(restart_drivers).
+      type: list
+      elements: str
+      returned: always
+      sample: []
+license_rotation:
+  description: With O(rotate), the result for the first node, as RV(accel.gpu.license_rotation#module:license_rotation).
+  returned: if loading the new files into the driver of the first node has failed
+  type: dict
+  sample: {}
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from
       getting a license. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP
-      status of the API server's error.
+      V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. V(partial) - the
+      first node has failed or got no license, and the objects were not changed. V(preflight) - nodes cannot reach any license server of the token,
+      C(FeatureType) does not fit their vGPUs, or no node can be read, and nothing was changed. V(blocked) - the first node cannot be drained, and nothing was
+      changed. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid
@@ -207,8 +271,10 @@ import typing as t
 
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.common.errors import InvalidOptions, PartialFailure
 from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import diff_of
+from ..module_utils.common.results import MAX_LISTED, diff_of
+from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import policy_version
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
@@ -219,11 +285,13 @@ from ..module_utils.gpu_operator.driver_rollout import (
     held_back_warning,
     is_in_place,
 )
+from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.object_managers import gitops_owner
 from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import (
     LicenseObjectChange,
@@ -235,7 +303,10 @@ from ..module_utils.licensing.objects import (
 from ..module_utils.licensing.option_names import VGPU_TYPES_OPTION
 from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.overview import LIMIT_OPTIONS
+from ..module_utils.licensing.rotation import ROTATION_OPTIONS, RotationResult, Rotator
+from ..module_utils.licensing.rotation_survey import Survey, read_survey, require_complete, unproven
 from ..module_utils.licensing.targets import (
+    NO_OPERATOR,
     LicenseTarget,
     LicensingConfigDiff,
     desired_targets,
@@ -243,6 +314,7 @@ from ..module_utils.licensing.targets import (
 )
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.warnings import object_warnings
+from ..module_utils.schema.messages import abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
 
 if t.TYPE_CHECKING:
@@ -267,6 +339,9 @@ _SPEC: ArgumentSpec = {
     "allow_driver_rollout": {"type": "bool", "default": False},
     "allow_configmap": {"type": "bool", "default": False},
     "node_names": {"type": "list", "elements": "str", "default": []},
+    "rotate": {"type": "bool", "default": False},
+    "restore": {"type": "bool", "default": False},
+    **ROTATION_OPTIONS,
 }
 
 
@@ -307,6 +382,20 @@ class Comparison:
     changes: t.Sequence[LicenseObjectChange] = ()
     policy: LicensingConfigChange = LicensingConfigChange("", None, None)
 
+    # The nodes on which new files are tried before they are written; None if no object in use changes, or if no rotation follows.
+    survey: Survey | None = None
+
+    @property
+    def first_nodes(self) -> list[str]:
+        """The names of these nodes."""
+        return [rotation.node.name for rotation in self.survey.rotations] if self.survey else []
+
+    @property
+    def pods_to_evict(self) -> list[str]:
+        """The pods that a restart of these nodes' drivers would evict now."""
+        pods = self.survey.pods_to_evict if self.survey else {}
+        return [pod for name in self.first_nodes for pod in pods.get(name, ())]
+
     @property
     def changed(self) -> bool:
         """Whether any change must be sent."""
@@ -319,19 +408,21 @@ def work(module: LicenseModule) -> Object:
     options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
-    comparison = _compare(module, options)
-    unchecked = None
+    comparison = _compare(module, options, lease)
+    unchecked, evicted = None, comparison.pods_to_evict
     if comparison.changed:
         with lease:
             if not (module.check_mode or lease.untouched):
                 # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
-                comparison = _compare(module, options)
+                comparison = _compare(module, options, lease)
+            if comparison.survey is not None and not module.check_mode:
+                evicted = _try_files(module, comparison, comparison.survey, lease)
             unchecked = _write(module, lease, comparison)
     _warn(module, comparison)
-    return _result(comparison, unchecked)
+    return _result(comparison, unchecked, evicted)
 
 
-def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
+def _compare(module: LicenseModule, options: LicenseOptions, lease: Lease) -> Comparison:
     """Read the cluster, and compare it with the options. Raise InvalidOptions if nodes would not get a license."""
     policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
@@ -348,7 +439,54 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
         objects.require_secrets(targets, version)
     changes = [objects.compare(target) for target in targets]
     require_valid(changes, cluster.namespace)
-    return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
+    policy_change = _config_change(module, plan, cluster, targets[0], version)
+    if not module.params["rotate"]:
+        return Comparison(cluster, objects, changes, policy_change)
+    changes, survey = _survey(module, LicenseCluster(module.client, plan, policy), objects, changes, lease)
+    return Comparison(cluster, objects, changes, policy_change, survey)
+
+
+def _survey(
+    module: LicenseModule,
+    cluster: LicenseCluster,
+    objects: LicenseObjects,
+    changes: list[LicenseObjectChange],
+    lease: Lease,
+) -> tuple[list[LicenseObjectChange], Survey | None]:
+    """Return the changes and the nodes on which to try their files. Raise an error of read_survey() or first_nodes() if nodes would lose their license."""
+    written = [change for change in changes if change.body is not None]
+    names = module.params["node_names"]
+    nodes = [node for node in cluster.expect(written) if not names or node.name in names] if written else []
+    if not nodes:
+        return changes, None
+    survey = read_survey(module, cluster, nodes, LicenseContainers(module.client), lease)
+    if module.params["restore"]:
+        require_complete(survey, written)
+    objects.unproven = unproven(survey, written)
+    if any(change.before.previous and change.target.name in objects.unproven for change in written):
+        changes = [objects.compare(change.target) for change in changes]
+    return changes, survey.first_nodes()
+
+
+def _try_files(module: LicenseModule, comparison: Comparison, survey: Survey, lease: Lease) -> list[str]:
+    """Load the new files into the drivers of the first nodes, and wait for their licenses; return the evicted pods. Raise PartialFailure if a node gets no
+    license.
+    """
+    waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+    labels = [change.target.label(comparison.cluster.namespace) for change in comparison.changes if change.body]
+    restart_timeout = module.params["restart_timeout"]
+    containers = LicenseContainers(module.client)
+    rotator = Rotator(containers, waiting, lease, survey.restarts, restart_timeout, unwritten=join_words(labels))
+    containers.remove_leftovers(survey.nodes, survey.readings)
+    result = RotationResult()
+    rotator.run(survey.rotations, result)
+    if result.removed:
+        raise PartialFailure(
+            f"{abbreviate_nodes(result.removed)} left the cluster while the new files were tried there. {join_words(labels)} was not changed. Run the playbook "
+            "again.",
+            {"license_rotation": result.as_dict()},
+        )
+    return result.evicted
 
 
 def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str | None:
@@ -358,7 +496,15 @@ def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str |
         lease.check()
         # In check mode on a first run, the server cannot validate an object in a namespace that does not exist yet.
         if not (module.check_mode and comparison.cluster.namespace in module.expected.namespaces):
-            unchecked = comparison.objects.write(change, check=module.check_mode) or unchecked
+            try:
+                unchecked = comparison.objects.write(change, check=module.check_mode) or unchecked
+            except ApiError as error:
+                if not error.not_found or change.action != "created":
+                    raise
+                label, namespace = change.target.label(comparison.cluster.namespace), comparison.cluster.namespace
+                raise InvalidOptions(
+                    [f"{label} was not written, because the namespace {namespace} does not exist. {NO_OPERATOR}"]
+                ) from error
     if comparison.policy.applied:
         lease.check()
         unchecked = _apply_config(module, comparison.policy) or unchecked
@@ -416,7 +562,11 @@ def _warn(module: LicenseModule, comparison: Comparison) -> None:
     policy, cluster = comparison.policy, comparison.cluster
     if not comparison.changes:
         module.warn(_NO_VGPU)
-    given = module.license_token is not None
+    elif cluster.policy is None and cluster.namespace not in module.expected.namespaces:
+        module.warn(NO_OPERATOR)
+    if module.params["restore"] and comparison.changes and not any(change.body for change in comparison.changes):
+        module.warn("No object has kept previous files, so nothing was restored.")
+    given = module.license_token is not None and not module.params["restore"]
     for text in object_warnings(cluster, comparison.changes, min_days=module.params["min_days"], given=given):
         module.warn(text)
     if policy.rollout and policy.held_back:
@@ -429,7 +579,7 @@ def _warn(module: LicenseModule, comparison: Comparison) -> None:
         )
 
 
-def _result(comparison: Comparison, unchecked: str | None) -> Object:
+def _result(comparison: Comparison, unchecked: str | None, evicted: t.Sequence[str]) -> Object:
     namespace, policy = comparison.cluster.namespace, comparison.policy
     before, after = shown_changes(comparison.changes, namespace)
     if policy.applied and policy.config is not None:
@@ -437,6 +587,10 @@ def _result(comparison: Comparison, unchecked: str | None) -> Object:
         before[label] = {"licensingConfig": dict(policy.config.before)}
         merged = {**policy.config.before, **policy.config.after}
         after[label] = {"licensingConfig": {key: value for key, value in merged.items() if value not in (None, "")}}
+    if comparison.survey is not None:
+        nodes_before, nodes_after = comparison.survey.node_states()
+        before |= {f"node {name}": state for name, state in nodes_before.items()}
+        after |= {f"node {name}": state for name, state in nodes_after.items()}
     return {
         "changed": bool(after),
         "license": {
@@ -444,6 +598,8 @@ def _result(comparison: Comparison, unchecked: str | None) -> Object:
             "policy": policy.name,
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
+            "first_nodes": comparison.first_nodes,
+            "evicted": list(evicted[:MAX_LISTED]),
         },
         "diff": diff_of(before, after, "licensing", unchecked),
     }

@@ -124,6 +124,11 @@ license_info:
           sample: 0
         outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
+    summary:
+      description: The state of the nodes and the remaining time of the token that expires first, as one line; empty if the cluster has no vGPU nodes.
+      type: str
+      returned: always
+      sample: 19 of 20 vGPU nodes have a license; the token expires in 364 days
     problems:
       description:
         - Problems that need attention, one sentence each.
@@ -230,9 +235,9 @@ license_info:
         problem: {description: The problem and the remedy; empty if there is none., type: str, returned: always, sample: ''}
 code:
   description:
-    - The reason for the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout). V(invalid) - errors in the
-      options or the variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+    - The reason for the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout), or the GPU operator is not
+      installed. V(invalid) - errors in the options or the variables. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable
+      connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: timeout
@@ -305,16 +310,21 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             utc_now(),
             LicenseLimits.from_params(params),
             mount_problems=cluster.mount_problems([state.node for state in states]),
+            no_object_text=cluster.no_object_text,
             limit=params["limit"],
         )
         return {"license_info": info}
 
     if params["require_licensed"] and not module.check_mode:
-        waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
+        # Without an operator, no driver will start.
+        timeout, cause = (
+            (params["wait_timeout"], []) if policy is not None else (0, [verification.cluster.no_object_text])
+        )
+        waiting = WaitOptions(timeout, params["wait_sleep"], module.progress)
         waiting.until(
             verification.read,
             lambda states: not _missing(states),
-            describe=lambda states: "\n".join([_summary(states), *problem_lines(_missing(explain()))]),
+            describe=lambda states: "\n".join([_summary(states), *cause, *problem_lines(_missing(explain()))]),
             partial=lambda states: result(),
             progress_text=_summary,
         )

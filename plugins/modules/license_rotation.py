@@ -22,7 +22,9 @@ description:
     O(wait_timeout), the module fails, and the remaining nodes keep their licenses.
   - With O(preflight=true), the module first checks that every node that needs a new token can reach one of the token's license servers. The check runs in the
     driver pods and includes name resolution, the connection and TLS. If a node cannot reach any of these servers, the module fails, and no node is changed.
-  - If the files of a node match the Secret but the node has no license, only the client is restarted. These nodes are changed last.
+  - If the files of a node match the Secret but the node has no license, only the client is restarted. Nodes without a license are changed first, so a repeated
+    run changes no other node while an earlier one gets no license.
+  - Before the first change, the module also checks that C(FeatureType) in C(gridd.conf) fits the vGPUs that C(nvidia-smi -q), the labels and the pools show.
   - If the module had to wait for another run, it reads the Secret and the nodes again before the first change.
   - With O(restart_drivers=true), the module restarts the drivers instead. It processes one node at a time and drains each node first.
   - If a driver pod is replaced during the rotation, the module waits until the driver runs again on the node and then verifies the node's license. If a node
@@ -115,7 +117,9 @@ license_rotation:
   type: dict
   contains:
     rotated:
-      description: Up to 100 nodes on which the token was loaded or, in check mode, would be loaded. The nodes are listed in the order of the rotation.
+      description:
+        - Up to 100 nodes on which the token was loaded or, in check mode, would be loaded. The nodes are listed in the order of the rotation. The list begins
+          with the first_nodes of O(provided), which M(accel.gpu.license) has changed.
       type: list
       elements: str
       returned: always
@@ -184,7 +188,8 @@ license_rotation:
 code:
   description:
     - The reason for the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
-      server of the new token, and no node was changed. V(blocked) - nodes cannot be drained for O(restart_drivers), and no node was changed. V(held_back) - the
+      server of the new token, or C(FeatureType) does not fit their vGPUs, and no node was changed. V(blocked) - nodes cannot be drained for
+      O(restart_drivers), and no node was changed. V(held_back) - the
       driver pods do not mount the files of O(provided), and no node was changed. V(invalid) - errors in the options or the variables, or an object without a
       valid token. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) -
       the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API
@@ -201,6 +206,7 @@ details:
 """
 
 import contextlib
+import dataclasses
 import typing as t
 
 from ..module_utils.catalog.names import LICENSING_CONFIG
@@ -218,7 +224,7 @@ from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.driver_pods import LicenseNode
 from ..module_utils.licensing.module import tokens_in
-from ..module_utils.licensing.rotation import RotationResult, Rotator
+from ..module_utils.licensing.rotation import ROTATION_OPTIONS, RotationResult, Rotator
 from ..module_utils.licensing.rotation_survey import Survey, read_survey
 from ..module_utils.licensing.targets import LicenseTarget
 from ..module_utils.schema.messages import abbreviate_nodes, join_words
@@ -229,11 +235,7 @@ _NLS_ENABLED = ".".join(("spec", *LICENSING_CONFIG, "nlsEnabled"))
 _SPEC: ArgumentSpec = {
     "provided": {"type": "dict"},
     "node_names": {"type": "list", "elements": "str", "default": []},
-    "preflight": {"type": "bool", "default": True},
-    "restart_drivers": {"type": "bool", "default": False},
-    "restart_timeout": {"type": "int", "default": 1200},
-    "wait_timeout": {"type": "int", "default": 300},
-    "wait_sleep": {"type": "int", "default": 1},
+    **ROTATION_OPTIONS,
 }
 
 
@@ -257,7 +259,14 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     lease.observe()
     containers = LicenseContainers(module.client)
     survey = _survey(module, containers, lease)
-    result = RotationResult()
+    # The module license has rotated these nodes in the same run, before it changed the Secret.
+    provided = module.params["provided"] or {}
+    first = list(provided.get("first_nodes") or ())
+    result = RotationResult(
+        rotated=first,
+        restarted=list(first) if module.params["restart_drivers"] else [],
+        evicted=list(provided.get("evicted") or ()),
+    )
     try:
         with contextlib.ExitStack() as stack:
             if survey.changed and not module.check_mode:
@@ -267,11 +276,16 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                     survey = _survey(module, containers, lease)
             for text in survey.warnings:
                 module.warn(text)
-            result.unchanged = len(survey.nodes) - len(survey.rotations) - len(survey.skipped)
+            names = [rotation.node.name for rotation in survey.rotations]
+            done = {*names, *survey.skipped, *first}
+            result.unchanged = sum(node.name not in done for node in survey.nodes)
+            # The driver pod of such a node may have been replaced before the Secret was changed.
+            result.rotated = [name for name in first if name not in names]
+            result.restarted = [name for name in result.restarted if name not in names]
             if module.check_mode:
-                result.rotated = [rotation.node.name for rotation in survey.rotations]
-                result.restarted = [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
-                result.evicted = [pod for pods in survey.pods_to_evict.values() for pod in pods]
+                result.rotated += names
+                result.restarted += [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
+                result.evicted += [pod for pods in survey.pods_to_evict.values() for pod in pods]
             else:
                 containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
@@ -311,7 +325,15 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:
             cluster.predict(provided)
-    return read_survey(module, cluster, nodes, containers, lease)
+    survey = read_survey(module, cluster, nodes, containers, lease)
+    if module.check_mode and provided:
+        first = provided.get("first_nodes") or ()
+        survey = dataclasses.replace(
+            survey,
+            rotations=[each for each in survey.rotations if each.node.name not in first],
+            pods_to_evict={name: pods for name, pods in survey.pods_to_evict.items() if name not in first},
+        )
+    return survey
 
 
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:

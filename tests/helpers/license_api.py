@@ -104,8 +104,10 @@ class LicenseApi:
         return self._write(f"{path}/{body['metadata']['name']}", body, dry_run)
 
     def patch(self, path: str, body: Object, *, dry_run: bool) -> Object:
-        """Replace the files of a Secret."""
-        return self._write(path, {**self.objects[path], "data": body["data"]}, dry_run)
+        """Merge the files of a Secret."""
+        merged = {**self.objects[path]["data"], **body["data"]}
+        data = {key: value for key, value in merged.items() if value is not None}
+        return self._write(path, {**self.objects[path], "data": data}, dry_run)
 
     def apply(self, path: str, body: Object, *, dry_run: bool, **dummy: Any) -> Object:
         """Set fields of the ClusterPolicy."""

@@ -62,6 +62,8 @@ class Container:
     hidden: bool = False
     # How many starts of the client fail.
     refused_starts: int = 0
+    # The vGPU type that nvidia-smi shows, and whose class FeatureType in the loaded gridd.conf must fit; empty for neither.
+    vgpu_type: str = ""
 
     def __post_init__(self) -> None:
         self.loaded = dict(self.files) if self.pid else {}
@@ -70,6 +72,8 @@ class Container:
     def licensed(self) -> bool:
         token = self.loaded.get(TOKEN_PATH)
         if self.pid is None or token is None or not self.accepts(token):
+            return False
+        if self.vgpu_type.endswith("C") and b"FeatureType=2" in self.loaded.get(CONFIG_PATH, b""):
             return False
         try:
             return self.waiting <= 0 and not parse_token(token).problem(_now())
@@ -84,9 +88,10 @@ class Container:
                     self.shown = f"Licensed (Expiry: 2030-1-5 4:02:{self.started} GMT)"
                 elif not self.sticky:
                     self.shown = "Unlicensed (Unrestricted)"
+                gpu = f"    Product Name : NVIDIA {self.vgpu_type}\n" if self.vgpu_type else ""
                 return ExecResult(
                     0,
-                    "==============NVSMI LOG==============\n    vGPU Software Licensed Product\n"
+                    f"==============NVSMI LOG==============\n{gpu}    vGPU Software Licensed Product\n"
                     f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {self.shown}\n",
                     "",
                 )

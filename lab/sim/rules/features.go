@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -186,7 +187,7 @@ func pciDevices(h *Hardware) []map[string]any {
 		return devices
 	}
 	for range h.GPUs {
-		devices = append(devices, pciDevice("0302", "10de", strings.ToLower(h.PCI)))
+		devices = append(devices, pciDevice(cmp.Or(h.PCIClass, computeClass), "10de", strings.ToLower(h.PCI)))
 	}
 	return devices
 }

@@ -30,8 +30,10 @@ type Hardware struct {
 	Driver     string    `json:"driver"`
 	CUDA       string    `json:"cuda"`
 	PCI        string    `json:"pci"`
-	VGPU       *VGPU     `json:"vgpu"`
-	Machine    string    `json:"machine"`
+	// PCIClass is 0302 (3D controller, also if it is empty) or 0300 (VGA controller, such as a Q-series vGPU).
+	PCIClass string `json:"pci_class"`
+	VGPU     *VGPU  `json:"vgpu"`
+	Machine  string `json:"machine"`
 	// TimeFactor is the factor by which operations on this machine take longer; 0 means 1.
 	TimeFactor float64 `json:"time_factor"`
 	// Passthrough means that the GPUs are bound to vfio-pci for virtual machines, so NVIDIA's driver finds none.

@@ -15,6 +15,9 @@ import (
 
 const fullGPU = "nvidia.com/gpu"
 
+// The PCI classes of 3D controllers and of VGA controllers.
+const computeClass, graphicsClass = "0302", "0300"
+
 var invalidLabelCharacters = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
 
 // sanitise converts a name to a label value like gpu-feature-discovery.
@@ -44,6 +47,9 @@ func Labels(h *Hardware, l Layout, c *Config) (map[string]string, error) {
 	labels["nvidia.com/mig.capable"] = strconv.FormatBool(h.MIGCapable)
 	labels["nvidia.com/mps.capable"] = strconv.FormatBool(c.MPS())
 	labels["nvidia.com/gpu.mode"] = "compute"
+	if h.PCIClass == graphicsClass {
+		labels["nvidia.com/gpu.mode"] = "graphics"
+	}
 	gpuLabels(labels, h, l, c)
 	if err := migLabels(labels, h, l, c); err != nil {
 		return nil, fmt.Errorf("error creating labeler: error creating resource labeler: failed to construct MIG resource labeler: %w", err)

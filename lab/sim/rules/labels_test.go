@@ -85,9 +85,33 @@ func TestLabelsOfAGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{"vgpu.present": "true", "vgpu.host-driver-version": "550.163.02", "vgpu.host-driver-branch": "r550_00",
-		"gpu.product": "GRID-A100-10C-v2", "gpu.machine": "VMware201", "mig.capable": "false"} {
+		"gpu.product": "GRID-A100-10C-v2", "gpu.machine": "VMware201", "gpu.mode": "compute", "mig.capable": "false"} {
 		if got["nvidia.com/"+key] != want {
 			t.Errorf("%s = %q, want %q", key, got["nvidia.com/"+key], want)
 		}
+	}
+}
+
+func TestAVGPUWithDisplaysIsAVGAController(t *testing.T) {
+	guest := *h200
+	guest.Product, guest.MemoryMiB, guest.PCIClass, guest.VGPU = "NVIDIA A16-4Q", 4096, graphicsClass, &VGPU{HostDriver: "550.54.16", Profile: "A16-4Q"}
+	config, err := GFDConfig("", Environment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Labels(&guest, Layout{}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"gpu.product": "NVIDIA-A16-4Q", "gpu.memory": "4096", "gpu.mode": "graphics"} {
+		if got["nvidia.com/"+key] != want {
+			t.Errorf("%s = %q, want %q", key, got["nvidia.com/"+key], want)
+		}
+	}
+	if class := pciDevices(&guest)[1]["class"]; class != graphicsClass {
+		t.Errorf("class %v", class)
+	}
+	if output := strings.Join(NvidiaSMIQuery("a", &guest, "Licensed"), "\n"); !strings.Contains(output, ": NVIDIA A16-4Q") {
+		t.Errorf("output %s", output)
 	}
 }

@@ -51,7 +51,7 @@ func NvidiaSMIQuery(node string, h *Hardware, status string) []string {
 	name := h.Product
 	if h.VGPU != nil {
 		mode, licensed = "VGPU", product(h.VGPU.Profile)
-		if h.VGPU.Profile != "" {
+		if !strings.HasSuffix(name, h.VGPU.Profile) {
 			name = "NVIDIA " + h.VGPU.Profile
 		}
 	} else {

@@ -21,6 +21,9 @@ NVSWITCH_MODELS = frozenset(
     }
 )
 
+# The end of a vGPU type, such as A100-10C, A100-1-5CME or T4-1B4: the size of the frame buffer in GiB, and the series.
+_VGPU_TYPE = re.compile(r"-([0-9]+)[QCBA](?:ME|4)?$")
+
 # The compute capability of the first GPUs that the open kernel modules support (Turing). Blackwell and Grace Hopper require these modules (NVIDIA's
 # developer blog, "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules").
 _OPEN_COMPUTE = 7.5
@@ -228,9 +231,20 @@ def bare_product(product: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def normalized(name: str) -> str:
-    """The normalized spelling of a model's name; names that differ only in case, blanks or the vendor's name have the same normalized spelling."""
+    """The normalized spelling of a model's name; names that differ only in case, blanks or the vendor's name have the same normalized spelling.
+
+    The driver of a vGPU shows GRID instead of the vendor's name if the hypervisor is vSphere.
+    """
     dashed = re.sub(r"[\s_]+", "-", name.strip()).casefold()
-    return dashed.removeprefix("nvidia-").removeprefix("tesla-")
+    return dashed.removeprefix("nvidia-").removeprefix("grid-").removeprefix("tesla-")
+
+
+def vgpu_memory_mib(product: str) -> int | None:
+    """The frame buffer of a vGPU by GFD's product name, which is its vGPU type and ends with the size in GiB (0 stands for 512 MiB), such as GRID-A100-10C or
+    NVIDIA-A16-4Q; None for any other product.
+    """
+    match = _VGPU_TYPE.search(bare_product(product))
+    return (int(match[1]) * 1024 or 512) if match else None
 
 
 @functools.lru_cache(maxsize=1)

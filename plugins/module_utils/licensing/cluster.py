@@ -15,10 +15,12 @@ from ..cluster_state.nvidia_driver import driver_of_nodes, is_managed
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import recorded_rollout
 from ..common.errors import InvalidOptions
+from ..common.parallel import run_bounded
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
 from ..schema.messages import abbreviate, abbreviate_nodes
 from .connectivity import servers_of
+from .container import LicenseContainers
 from .content import LicenseFiles, read_files, token_of
 from .diagnosis import LicenseObject, PredictedFiles
 from .driver_pods import (
@@ -30,14 +32,27 @@ from .driver_pods import (
     parse_driver_pods,
 )
 from .gridd_conf import profile_class
+from .node_reads import PARALLEL, concerns_all
 from .option_names import NODE_NAMES_OPTION
-from .targets import LicenseTarget, declared_targets, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
+from .targets import (
+    NO_OBJECT,
+    NO_OPERATOR,
+    LicenseTarget,
+    declared_targets,
+    declared_vgpu_types,
+    declares_vgpu,
+    mounted_targets,
+    target_of_driver,
+    target_of_pool,
+)
 from .token import LicenseService
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.membership import Membership
     from ..pools.plan import Plan, RolloutPlan
+    from .objects import LicenseObjectChange
+    from .status import LicenseStatus
 
 Object = dict[str, t.Any]
 
@@ -100,10 +115,26 @@ class LicenseCluster:
     def _vgpu_nodes(self) -> list[LicenseNode]:
         return license_nodes(self._plan, self.nodes, self.membership, {})
 
-    def classes(self, target: LicenseTarget) -> set[str]:
-        """The classes of the vGPU types on the nodes whose driver pods mount the object."""
-        kinds = {profile_class(node.vgpu_type) for node in self._vgpu_nodes if self._may_mount(node, target)}
+    def classes(self, target: LicenseTarget, *, ask_drivers: bool = False) -> set[str]:
+        """The classes of the vGPU types on the nodes whose driver pods mount the object, from labels and from the pools' variables. With `ask_drivers`,
+        also from `nvidia-smi -q` on the nodes whose labels do not show their class.
+        """
+        nodes = [node for node in self._vgpu_nodes if self._may_mount(node, target)]
+        kinds = {profile_class(node.vgpu_type) for node in nodes}
+        kinds |= {profile_class(text) for text in declared_vgpu_types(self._plan, target.pools)}
+        if ask_drivers and (unknown := {node.name for node in nodes if profile_class(node.vgpu_type) is None}):
+            kinds |= {
+                profile_class(status.vgpu_type)
+                for status in self._statuses([node for node in self.license_nodes() if node.name in unknown])
+            }
         return {kind for kind in kinds if kind}
+
+    def _statuses(self, nodes: t.Iterable[LicenseNode]) -> list[LicenseStatus]:
+        """The license states that drivers report; those that cannot be read are left out."""
+        containers = LicenseContainers(self._client)
+        calls = [(node.name, functools.partial(containers.status, pod)) for node in nodes if (pod := node.running_pod)]
+        outcomes = run_bounded(calls, PARALLEL, fatal=concerns_all)
+        return [outcome.value for outcome in outcomes if outcome.value is not None]
 
     def _may_mount(self, node: LicenseNode, target: LicenseTarget) -> bool:
         if target.pools:
@@ -150,6 +181,11 @@ class LicenseCluster:
         """The objects that NVIDIADrivers and the ClusterPolicy refer to."""
         return mounted_targets(self.policy, self.drivers)
 
+    @property
+    def no_object_text(self) -> str:
+        """Why no driver pod mounts an object, as sentences with the remedy."""
+        return NO_OBJECT if self.policy is not None else NO_OPERATOR
+
     @functools.cached_property
     def expected(self) -> dict[LicenseTarget, LicenseObject]:
         """The content of each mounted object; the content of a Secret is unknown if the user is not allowed to read it."""
@@ -159,6 +195,22 @@ class LicenseCluster:
         """The files that a node should use; None if no object is mounted there."""
         target = self._mounted_on(node)
         return self.expected[target] if target is not None else None
+
+    def expect(self, changes: t.Iterable[LicenseObjectChange]) -> list[LicenseNode]:
+        """Expect the desired files of these changes, before they are written; returns the license nodes whose driver pods mount these objects."""
+        desired = {(change.target.kind, change.target.name): change.desired for change in changes}
+        mounted = {target: desired.get((target.kind, target.name)) for target in self.mounted}
+        self.expected = {
+            target: LicenseObject(target, self.namespace, files.files, files.token)
+            if files is not None
+            else self.expected[target]
+            for target, files in mounted.items()
+        }
+        return [
+            node
+            for node in self.license_nodes()
+            if (target := self._mounted_on(node)) is not None and mounted[target] is not None
+        ]
 
     def mount_problem(self, nodes: t.Iterable[LicenseNode], target: LicenseTarget, digests: t.Mapping[str, str]) -> str:
         """A sentence that lists the nodes of the target's pools whose driver pods mount a different object with different files; empty if there are none."""
@@ -205,7 +257,7 @@ class LicenseCluster:
         paths = {LICENSE_TOKEN_KEY: TOKEN_PATH, LICENSE_CONFIG_KEY: CONFIG_PATH}
         fingerprints = {paths[key]: digest for key, digest in item["digests"].items()}
         servers = servers_of(LicenseService(**service) for service in item["services"])
-        predicted = PredictedFiles(fingerprints, servers, item["proxy"])
+        predicted = PredictedFiles(fingerprints, servers, item["proxy"], item["feature_type"])
         return LicenseObject(target, self.namespace, LicenseFiles(), predicted=predicted)
 
     def _expected(self, target: LicenseTarget) -> LicenseObject:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..catalog.names import CREATED_ANNOTATION, LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ..common.errors import InvalidOptions
@@ -32,15 +32,21 @@ Document = t.Mapping[str, t.Any]
 
 _SET_TOKEN = f"Set the environment variable {TOKEN_ENV}, {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
 _OPAQUE = "Opaque"
+# The keys that keep the files that a write has replaced. The operator mounts neither of them.
+PREVIOUS_TOKEN_KEY, PREVIOUS_CONFIG_KEY = f"previous.{LICENSE_TOKEN_KEY}", f"previous.{LICENSE_CONFIG_KEY}"
+_KEYS = (LICENSE_TOKEN_KEY, LICENSE_CONFIG_KEY, PREVIOUS_TOKEN_KEY, PREVIOUS_CONFIG_KEY)
 
 
 @dataclass(frozen=True)
 class LicenseFiles:
-    """The two files as bytes; a file is None if the object does not have its key. `stray` contains the object's other keys."""
+    """The two files as bytes; a file is None if the object does not have its key. `stray` contains the object's other keys, and `previous` the files that
+    an earlier write has replaced.
+    """
 
     token: bytes | None = None
     config: bytes | None = None
     stray: tuple[str, ...] = ()
+    previous: LicenseFiles | None = field(default=None, compare=False)
 
     @property
     def is_complete(self) -> bool:
@@ -88,8 +94,23 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
     data = {key: _decode(value) for key, value in _entries(live, "data" if target.kind == SECRET else "binaryData")}
     if target.kind == CONFIG_MAP:
         data |= {key: str(value).encode() for key, value in _entries(live, "data")}
-    stray = tuple(sorted(key for key in data if key not in (LICENSE_TOKEN_KEY, LICENSE_CONFIG_KEY)))
-    return LicenseFiles(data.get(LICENSE_TOKEN_KEY), data.get(LICENSE_CONFIG_KEY), stray)
+    stray = tuple(sorted(key for key in data if key not in _KEYS))
+    former = data.get(PREVIOUS_TOKEN_KEY)
+    previous = LicenseFiles(former, data.get(PREVIOUS_CONFIG_KEY, b"")) if former is not None else None
+    return LicenseFiles(data.get(LICENSE_TOKEN_KEY), data.get(LICENSE_CONFIG_KEY), stray, previous)
+
+
+def kept_files(before: LicenseFiles, after: LicenseFiles, *, proven: bool = True) -> LicenseFiles | None:
+    """The files that an object keeps as the previous ones when `after` replaces `before`; None if there are none.
+
+    These are the replaced files. If they were not `proven`, because a node has no license with them, an earlier pair of files is kept instead.
+    """
+    if (before.token, before.config) == (after.token, after.config):
+        return before.previous
+    kept = before.previous if before.previous is not None and not proven else before
+    if kept.token is None or token_of(kept) is None or (kept.token, kept.config) == (after.token, after.config):
+        return None
+    return kept
 
 
 def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
@@ -143,6 +164,20 @@ def desired_files(
             f"{target.label(namespace)} also has {abbreviate(live.stray)}, which the GPU operator does not read. Delete the keys that are not needed."
         )
     return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
+
+
+def restored_files(
+    target: LicenseTarget, live: LicenseFiles, previous: LicenseFiles, classes: t.Collection[str], namespace: str
+) -> DesiredFiles:
+    """The files that an object has kept, as its content; raises InvalidOptions if nodes would get no license from them."""
+    label = target.label(namespace)
+    info = _require_token(previous.token or b"", f"{label}, key {PREVIOUS_TOKEN_KEY},", f"{_SET_TOKEN}.")
+    _require_fitting(previous.config_text, classes, f"{_SET_TOKEN}, and correct gridd.conf.")
+    return DesiredFiles(
+        LicenseFiles(previous.token, previous.config, live.stray),
+        info,
+        tuple(gridd_conf.warnings(previous.config_text)),
+    )
 
 
 def managed_files(
@@ -249,9 +284,16 @@ def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None
 
 
 def object_body(
-    target: LicenseTarget, namespace: str, live: Document | None, before: LicenseFiles, after: LicenseFiles
+    target: LicenseTarget,
+    namespace: str,
+    live: Document | None,
+    before: LicenseFiles,
+    after: LicenseFiles,
+    previous: LicenseFiles | None = None,
 ) -> Object | None:
-    """The object to create, or the patch for the existing one; None if the existing object already contains the files."""
+    """The object to create, or the patch for the existing one; None if the existing object already contains the files. `previous` contains the files to
+    keep beside them.
+    """
     if live is not None and (before.token, before.config) == (after.token, after.config):
         return None
     metadata: Object = {"name": target.name, "namespace": namespace}
@@ -259,15 +301,21 @@ def object_body(
         metadata["annotations"] = {CREATED_ANNOTATION: "true"}
     else:
         metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
-    files = {LICENSE_TOKEN_KEY: after.token or b"", LICENSE_CONFIG_KEY: after.config or b""}
+    files: dict[str, bytes | None] = {LICENSE_TOKEN_KEY: after.token or b"", LICENSE_CONFIG_KEY: after.config or b""}
+    if previous is not None:
+        files |= {PREVIOUS_TOKEN_KEY: previous.token, PREVIOUS_CONFIG_KEY: previous.config or b""}
+    elif before.previous is not None:
+        # In a merge patch, null deletes a key.
+        files |= {PREVIOUS_TOKEN_KEY: None, PREVIOUS_CONFIG_KEY: None}
     body: Object = {"apiVersion": "v1", "kind": target.kind, "metadata": metadata}
     if target.kind == SECRET:
-        return {
-            **body,
-            "type": _OPAQUE,
-            "data": {key: base64.b64encode(value).decode() for key, value in files.items()},
-        }
-    return {**body, "data": {key: value.decode(errors="replace") for key, value in files.items()}}
+        return {**body, "type": _OPAQUE, "data": {key: _encode(value) for key, value in files.items()}}
+    texts = {key: value.decode(errors="replace") if value is not None else None for key, value in files.items()}
+    return {**body, "data": texts}
+
+
+def _encode(value: bytes | None) -> str | None:
+    return base64.b64encode(value).decode() if value is not None else None
 
 
 def _same_token(one: bytes, other: bytes) -> bool:

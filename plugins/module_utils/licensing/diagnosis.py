@@ -25,11 +25,12 @@ _MAX_SKEW = 60.0
 
 @dataclass(frozen=True)
 class PredictedFiles:
-    """The known values of the files that an object will have, in check mode: shortened fingerprints by path, license servers, and the proxy."""
+    """The known values of the files that an object will have, in check mode: shortened fingerprints by path, license servers, the proxy and FeatureType."""
 
     fingerprints: t.Mapping[str, str]
     servers: t.Sequence[Server]
     proxy: str
+    feature_type: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ class LicenseObject:
     def proxy(self) -> str:
         """The proxy in gridd.conf; empty if gridd.conf contains none."""
         return self.predicted.proxy if self.predicted is not None else proxy_of(self.files.config_text)
+
+    @property
+    def feature_type(self) -> int | None:
+        """FeatureType in gridd.conf; None if it is missing or not known."""
+        return (
+            self.predicted.feature_type
+            if self.predicted is not None
+            else gridd_conf.feature_type_of(self.files.config_text)
+        )
 
     def matches(self, reading: Reading, path: str) -> bool | None:
         """Whether the container has the expected file; None if this is not known."""
@@ -133,7 +143,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: LicenseObject | None, 
     if text := _time_problem(expected, expected.token, now):
         return text
     kind = node.class_with(reading)
-    if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
+    if kind and (reason := gridd_conf.mismatch(expected.feature_type, kind)):
         return f"{reason}. Set {FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if reading.from_metric:
         return f"The metric does not show the cause. Set {SOURCE_OPTION} to nvidia_smi."

@@ -18,7 +18,7 @@ from ..kube.metadata import is_deleting
 from ..kube.paths import object_path
 from .gridd_conf import profile_class
 from .status import UNLICENSED, LicenseStatus
-from .targets import vgpu_pools
+from .targets import declared_vgpu_types, vgpu_pools
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -151,11 +151,17 @@ def license_nodes(
 ) -> list[LicenseNode]:
     """The nodes that need a license, sorted by name: nodes whose label shows that their GPU is a vGPU, and nodes of pools with a vGPU driver."""
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
-    declared = {pool.name for pool in vgpu_pools(plan)}
+    declared = {pool.name: declared_vgpu_types(plan, [pool.name]) for pool in vgpu_pools(plan)}
 
     def license_node(node: Node) -> LicenseNode:
         pool, pod = pool_of.get(node.name), pods.get(node.name)
-        return LicenseNode(node.name, pool, node.product, node.driver or "", pod, _not_required(node, pool, pod))
+        types = (
+            []
+            if profile_class(node.product)
+            else [each for each in declared.get(pool or "", ()) if profile_class(each)]
+        )
+        product = next(iter(types), node.product)
+        return LicenseNode(node.name, pool, product, node.driver or "", pod, _not_required(node, pool, pod))
 
     return [
         license_node(node)

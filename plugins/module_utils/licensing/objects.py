@@ -20,18 +20,20 @@ from .content import (
     DesiredFiles,
     LicenseFiles,
     desired_files,
+    kept_files,
     managed_files,
     managed_remedy,
     object_body,
     other_config_warning,
     read_files,
     require_renewal,
+    restored_files,
     token_of,
 )
-from .gridd_conf import GriddOptions, feature_type_of
+from .gridd_conf import AUTOMATIC, GriddOptions, feature_type_of
 from .option_names import ALLOW_CONFIGMAP_OPTION, SECRET_NAME_OPTION, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .targets import CONFIG_MAP, LicenseTarget, has_secret_name, live_target
-from .token import utc_now
+from .token import SHORT, fingerprint, utc_now
 
 if t.TYPE_CHECKING:
     import datetime
@@ -52,6 +54,8 @@ class LicenseOptions:
     # Whether the token may replace a newer one, or one for another license server.
     replace: bool = False
     classes: frozenset[str] = frozenset()
+    # Whether objects get their previous files back, instead of a token.
+    restore: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class LicenseObjectChange:
     former: LicenseTarget | None = None
     # The tool that manages the object; if it is set, the object is not changed.
     managed_by: str = ""
+    # The files that the object keeps beside the desired ones.
+    previous: LicenseFiles | None = None
 
     @property
     def action(self) -> str:
@@ -91,6 +97,7 @@ class LicenseObjectChange:
             "proxy": proxy_of(self.desired.files.config_text),
             "digests": self.desired.files.digests(),
             "managed_by": self.managed_by,
+            "previous": fingerprint(self.previous.token)[:SHORT] if self.previous and self.previous.token else "",
             "migrated_from": origin.label(namespace) if origin is not None else "",
             **{
                 name: token[name]
@@ -107,6 +114,8 @@ class LicenseObjects:
         self._client = client
         self._cluster = cluster
         self._options = options
+        # The names of the objects whose files some node could not use yet. The files that they have kept stay in place.
+        self.unproven: set[str] = set()
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
         """The objects to compare. If the user has provided a token, `name` selects one of several objects. Raises InvalidOptions if no object has this name
@@ -161,7 +170,7 @@ class LicenseObjects:
         live = self._cluster.read(target)
         before = read_files(target, live, namespace)
         options = self._options
-        classes = self._cluster.classes(target) | options.classes
+        classes = self._classes(target, before)
         origin = self._migration_source(target)
         former = self._former(target, origin)
         if live is not None and (manager := manager_of(live, target.kind)):
@@ -170,6 +179,10 @@ class LicenseObjects:
         mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
         known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
+        if options.restore and before.previous is not None:
+            desired = restored_files(target, before, before.previous, classes, namespace)
+            body = object_body(target, namespace, live, before, desired.files)
+            return LicenseObjectChange(target, live, before, desired, body, former=former)
         desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
         if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
@@ -180,9 +193,20 @@ class LicenseObjects:
                 require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
             if text := other_config_warning(target, desired.files, origin, mounted, namespace):
                 desired = replace(desired, warnings=(*desired.warnings, text))
-        body = object_body(target, namespace, live, before, desired.files)
-        is_copy = known != before
-        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None, former)
+        previous = kept_files(before, desired.files, proven=target.name not in self.unproven)
+        body = object_body(target, namespace, live, before, desired.files, previous)
+        copied = origin if known != before else None
+        return LicenseObjectChange(target, live, before, desired, body, copied, former, previous=previous)
+
+    def _classes(self, target: LicenseTarget, before: LicenseFiles) -> set[str]:
+        """The classes of the vGPU types that use the object. Drivers are asked only if the labels do not show every class and FeatureType requests one
+        product: any other FeatureType fits all classes.
+        """
+        requested = self._options.gridd.feature_type
+        if requested is None:
+            requested = feature_type_of(before.config_text)
+        ask = requested not in (None, AUTOMATIC)
+        return self._cluster.classes(target, ask_drivers=ask) | self._options.classes
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy refers to instead of this Secret."""
@@ -229,9 +253,13 @@ def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> t
     for change in changes:
         if change.body is not None:
             label = change.target.label(namespace)
-            before |= {label: change.before.shown()} if change.live is not None else {}
-            after[label] = change.desired.files.shown()
+            before |= {label: _shown(change.before, change.before.previous)} if change.live is not None else {}
+            after[label] = _shown(change.desired.files, change.previous)
     return before, after
+
+
+def _shown(files: LicenseFiles, previous: LicenseFiles | None) -> Object:
+    return {**files.shown(), **({"previous": previous.shown()} if previous is not None else {})}
 
 
 def require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:

@@ -11,6 +11,7 @@ FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type
 NODE_NAMES_OPTION = option_of_role("gpu_licensing_node_names", "node_names")
 REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
+RESTORE_OPTION = option_of_role("gpu_licensing_restore", "restore")
 SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
 # The environment variable that contains the token.

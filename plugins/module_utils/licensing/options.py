@@ -11,6 +11,7 @@ from ..schema.messages import quote
 from ..schema.validators import object_name
 from .gridd_conf import GriddOptions, profile_class
 from .objects import LicenseOptions
+from .option_names import RESTORE_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:
@@ -38,7 +39,9 @@ def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> Licen
             problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
     except InvalidOptions as error:
         problems += error.problems
+    if params["restore"] and not params["rotate"]:
+        problems.append(f"{RESTORE_OPTION}: requires rotate, because running drivers must load the restored files")
     if problems:
         raise InvalidOptions(problems)
     classes = frozenset(kind for kind in kinds.values() if kind)
-    return LicenseOptions(token, gridd, params["replace"], classes)
+    return LicenseOptions(None if params["restore"] else token, gridd, params["replace"], classes, params["restore"])

@@ -125,13 +125,14 @@ def overview(
     limits: LicenseLimits,
     *,
     mount_problems: t.Sequence[str] = (),
+    no_object_text: str = NO_OBJECT,
     limit: int,
 ) -> dict[str, t.Any]:
     """The result of license_info. `mount_problems` comes from LicenseCluster.mount_problems(); `limit` is the maximum number of nodes in the result."""
     results = [_object_result(expected, now) for expected in objects]
     days_left = [item["days_left"] for item in results if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
-    of_objects = [*_object_problems(objects, len(states), now, limits), *mount_problems]
+    of_objects = [*_object_problems(objects, no_object_text if states else "", now, limits), *mount_problems]
     return {
         "counts": {
             **_counts([state.reading for state in states]),
@@ -141,9 +142,23 @@ def overview(
         "nodes": [state.as_dict(now) for state in states[:limit]],
         "objects": results,
         "days_left": min(days_left, default=None),
+        "summary": _summary(states, outdated, min(days_left, default=None)),
         "problems": [*_node_problems(sum(state.is_missing for state in states), outdated, len(states)), *of_objects],
         "warnings": [*of_objects, *problem_lines(states)],
     }
+
+
+def _summary(states: t.Sequence[NodeState], outdated: int, days_left: int | None) -> str:
+    """The state of all nodes and the token that expires first, as one line; empty for a cluster without vGPU nodes."""
+    if not states:
+        return ""
+    licensed = sum(state.reading.is_licensed for state in states)
+    parts = [f"{licensed} of {len(states)} vGPU nodes have a license"]
+    if outdated:
+        parts.append(f"{outdated} {'has' if outdated == 1 else 'have'} a token other than the one in the Secret")
+    if days_left is not None:
+        parts.append(f"the token expires in {days_left} {'day' if days_left == 1 else 'days'}")
+    return "; ".join(parts)
 
 
 def _counts(readings: t.Collection[Reading]) -> dict[str, int]:
@@ -173,11 +188,11 @@ def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
 
 
 def _object_problems(
-    objects: t.Sequence[LicenseObject], nodes: int, now: datetime.datetime, limits: LicenseLimits
+    objects: t.Sequence[LicenseObject], no_object_text: str, now: datetime.datetime, limits: LicenseLimits
 ) -> list[str]:
-    """Sentences about objects with problems and about tokens that expire soon, each with the remedy."""
-    if nodes and not objects:
-        return [NO_OBJECT]
+    """Sentences about objects with problems and about tokens that expire soon, each with the remedy; without objects, `no_object_text` if it is not empty."""
+    if no_object_text and not objects:
+        return [no_object_text]
     texts = [object_problem(expected, now) or expiry_warning(expected, now, limits.min_days) for expected in objects]
     return [text for text in texts if text]
 

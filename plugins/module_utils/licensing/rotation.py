@@ -22,12 +22,13 @@ from .diagnosis import LicenseObject, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
 from .node_reads import NODE_LEFT, CommandFailed
-from .option_names import RESTART_OPTION
+from .option_names import RESTART_OPTION, TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:
     import datetime
 
+    from ..common.module import ArgumentSpec
     from ..kube.lease import Lease
     from .status import LicenseStatus
 
@@ -46,6 +47,14 @@ _STEPS = {
     _UNFINISHED: "while an unfinished restart of its driver was completed",
 }
 _RESTART_ADVICE = f"To restart the driver of the node after a drain, set {RESTART_OPTION}."
+# The options of the modules that rotate nodes.
+ROTATION_OPTIONS: ArgumentSpec = {
+    "preflight": {"type": "bool", "default": True},
+    "restart_drivers": {"type": "bool", "default": False},
+    "restart_timeout": {"type": "int", "default": 1200},
+    "wait_timeout": {"type": "int", "default": 300},
+    "wait_sleep": {"type": "int", "default": 1},
+}
 # The number of attempts for a node if the API server or the kubelet fails temporarily, or if its driver pod is replaced.
 _ATTEMPTS = 3
 
@@ -148,7 +157,8 @@ def plan_rotation(
     *,
     restart_drivers: bool,
 ) -> list[NodeRotation]:
-    """The rotations in their order. The first failure ends the run, so nodes with different files come before nodes without a license, which may fail again.
+    """The rotations in their order. The first failure ends the run, so nodes without a license come before nodes that would lose one: while a node that an
+    earlier run has changed gets no license with the new files, no other node is changed.
 
     `unfinished` contains, by node, the name of the driver pod whose restart an earlier run has begun but not completed. These nodes come first.
     """
@@ -162,8 +172,14 @@ def plan_rotation(
             )
         )
     ]
-    order = (REPLACE, RESTART, NONE)
-    return sorted(rotations, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
+    order = (RESTART, REPLACE, NONE)
+
+    def position(rotation: NodeRotation) -> tuple[bool, bool, int, str]:
+        reading = readings[rotation.node.name]
+        works = reading.is_licensed and reading.client_runs is not False
+        return not rotation.unfinished, works, order.index(rotation.action), rotation.node.name
+
+    return sorted(rotations, key=position)
 
 
 def _node_rotation(
@@ -199,12 +215,16 @@ class Rotator:
         lease: Lease,
         restarts: DriverRestarts,
         restart_timeout: float,
+        unwritten: str = "",
     ) -> None:
-        """Store the arguments; no request is sent yet. `restart_timeout` is the number of seconds within which a restarted driver must be ready."""
+        """Store the arguments; no request is sent yet. `restart_timeout` is the number of seconds within which a restarted driver must be ready, and
+        `unwritten` contains the objects that get the new files only after this rotation.
+        """
         self._containers = containers
         self._waiting = waiting
         self._lease = lease
         self._restarts = restarts
+        self._unwritten = unwritten
         self._restart_waiting = dataclasses.replace(waiting, timeout=restart_timeout, option="restart_timeout")
 
     def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
@@ -222,7 +242,10 @@ class Rotator:
                     result.removed.append(name)
                     continue
                 result.failed = name
-                message, partial = _message(rotation, error, result), {"license_rotation": result.as_dict()}
+                message, partial = (
+                    _message(rotation, error, result, self._unwritten),
+                    {"license_rotation": result.as_dict()},
+                )
                 if isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
                     raise PartialFailure(message, partial) from error
                 error.args, error.partial = (message,), partial
@@ -385,7 +408,7 @@ class Rotator:
         )
 
 
-def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -> str:
+def _message(rotation: NodeRotation, error: Exception, result: RotationResult, unwritten: str = "") -> str:
     done = f" Already rotated: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not rotated yet: {abbreviate_nodes(result.pending)}." if result.pending else ""
     cordon = ""
@@ -393,7 +416,10 @@ def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -
         cordon = " The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
     advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
-    return (
-        f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
-        "Correct the cause, and run the playbook again; nodes that are already rotated are skipped."
-    )
+    remedy = "Correct the cause, and run the playbook again; it continues with this node, and nodes that are already rotated are skipped."
+    if unwritten:
+        remedy = (
+            f"{unwritten} was not changed, and still has the previous files. Correct the cause, and run the playbook again; it continues with this node. To "
+            f"load the previous files on this node, run license_rotate without a token ({TOKEN_OPTION}, {TOKEN_PATH_OPTION}, {TOKEN_ENV})."
+        )
+    return f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. {remedy}"

@@ -5,28 +5,43 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..common.errors import InvalidOptions, ModuleFailure
 from ..common.results import MAX_LISTED, diff_of
 from ..schema.messages import abbreviate_nodes
 from .connectivity import are_unreachable
 from .diagnosis import object_problem, problem
-from .driver_pods import LicenseNode, Reading
+from .driver_pods import TOKEN_PATH, LicenseNode, Reading
 from .driver_restart import DriverRestarts, RestartBlocked
-from .rotation import REPLACE, NodeRotation, RotationResult, plan_rotation
-from .targets import NO_OBJECT
-from .token import SHORT, utc_now
+from .gridd_conf import AUTOMATIC, mismatch
+from .option_names import FEATURE_TYPE_OPTION, RESTORE_OPTION
+from .rotation import NONE, REPLACE, NodeRotation, RotationResult, plan_rotation
+from .token import SHORT, fingerprint, utc_now
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..kube.plan_module import PlanModule
     from .cluster import LicenseCluster
     from .container import LicenseContainers
+    from .diagnosis import LicenseObject
+    from .objects import LicenseObjectChange
 
 
 class UnreachableServers(ModuleFailure):
     """Nodes cannot reach any license server of the new token."""
+
+    code = "preflight"
+
+
+class UnfittingFeatureType(ModuleFailure):
+    """FeatureType in the new gridd.conf does not fit the vGPUs of nodes."""
+
+    code = "preflight"
+
+
+class UnreadableNodes(ModuleFailure):
+    """The new files cannot be tried on any node."""
 
     code = "preflight"
 
@@ -43,6 +58,7 @@ class Survey:
     restarts: DriverRestarts
     # By node.
     pods_to_evict: t.Mapping[str, t.Sequence[str]]
+    expected_of: t.Callable[[LicenseNode], LicenseObject | None]
 
     @property
     def failing(self) -> list[str]:
@@ -60,6 +76,10 @@ class Survey:
 
     def diff(self) -> dict[str, t.Any]:
         """The digests of the files, and the pods that are evicted, for up to 100 nodes."""
+        return diff_of(*self.node_states(), "licensing files of nodes")
+
+    def node_states(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+        """The content of the diff, before and after."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for rotation in self.rotations[:MAX_LISTED]:
@@ -74,7 +94,39 @@ class Survey:
                 before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
             if pods := self.pods_to_evict.get(name):
                 before[name]["pods"], after[name]["pods"] = list(pods[:MAX_LISTED]), "evicted"
-        return diff_of(before, after, "licensing files of nodes")
+        return before, after
+
+    def first_nodes(self) -> Survey:
+        """The survey with only the nodes on which the new files are tried: for each object, the first node in the order of the rotation. An object whose
+        files are already in use on a node with a license needs none. Raises UnreadableNodes if no running driver of an object can be read.
+        """
+        first = []
+        for target in dict.fromkeys(expected.target for node in self.nodes if (expected := self.expected_of(node))):
+            rotations = [rotation for rotation in self.rotations if rotation.expected.target == target]
+            names = {rotation.node.name for rotation in rotations}
+            running = [
+                node
+                for node in self.nodes
+                if node.running_pod is not None
+                and not node.not_required
+                and (expected := self.expected_of(node))
+                and expected.target == target
+            ]
+            readable = [node for node in running if node.is_known_by(self.readings[node.name])]
+            if running and not (readable or rotations):
+                raise UnreadableNodes(
+                    "\n".join(
+                        [
+                            f"{target.kind} {target.name} was not changed, because its new files cannot be tried on any node. Correct the causes, and run the "
+                            "playbook again.",
+                            *(f"node {node.name}: {self.readings[node.name].error}" for node in running[:MAX_LISTED]),
+                        ]
+                    )
+                )
+            # A readable node without a rotation has a license with the new files.
+            if all(node.name in names for node in readable):
+                first += rotations[:1]
+        return replace(self, rotations=first)
 
 
 def read_survey(
@@ -82,7 +134,7 @@ def read_survey(
 ) -> Survey:
     """Read the Secret and the given nodes.
 
-    Raises InvalidOptions or UnreachableServers if nodes would lose their license, and RestartBlocked if drains are blocked.
+    Raises InvalidOptions, UnfittingFeatureType or UnreachableServers if nodes would lose their license, and RestartBlocked if drains are blocked.
     """
     _require_tokens(cluster, nodes)
     readings = containers.read_all(
@@ -97,6 +149,7 @@ def read_survey(
         cluster.unfinished_restarts(),
         restart_drivers=module.params["restart_drivers"],
     )
+    _require_fitting(rotations, readings)
     names = {rotation.node.name for rotation in rotations}
     skipped = _skipped([node for node in nodes if node.name not in names], readings)
     warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
@@ -110,19 +163,86 @@ def read_survey(
         error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
         raise
     cannot = sorted(name for names in skipped.values() for name in names)
-    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
+    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted, cluster.expected_of)
+
+
+def unproven(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[str]:
+    """The names of the objects whose present token does not license all of their nodes. Nodes that already have the desired token do not count."""
+    names = set()
+    for change in changes:
+        tokens = [
+            fingerprint(token) for token in (change.before.token, change.desired.files.token) if token is not None
+        ]
+        for dummy, reading in _nodes_of(survey, change):
+            if reading.files.get(TOKEN_PATH) not in tokens or not reading.is_licensed:
+                names.add(change.target.name)
+                break
+    return names
+
+
+def require_complete(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> None:
+    """Raise InvalidOptions if nodes have a token that their object neither contains nor has kept: an attempt to replace the present token has failed before
+    it changed the object, so the present files, not the kept ones, are to be loaded.
+    """
+    for change in changes:
+        files = change.before
+        former = files.previous.token if files.previous is not None else None
+        known = [fingerprint(token) for token in (files.token, former) if token is not None]
+        others = [
+            node.name
+            for node, reading in _nodes_of(survey, change)
+            if reading.files.get(TOKEN_PATH) not in (None, *known)
+        ]
+        if others:
+            raise InvalidOptions(
+                [
+                    f"{RESTORE_OPTION}: {abbreviate_nodes(others)} has a token that was never written to {change.target.kind} {change.target.name}, so the "
+                    f"object still contains the files from before that attempt. To load them, run license_rotate without a token and without this variable."
+                ]
+            )
+
+
+def _nodes_of(survey: Survey, change: LicenseObjectChange) -> list[tuple[LicenseNode, Reading]]:
+    """The readable nodes whose driver pods mount the object."""
+    return [
+        (node, survey.readings[node.name])
+        for node in survey.nodes
+        if node.is_known_by(survey.readings[node.name])
+        and (expected := survey.expected_of(node)) is not None
+        and expected.target.is_same_object(change.target)
+    ]
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
     """Raise InvalidOptions if the new files would cause the nodes to lose their licenses."""
     if nodes and not cluster.mounted:
-        raise InvalidOptions([NO_OBJECT])
+        raise InvalidOptions([cluster.no_object_text])
     used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
     objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
     now = utc_now()
     problems = [text for expected in objects if (text := object_problem(expected, now))]
     if problems:
         raise InvalidOptions(problems)
+
+
+def _require_fitting(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]) -> None:
+    """Raise UnfittingFeatureType if nodes would get no license with the new gridd.conf, by the vGPU types that their drivers or their labels show."""
+    problems: dict[str, list[str]] = {}
+    for rotation in rotations:
+        kind = rotation.node.class_with(readings[rotation.node.name])
+        if rotation.action != NONE and kind and (reason := mismatch(rotation.expected.feature_type, kind)):
+            problems.setdefault(f"{reason} ({rotation.expected.label})", []).append(rotation.node.name)
+    if problems:
+        lines = [f"{abbreviate_nodes(names)}: gridd.conf: {reason}." for reason, names in problems.items()]
+        raise UnfittingFeatureType(
+            "\n".join(
+                [
+                    f"Nodes would get no license. No node was changed. Set {FEATURE_TYPE_OPTION} to {AUTOMATIC}, or correct gridd.conf where it is managed.",
+                    *lines,
+                ]
+            ),
+            {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()},
+        )
 
 
 def _require_services(

@@ -27,7 +27,11 @@ Path = tuple[str, ...]
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
-# The message for reports and failures.
+# The messages for reports and failures.
+NO_OPERATOR = (
+    "The GPU operator is not installed (no ClusterPolicy exists), so no driver reads a token. Run the playbook site with the token: it installs the operator "
+    "and writes the Secret."
+)
 NO_OBJECT = "Neither an NVIDIADriver nor the ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 
 
@@ -124,6 +128,11 @@ def declares_vgpu(plan: Plan, policy: Document | None, drivers: t.Iterable[Docum
 def vgpu_pools(plan: Plan) -> list[PoolPlan]:
     """The pools that declare the vGPU driver."""
     return [pool for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE]
+
+
+def declared_vgpu_types(plan: Plan, pools: t.Collection[str] = ()) -> list[str]:
+    """The vGPU types in the `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
+    return [product for pool in vgpu_pools(plan) if not pools or pool.name in pools for product in pool.match.products]
 
 
 def desired_targets(

@@ -14,6 +14,7 @@ from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
+from ..schema.driver import VGPU_TYPE
 from ..schema.helm import helm_fields
 from ..schema.matching import resolve_match
 from ..schema.olm import installer_of, olm_fields
@@ -196,6 +197,9 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
     match = resolve_match(pool.get("match") or {})
     model_name = match.model or pool.get("model")
     model = models.find(model_name) if model_name else None
+    # A vGPU has a part of the physical GPU's memory.
+    is_vgpu = (pool.get("driver") or {}).get("type") == VGPU_TYPE
+    memory_mib = models.vgpu_memory_mib(match.product or "") if is_vgpu else model.memory_mib if model else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
@@ -214,7 +218,7 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
         accelerator=sharing.definition.accelerator(sharing, model.product) if model else None,
         shares_per_gpu=None if gpus_differ else sum(sharing.offers(1).values()),
-        memory_mib_per_share=sharing.definition.memory_per_share(sharing, model.memory_mib) if model else None,
+        memory_mib_per_share=sharing.definition.memory_per_share(sharing, memory_mib) if memory_mib else None,
         registration=Registration(
             node_labels=dict(values["node_labels"]),
             taints=(*taints, dict(STARTUP_TAINT)) if has_startup_taint else taints,

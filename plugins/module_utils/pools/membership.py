@@ -111,7 +111,11 @@ def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether a node that belongs to the pool by its pin or node group has a model other than the declared one."""
+    """Whether a node that belongs to the pool by its pin or node group has a model other than the declared one. The labels of a vGPU show its type, but not
+    the physical GPU, so they neither confirm nor contradict a model.
+    """
+    if node.labels.get(names.VGPU_PRESENT_LABEL) == "true":
+        return False
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
     return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
 

@@ -46,7 +46,9 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: 
         title = f"{title}: not reached; only values derived from the variables are shown"[:width]
     impact = impact_lines(info, width) if kind == "plan" else []
     components = [*component_paragraphs(info), *toleration_paragraphs(info)] if kind == "plan" else ()
-    rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
+    rest = wrap(
+        [*components, *_licenses(info, kind), *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width
+    )
     if not pools:
         return [title, "No pools are declared: nothing is shared, labeled or verified.", *impact, *rest]
     sections = [
@@ -61,6 +63,16 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: 
         *(line for section in sections if section for line in ("", *section)),
         *rest,
     ]
+
+
+def _licenses(info: Document, kind: str) -> t.Iterator[Paragraph]:
+    """The licenses of vGPU nodes that the run has read, or who can read them."""
+    if kind == "plan":
+        return
+    if summary := (info.get("licenses") or {}).get("summary"):
+        yield "licenses", str(summary)
+    elif any((pool.get("driver") or {}).get("type") == "vgpu" for pool in (info.get("pools") or {}).values()):
+        yield "licenses", "this run has not read the licenses of the vGPU nodes; the playbook license_report does"
 
 
 def _pool_table(info: Document, pools: Document, kind: str, width: int) -> list[str]:

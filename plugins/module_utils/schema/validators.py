@@ -184,6 +184,11 @@ def known_model(value: str) -> str | None:
     """A model of the catalog, by any of its names."""
     if models.find(value):
         return None
+    if models.vgpu_memory_mib(value) is not None:
+        return (
+            "is a vGPU type, and models are those of physical GPUs; match a vGPU by its type instead, with match.labels: "
+            f"{{{names.PRODUCT_LABEL}: {value}}}"
+        )
     similar = models.nearest(value)
     hint = (
         f"did you mean {join_words(similar, 'or')}?"

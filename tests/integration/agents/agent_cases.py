@@ -87,8 +87,17 @@ def random_nodes(model: models.Model, rng: random.Random, count: int) -> list[Ag
 def vgpu_guests(model: models.Model) -> list[AgentCase]:
     """Return virtual machines with a vGPU of a model."""
     vgpu = {"host_driver": "580.159.01", "host_branch": "r580_00"}
-    machine = describe(model, 1, DRIVER, vgpu=vgpu, machine="VMware Virtual Platform")
-    return [AgentCase(machine, config=config, strategy=strategy) for config in GOOD.values() for strategy in STRATEGIES]
+    named: tuple[dict[str, str], ...] = ({}, {"profile": "A100D-10C"}, {"profile": "A16-4Q"})
+    machines = [
+        describe(model, 1, DRIVER, vgpu={**vgpu, **profile}, machine=machine)
+        for profile, machine in itertools.product(named, ("VMware Virtual Platform", "KVM"))
+    ]
+    return [
+        AgentCase(machine, config=config, strategy=strategy)
+        for machine in machines
+        for config in GOOD.values()
+        for strategy in STRATEGIES
+    ]
 
 
 def all_cases(model: models.Model, rng: random.Random) -> list[AgentCase]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -158,8 +159,10 @@ def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, faul
         assert message in text
         if name == "license-clock-skew":
             assert abs(int(text.partition("The clock is ")[2].partition(" s ")[0]) - int(value)) < 5
-    assert failed["license_rotation"]["rotated"] == ["vdi-1"]
-    assert failed["license_rotation"]["pending"] == ["vdi-3"]
+    # A node whose lease has already expired by its own clock comes first.
+    before = [] if "expired" in message else ["vdi-1"]
+    assert failed["license_rotation"]["rotated"] == before
+    assert failed["license_rotation"]["pending"] == [name for name in nodes if name not in (*before, "vdi-2")]
     states = licensing.states()
     assert states["vdi-3"]["server"] != NEW_HOST
     assert states["vdi-3"]["status"] == "Licensed"
@@ -170,16 +173,62 @@ def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, faul
     assert {licensing.states()[name]["server"] for name in nodes} == {NEW_HOST}
 
 
+def test_the_labels_show_the_vgpu(licensing: Licensing) -> None:
+    labels = licensing.cluster.nodes()["vdi-1"]["metadata"]["labels"]
+    shown = {name: labels[f"nvidia.com/{name}"] for name in ("gpu.product", "gpu.memory", "gpu.mode", "mig.capable")}
+    assert shown == {
+        "gpu.product": "NVIDIA-A100D-10C",
+        "gpu.memory": "10240",
+        "gpu.mode": "compute",
+        "mig.capable": "false",
+    }
+
+
 def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
-    licensing.license(licensing.token(NEW_HOST), feature_type=2)
-    failed = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=3)
-    assert (
-        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU)"
-        in failed["msg"]
-    )
+    text = "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU)"
+    before = licensing.secret()
+    assert text in licensing.license(licensing.token(NEW_HOST), feature_type=2)["msg"]
+    assert licensing.secret() == before
+    # Someone else changes the Secret.
+    config = base64.b64encode(b"FeatureType=2\n").decode()
+    licensing.cluster.kubectl(
+        "patch", "secret", SECRET, "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": {"gridd.conf": config}})
+    )  # fmt: skip
+    for dummy in range(2):
+        refused = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=3)
+        assert (refused["code"], text in refused["msg"]) == ("preflight", True), refused
+        assert {state["status"] for state in licensing.states().values()} == {"Licensed"}
     licensing.license(feature_type=4)
     done = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=30)
     assert done["license_rotation"]["rotated"] == ["vdi-1", "vdi-2"], done
+
+
+def test_a_token_that_gives_no_license_costs_one_node(licensing: Licensing) -> None:
+    before = licensing.secret()
+    licensing.fault("license-denied", "vdi-1")
+    token = licensing.token(NEW_HOST)
+    for dummy in range(2):
+        run = licensing.play("license_rotate", token=token, gpu_licensing_wait_timeout=4)
+        assert run.rc == 2
+        assert "The rotation stopped at node vdi-1" in run.failure()
+        assert f"Secret {NAMESPACE}/{SECRET} was not changed" in run.failure()
+        assert licensing.secret()["data"] == before["data"]
+        states = licensing.states()
+        assert [name for name, state in states.items() if state["status"] != "Licensed"] == ["vdi-1"]
+        assert {state["server"] for name, state in states.items() if name != "vdi-1"} == {FIRST_HOST}
+
+    licensing.clear("license-denied", "vdi-1")
+    run = licensing.play("license_rotate", token=token).require_success()
+    assert {state["server"] for state in licensing.states().values()} == {NEW_HOST}
+    assert run.shown(f"lab: {NODES} of {NODES} vGPU nodes have a license")
+    assert len(licensing.secret()["data"]) == 4
+
+    # Back to the replaced files, with the token still in the variables.
+    licensing.play("license_rotate", token=token, gpu_licensing_restore=True).require_success()
+    assert {state["server"] for state in licensing.states().values()} == {FIRST_HOST}
+    assert licensing.secret()["data"] == before["data"]
+    again = licensing.play("license_rotate", token=token, gpu_licensing_restore=True).require_success()
+    assert again.changed("lab") == 0
 
 
 @pytest.mark.sampled(1, group="whole runs of licensing")

@@ -81,6 +81,23 @@ def test_drivers_restart_on_drained_nodes(licensing: Licensing) -> None:
     assert not licensing.rotate(**options)["changed"]
 
 
+def test_a_new_token_with_restarts_is_tried_on_one_node(licensing: Licensing) -> None:
+    nodes = ["vdi-1", "vdi-2"]
+    drivers = {name: licensing.driver_pod(name) for name in nodes}
+    options: dict[str, Any] = {"gpu_licensing_node_names": nodes, "gpu_licensing_restart_drivers": True}
+    options |= {"token": licensing.token(NEW_HOST), "gpu_licensing_verify": False}
+    predicted = licensing.play("license_rotate", arguments=("--check",), **options).require_success()
+    run = licensing.play("license_rotate", **options).require_success()
+    for name in ("accel.gpu.license", "accel.gpu.license_rotation"):
+        (expected,), (actual,) = predicted.module_results(name), run.module_results(name)
+        key = name.rpartition(".")[2]
+        assert expected[key] == actual[key]
+    assert actual["license_rotation"]["restarted"] == nodes
+    assert {name: licensing.driver_pod(name) == pod for name, pod in drivers.items()} == dict.fromkeys(nodes, False)
+    assert {licensing.states()[name]["token_sha256"] for name in nodes} == {licensing.digest()}
+    assert cordons(licensing) == []
+
+
 @pytest.mark.soak
 def test_a_driver_is_not_deleted_beneath_a_pod_that_tolerates_the_cordon(licensing: Licensing) -> None:
     run_gpu_pod(licensing, "work", "vdi-1", tolerations=[{"operator": "Exists"}])

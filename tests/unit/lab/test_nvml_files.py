@@ -42,6 +42,29 @@ def test_no_two_profiles_share_a_number(model: models.Model) -> None:
     assert len({line[1] for line in profiles}) == len({line[2] for line in profiles}) == len(machine["mig"]["profiles"])
 
 
+@pytest.mark.parametrize(
+    ("profile", "machine", "product", "memory", "pci_class"),
+    [
+        ("A100D-10C", "VMware20,1", "GRID A100D-10C", 10240, "0302"),
+        ("A16-4Q", "KVM", "NVIDIA A16-4Q", 4096, "0300"),
+        ("A100-1-5C", "KVM", "NVIDIA A100-1-5C", 5120, "0302"),
+        ("M10-0B", "KVM", "NVIDIA M10-0B", 512, "0300"),
+    ],
+)
+def test_the_driver_of_a_guest_shows_the_vgpu(
+    profile: str, machine: str, product: str, memory: int, pci_class: str
+) -> None:
+    guest = hardware.describe(
+        models.find("A100-80GB-PCIe"), 1, DRIVER, vgpu={"host_driver": DRIVER, "profile": profile}, machine=machine
+    )
+    assert (guest["product"], guest["memory_mib"], guest["mig_capable"]) == (product, memory, False)
+    files = nvml_files.files(guest, {})
+    description = files[nvml_files.DESCRIPTION].decode()
+    assert product in description
+    assert f"memory {memory << 20}\n" in description
+    assert f"0x{pci_class}00\n".encode() in files.values()
+
+
 def test_written_state_can_be_read() -> None:
     machine = hardware.describe(models.find("H200"), 3, DRIVER)
     layout = {0: ("1g.18gb@0", "3g.71gb@4"), 2: ()}

@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import (
     nearest,
     normalized,
     of_gpu,
+    vgpu_memory_mib,
 )
 
 FOUND = [
@@ -164,6 +165,24 @@ def test_vgpu(key: str, vgpu: bool) -> None:
     model = find(key)
     assert model is not None
     assert model.vgpu is vgpu
+
+
+@pytest.mark.parametrize(
+    ("product", "memory"),
+    [
+        # Labels of real guests: vSphere, and KVM.
+        *(
+            ("GRID-A100-10C", 10240),
+            ("GRID-A100-40C", 40960),
+            ("NVIDIA-A16-4Q", 4096),
+            ("NVIDIA-A10-24Q-SHARED", 24576),
+        ),
+        *(("A100-1-5CME", 5120), ("T4-1B4", 1024), ("M10-0Q", 512)),
+        *((model.product, None) for model in MODELS),
+    ],
+)
+def test_the_memory_of_a_vgpu_type(product: str, memory: int | None) -> None:
+    assert vgpu_memory_mib(product) == memory
 
 
 @pytest.mark.parametrize(

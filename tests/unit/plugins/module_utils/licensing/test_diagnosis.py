@@ -236,6 +236,9 @@ def test_the_overview() -> None:
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
     actual = overview(states, [VALID], NOW, LicenseLimits(), limit=2)
+    assert actual["summary"].startswith(f"{actual['counts']['licensed']} of {len(states)} vGPU nodes have a license")
+    assert f"the token expires in {actual['days_left']} days" in actual["summary"]
+    assert overview([], [], NOW, LicenseLimits(), limit=2)["summary"] == ""
     assert actual["counts"] == {
         "nodes": 4,
         "licensed": 1,

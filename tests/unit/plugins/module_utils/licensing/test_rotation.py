@@ -74,7 +74,7 @@ def test_the_needed_actions() -> None:
     containers.by_node["n2"] = Container({TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}, pid=None)
     del containers.by_node["n3"].files[TOKEN_PATH]
     dummy, rotations = plan(containers)
-    assert [(each.node.name, each.action) for each in rotations] == [("n0", REPLACE), ("n3", REPLACE), ("n2", RESTART)]
+    assert [(each.node.name, each.action) for each in rotations] == [("n2", RESTART), ("n0", REPLACE), ("n3", REPLACE)]
     assert NONE not in {each.action for each in rotations}
 
 

@@ -152,6 +152,37 @@ def test_a_node_of_another_model_than_its_flavor_was_said_to_have() -> None:
     assert actual.mismatched == {}
 
 
+def test_the_labels_of_a_vgpu_do_not_contradict_the_physical_gpu_of_its_flavor() -> None:
+    vgpu = {"nvidia.com/vgpu.present": "true", PRODUCT: "GRID-T4-16Q"}
+    assert of_a_cloud(MADE, guest={NODEGROUP: "gpus", **vgpu}, pinned={PIN: "made", **vgpu}).wrong_model == {}
+
+
+@pytest.mark.parametrize("product", ["NVIDIA-A100-10C", "GRID-A100-10C", "GRID-A100-10C-SHARED"])
+@pytest.mark.parametrize("declared", ["NVIDIA-A100-10C", "GRID-A100-10C"])
+def test_a_vgpu_type_matches_with_the_prefix_of_every_hypervisor(product: str, declared: str) -> None:
+    pool = {"name": "vdi", "match": {"labels": {PRODUCT: declared}}}
+    nodes = {"a": {PRODUCT: product}, "b": {PRODUCT: "NVIDIA-A100-20C"}}
+    assert sorted_into([pool], **nodes).by_pool == {"vdi": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("driver", "match", "memory"),
+    [
+        ("vgpu", {"labels": {PRODUCT: "GRID-A100-10C"}}, 10240),
+        ("vgpu", {"labels": {PRODUCT: "NVIDIA-A100-10C", "zone": "a"}}, 10240),
+        ("vgpu", {"labels": {"zone": "a"}}, None),
+        ("vgpu", {"model": "A100-SXM4-80GB"}, None),
+        ("gpu", {"model": "A100-SXM4-80GB"}, 81920),
+    ],
+)
+def test_the_memory_of_a_vgpu_pool_is_not_that_of_the_card(driver: str, match: Document, memory: int | None) -> None:
+    given = {"type": driver, "version": "580.95.05", "repository": "registry.example.com/nvidia"}
+    licensing = {"licensing_secret": "licensing-config"} if driver == "vgpu" else {}
+    pool = {"name": "vdi", "match": match, "driver": {**given, **licensing}}
+    (actual,) = derive(CLUSTER, {}, [pool]).pools
+    assert actual.memory_mib_per_share == memory
+
+
 def test_node_of_a_pool_that_is_gone_is_said_and_may_find_another() -> None:
     actual = sorted_into([T4], new={PRODUCT: "Tesla-T4", PIN: "old"}, lost={PRODUCT: "NVIDIA-L4", PIN: "old"})
     assert actual.undeclared_pins == {"old": ["lost", "new"]}

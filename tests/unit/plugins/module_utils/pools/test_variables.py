@@ -62,6 +62,10 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
     ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
+    (
+        {"match": {"model": "GRID-A100-10C"}},
+        '.match.model: "GRID-A100-10C" is a vGPU type, and models are those of physical GPUs; match a vGPU by its type instead, with match.labels:',
+    ),
     ({"match": {"model": ["T4"]}}, ".match.model: is a list, not a string; set a single value"),
     ({"match": "T4"}, '.match: "T4" is a string, not a map; write it as `key: value` lines'),
     ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),
