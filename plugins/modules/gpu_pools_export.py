@@ -200,9 +200,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _declared_cluster(module: GpuModule) -> Object:
     """Return the option gpu_cluster with the cluster's UID, but without renamed_from and without a kubeconfig that is given as a dictionary."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
-    found = (read_recorded_name(client), client.connection.cluster_name, client.connection.context_name)
+    candidates = (read_recorded_name(client), client.connection.cluster_name, client.connection.context_name)
     name = declared.get("name") or next(
-        (each for each in found if each and not validate({"name": each}, {}, [])), "cluster"
+        (each for each in candidates if each and not validate({"name": each}, {}, [])), "cluster"
     )
     uid = declared.get("uid") or read_uid(client)
     left_out = {

@@ -122,21 +122,26 @@ def cluster_policy(case: Document) -> Result:
 
 def deployment(case: Document) -> Result:
     """Which tool has installed the GPU operator or NFD."""
-    found = read_installation(case["component"], case["object"])
-    if found is None:
+    installation = read_installation(case["component"], case["object"])
+    if installation is None:
         return {"manager": None}
-    release = list(found.release) if found.release else None
-    return {"manager": found.manager, "version": found.version, "release": release, "running": found.running}
+    release = list(installation.release) if installation.release else None
+    return {
+        "manager": installation.manager,
+        "version": installation.version,
+        "release": release,
+        "running": installation.running,
+    }
 
 
 def subscription(case: Document) -> Result:
     """The Subscription of a package in the objects of a namespace."""
     observed = Observed("nvidia-gpu-operator", subscriptions=tuple(case["objects"]))
-    found = observed.subscription(case["package"])
+    selected = observed.subscription(case["package"])
     return {
-        "name": found["metadata"]["name"] if found else None,
-        "installed": installed_csv(found),
-        "true_conditions": sorted(each.kind for each in conditions(found).values() if each.is_true),
+        "name": selected["metadata"]["name"] if selected else None,
+        "installed": installed_csv(selected),
+        "true_conditions": sorted(each.kind for each in conditions(selected).values() if each.is_true),
     }
 
 
@@ -159,10 +164,12 @@ def auth_file(case: Document) -> Result:
         text = text.replace(f"<{user}>", base64.b64encode(f"{user}:{password}".encode()).decode())
     asked: list[str] = []
     try:
-        found = read_credentials([], text, "/auth.json", {}, lambda name, helper: asked.append(f"{helper} {name}"))
+        credentials = read_credentials(
+            [], text, "/auth.json", {}, lambda name, helper: asked.append(f"{helper} {name}")
+        )
     except InvalidAuthFile as error:
         return {"problem": str(error)}
-    logins = {image: found.find(image) for image in case["images"]}
+    logins = {image: credentials.find(image) for image in case["images"]}
     return {
         "users": {image: login.username if login else None for image, login in logins.items()},
         "tokens": sorted(image for image, login in logins.items() if login and login.identity_token),

@@ -219,8 +219,8 @@ def _rejected_entry(pool: Document, key: str, path: str) -> t.Any:
     paths = {
         each: field_path(key, each) for each in (entries if isinstance(entries, dict) else range(len(entries or ())))
     }
-    found = [each for each, text in paths.items() if path == text or path.startswith((f"{text}.", f"{text}["))]
-    return max(found, key=lambda each: len(paths[each]), default=None)
+    matching = [each for each, text in paths.items() if path == text or path.startswith((f"{text}.", f"{text}["))]
+    return max(matching, key=lambda each: len(paths[each]), default=None)
 
 
 def _remove_empty(pool: Document, key: str) -> None:

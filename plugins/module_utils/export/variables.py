@@ -72,12 +72,12 @@ def export_cluster(
     for component in COMPONENTS:
         release = installed.get(component)
         if release is not None:
-            found, rejected = _release_fields(document, component, release)
+            release_fields, rejected = _release_fields(document, component, release)
             remarks += rejected
-            if found is None:
+            if release_fields is None:
                 installed = {**installed, component: None}
-            elif found:
-                document[component] = found
+            elif release_fields:
+                document[component] = release_fields
     for component in COMPONENTS:
         release = installed.get(component)
         if release is None:

@@ -5,16 +5,20 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
+from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.yaml_text import render
 from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from tests.helpers.playbook import run_playbook
 from tests.helpers.restricted import violations
-from tests.programs import REPO, environment
+from tests.programs import REPO, environment, run
 
 ROLE = REPO / "roles" / "new_nodes"
 TASK = {
@@ -35,12 +39,12 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def rendered(tmp_path: Path, answers: dict[str, Any]) -> dict[str, Any]:
+def rendered(tmp_path: Path, answers: dict[str, Any], *more: str) -> dict[str, Any]:
     """The objects by their kind."""
     files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml"), str(REPO / "roles/pools/vars/main.yml")]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    arguments = ["-e", json.dumps(GIVEN | answers)]
+    arguments = ["-e", json.dumps(GIVEN | answers), *more]
     run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()
     return {item["kind"]: item for item in yaml.safe_load_all((tmp_path / "objects.yml").read_text())}
 
@@ -89,3 +93,23 @@ def test_its_runs_have_the_settings_of_the_lease_and_no_connection(tmp_path: Pat
     inventory = rendered(tmp_path, {"gpu_cluster": cluster})["ConfigMap"]["data"]["inventory.yml"]
     host = yaml.safe_load(inventory)["gpu_clusters"]["hosts"]["one"]
     assert host["gpu_cluster"] == {**kept, "operator": {"version": "v25.10.1"}}
+
+
+def test_data_that_looks_like_a_template_is_not_evaluated_in_the_pods(tmp_path: Path) -> None:
+    canary, given = tmp_path / "canary", tmp_path / "given.yml"
+    template = f"{{{{ lookup('pipe', 'touch {canary}') }}}}"
+    pools = [{"name": "a", "nodes": {"machineset": {"provider_spec": {template: template, "emoji": "🚀"}}}}]
+    given.write_text(render({"gpu_pools": pools}, for_ansible=True))
+    config = rendered(tmp_path, {}, "-e", f"@{given}")["ConfigMap"]
+    path = tmp_path / "inventory.yml"
+    path.write_text(config["data"]["inventory.yml"])
+    trusted = (
+        {"trusted_as_template": True}
+        if "trusted_as_template" in signature(DataLoader.load_from_file).parameters
+        else {}
+    )
+    host = DataLoader().load_from_file(str(path), **trusted)["gpu_clusters"]["hosts"]["one"]
+    assert Templar(DataLoader(), variables=host).template(host)["gpu_pools"] == pools
+    listed = run("ansible-inventory", "-i", path, "--list", env=environment())
+    assert [*json.loads(listed)["_meta"]["hostvars"]] == ["one"]
+    assert not canary.exists()

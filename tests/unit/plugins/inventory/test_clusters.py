@@ -305,7 +305,7 @@ def test_a_cluster_of_two_entries_is_one_host(parse: Any) -> None:
 def test_text_of_a_cloud_is_no_template(parse: Any, tmp_path: Path) -> None:
     hostile = "{{ lookup('pipe', 'id') }}"
     cloud = Cloud("cern", "", "plain", hostile, "../../outside", "esc\x1b[2J")
-    cloud.found = lambda name, found=cloud.found: dataclasses.replace(found(name), version=hostile)  # type: ignore[method-assign, misc]
+    cloud.found = lambda name, original=cloud.found: dataclasses.replace(original(name), version=hostile)  # type: ignore[method-assign, misc]
     actual = parse([cloud], compose={"copied": "gpu_discovered.version"})
     assert set(actual.hosts) == {"plain"}
     variables = actual.get_host("plain").get_vars()
