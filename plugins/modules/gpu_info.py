@@ -414,12 +414,13 @@ gpu_info:
         - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
         - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) lists the errors that would cause the upgrade to
           fail, each with the C(code) and C(message) that M(accel.gpu.helm_release) would return. C(problem) is the reason why the refusals are unknown, for
-          example because the chart cannot be fetched.
+          example because the chart cannot be fetched. C(values) lists up to 100 Helm values that change.
+        - C(disabled) lists the operands that a run disables.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
         {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
-         release: null, held_back: false, allowed: false, upgrade: null}
+         release: null, held_back: false, allowed: false, disabled: [], upgrade: null}
       contains:
         driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
         pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
@@ -443,11 +444,21 @@ gpu_info:
         held_back: {description: 'Whether only the driver restarts are held back until O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set.',
           type: bool, returned: always, sample: false}
         allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
+        disabled:
+          description: The operands that run now and that the operator's values disable.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{field: spec.dcgmExporter.enabled, effect: metrics of the GPUs are no longer collected}]
+          contains:
+            field: {description: The field of the ClusterPolicy., type: str, returned: always, sample: spec.dcgmExporter.enabled}
+            effect: {description: The effect on the nodes., type: str, returned: always, sample: metrics of the GPUs are no longer collected}
         upgrade:
           description: The errors that would cause the upgrade to fail; null if a run does not change the operator's Helm release.
           type: dict
           returned: always
-          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: ''}
+          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: '',
+            values: [{path: devicePlugin.enabled, before: true, after: false}]}
           contains:
             refusals:
               description: The errors that would cause the upgrade to fail.
@@ -459,6 +470,16 @@ gpu_info:
                 code: {description: The C(code) that M(accel.gpu.helm_release) would return., type: str, returned: always, sample: schema}
                 message: {description: The error message., type: str, returned: always, sample: The chart rejects the values.}
             problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
+            values:
+              description: Up to 100 Helm values that change.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{path: devicePlugin.enabled, before: true, after: false}]
+              contains:
+                path: {description: The path of the value., type: str, returned: always, sample: devicePlugin.enabled}
+                before: {description: The value before the run; null if it is not set., type: raw, returned: if the value is not confidential, sample: true}
+                after: {description: The value after the run; null if it is not set., type: raw, returned: if the value is not confidential, sample: false}
     autoscaling:
       description:
         - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the OpenShift version, and
