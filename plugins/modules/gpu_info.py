@@ -819,7 +819,8 @@ def _compare(
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
-    add_nodes(client, overview, nodes, info)
+    listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
+    add_nodes(client, overview, nodes, info, list_pods() if listed else ())
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)

@@ -4,6 +4,7 @@
 
 Requesting a resource from the device plugin is only one kind of access. Any process with an open device file blocks changes by the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
+Other device plugins and schedulers also give GPUs to pods, under other resource names or without any (see catalog/device_plugins.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..catalog.device_plugins import (
+    FRACTION_ANNOTATIONS,
+    FRACTION_SCHEDULERS,
+    GPU_GROUP_LABEL,
+    RESERVATION_APPS,
+    DevicePlugin,
+    is_foreign_gpu_resource,
+    plugin_of_image,
+)
 from ..catalog.names import CLIENT_LABEL
 from ..catalog.operands import DISCOVERY
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
@@ -80,6 +90,36 @@ def requested_resources(pod: Pod) -> dict[str, int]:
     return dict(+(running | largest))
 
 
+def foreign_resources(pod: Pod) -> tuple[str, ...]:
+    """The resources of other device plugins, and of dynamic resource allocation, that the pod's containers request."""
+    spec = pod.get("spec") or {}
+    requested = {
+        name
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        for kind in ("requests", "limits")
+        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
+        if str(amount) != "0"
+    }
+    return tuple(sorted(filter(is_foreign_gpu_resource, requested)))
+
+
+def is_reservation(pod: Pod) -> bool:
+    """Whether KAI Scheduler or Run:ai has created the pod to reserve a GPU for pods that use a part of it."""
+    return app_of(pod) in RESERVATION_APPS or pod["metadata"].get("namespace") in RESERVATION_APPS
+
+
+def foreign_plugins(pods: t.Iterable[Pod], operator_namespace: str) -> dict[tuple[str, DevicePlugin], list[str]]:
+    """The nodes with each device plugin that is not an operand, by the name of its DaemonSet or pod and the plugin."""
+    found: dict[tuple[str, DevicePlugin], list[str]] = {}
+    for node, pod in active_pods(pods):
+        images = (str(container.get("image") or "") for container in pod["spec"].get("containers") or ())
+        plugin = next(filter(None, map(plugin_of_image, images)), None)
+        owner = _daemonset_of(pod)
+        if plugin is not None and owner and not _is_operand(pod, operator_namespace):
+            found.setdefault((f"DaemonSet {pod['metadata'].get('namespace', '')}/{owner}", plugin), []).append(node)
+    return found
+
+
 def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
     resources = container.get("resources") or {}
     # An extended resource's request equals its limit; the API server derives the request from the limit.
@@ -93,7 +133,7 @@ class PodOnNode:
 
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
     keep_reason: the reason why a drain does not evict the pod ("DaemonSet exporter", "static pod"); empty if a drain evicts it.
-    unmanaged: whether no controller recreates the pod. priority: the pod's scheduling priority.
+    unmanaged: whether no controller or scheduler recreates the pod. priority: the pod's scheduling priority.
     created: the time in RFC 3339 format, in which alphabetical order is chronological.
     possible_access: the reason why a pod of the cluster itself may use a GPU although its spec does not show this. These pods are privileged; examples
     are CNI plugins, CSI drivers and node exporters.
@@ -183,7 +223,7 @@ def _parse_pod(
         resources=resources,
         access=tuple(dict.fromkeys(access)),
         keep_reason=keep_reason,
-        unmanaged=not controllers,
+        unmanaged=not controllers and not is_reservation(pod),
         priority=priority,
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
@@ -196,11 +236,27 @@ def _requests(
 ) -> t.Iterator[str]:
     for resource in sorted(resources):
         yield f"requests {resource}"
+    yield from _other_access(pod)
     # The pod's status lists the claims that were created for it from a template.
     status = pod.get("status") or {}
     for claim in (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())):
         for source in sources.get((pod["metadata"].get("namespace", ""), claim.get("resourceClaimName")), ()):
             yield f"claims a device of {source}"
+
+
+def _other_access(pod: Pod) -> t.Iterator[str]:
+    """Descriptions of the GPUs that the pod gets from other device plugins and schedulers."""
+    for resource in foreign_resources(pod):
+        yield f"requests {resource}"
+    metadata = pod["metadata"]
+    if is_reservation(pod):
+        yield "reserves a GPU for pods that share it"
+    elif GPU_GROUP_LABEL in (metadata.get("labels") or {}):
+        yield f"label {GPU_GROUP_LABEL}"
+    elif pod["spec"].get("schedulerName") in FRACTION_SCHEDULERS:
+        for key in FRACTION_ANNOTATIONS:
+            if key in (metadata.get("annotations") or {}):
+                yield f"annotation {key}"
 
 
 def _claimed(claim: Claim) -> list[str]:
@@ -222,6 +278,11 @@ def _keep_reason(pod: Pod, controllers: t.Iterable[t.Mapping[str, t.Any]]) -> st
         if controller.get("kind") == "DaemonSet":
             return f"DaemonSet {controller['name']}"
     return "static pod" if _MIRROR in (pod["metadata"].get("annotations") or {}) else ""
+
+
+def _daemonset_of(pod: Pod) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["name"]) for owner in owners if owner.get("kind") == "DaemonSet"), "")
 
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:

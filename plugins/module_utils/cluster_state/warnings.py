@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION
+from ..catalog.device_plugins import DevicePlugin, conflict_of, plugin_of_annotations, plugin_of_resource
+from ..catalog.names import CORDONED_ANNOTATION, PLUGIN_DEPLOY_LABEL
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import reason_without_discovery
@@ -27,9 +28,11 @@ def all_warnings(
     *,
     run: bool,
     before_discovery: bool = False,
+    plugins: t.Mapping[tuple[str, DevicePlugin], t.Sequence[str]] | None = None,
 ) -> list[str]:
     """All warnings about the nodes and their pools: for a run that changes nodes if `run` is set, otherwise for the report.
 
+    `plugins` contains the device plugins that are not operands, if the pods have been listed (see foreign_plugins()).
     `released` contains the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
     the same reason. Warnings about problems that a run corrects appear only in the report.
@@ -40,6 +43,7 @@ def all_warnings(
     return [
         *_membership_warnings(membership, released, before_discovery=before_discovery),
         *_node_warnings(nodes, members),
+        *foreign_plugin_warnings(nodes, members, plugins or {}),
         *(() if run else (*_abandoned_warnings(nodes, members), *_cordon_warnings(nodes))),
         *unusual_node_warnings(unusual, members, run=run),
     ]
@@ -78,6 +82,43 @@ def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Ite
         yield (
             f"The catalog has no GPU model {model} ({abbreviate(sorted(names))}); a MIG layout for it cannot be verified before it is applied."
         )
+
+
+_ONE_PLUGIN = (
+    f'Use one device plugin for each node: uninstall the other one there, or set the label {PLUGIN_DEPLOY_LABEL}: "false" in the pool, whose nodes '
+    "are then neither shared nor validated."
+)
+
+
+def foreign_plugin_warnings(
+    nodes: t.Iterable[Node], members: t.Collection[str], plugins: t.Mapping[tuple[str, DevicePlugin], t.Sequence[str]]
+) -> t.Iterator[str]:
+    """Warnings about the pools' nodes whose GPUs another device plugin also offers.
+
+    The plugins are recognized by their pods (`plugins`, see foreign_plugins()) and by what they leave on nodes. A node of a pool that keeps the operator's
+    plugin away has no conflict.
+    """
+    by_name = {
+        node.name: node for node in nodes if node.name in members and node.labels.get(PLUGIN_DEPLOY_LABEL) != "false"
+    }
+    signs: dict[tuple[str, str], set[str]] = {}
+    for (sign, plugin), names in plugins.items():
+        signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(names)
+    found = set().union(*signs.values())
+    for node in by_name.values():
+        if node.name in found:
+            continue
+        for resource in node.foreign_resources:
+            known = plugin_of_resource(resource)
+            title = f", {known.title}" if known else ""
+            conflict = conflict_of(known or DevicePlugin(""))
+            signs.setdefault((f"the resource {resource}{title}", conflict), set()).add(node.name)
+        if marked := plugin_of_annotations(node.annotations):
+            plugin, key = marked
+            signs.setdefault((f"the annotation {key}, {plugin.title}", conflict_of(plugin)), set()).add(node.name)
+    for (sign, conflict), names in sorted(signs.items()):
+        if here := sorted(names & by_name.keys()):
+            yield f"Another device plugin serves {abbreviate(here)} ({sign}): {conflict}. {_ONE_PLUGIN}"
 
 
 def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:
