@@ -416,11 +416,12 @@ gpu_info:
           fail, each with the C(code) and C(message) that M(accel.gpu.helm_release) would return. C(problem) is the reason why the refusals are unknown, for
           example because the chart cannot be fetched. C(values) lists up to 100 Helm values that change.
         - C(disabled) lists the operands that a run disables.
+        - C(workloads) lists up to 100 workloads with pods on changed nodes that no node can run after the changes.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
         {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
-         release: null, held_back: false, allowed: false, disabled: [], upgrade: null}
+         release: null, held_back: false, allowed: false, disabled: [], workloads: [], upgrade: null}
       contains:
         driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
         pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
@@ -444,6 +445,18 @@ gpu_info:
         held_back: {description: 'Whether only the driver restarts are held back until O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set.',
           type: bool, returned: always, sample: false}
         allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
+        workloads:
+          description: Up to 100 workloads that no node can run after the changes, because they select a label or request a resource that no longer exists.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{owner: Deployment team/serve, field: 'spec.nodeSelector[nvidia.com/gpu.product]', value: Tesla-T4, fitting: Tesla-T4-SHARED}]
+          contains:
+            owner: {description: 'The kind, namespace and name of the workload.', type: str, returned: always, sample: Deployment team/serve}
+            field: {description: The field of the pod that fits no node., type: str, returned: always, sample: 'spec.nodeSelector[nvidia.com/gpu.product]'}
+            value: {description: The value of the field., type: str, returned: always, sample: Tesla-T4}
+            fitting: {description: The value with which the workload fits again; empty if it is not known., type: str, returned: always,
+              sample: Tesla-T4-SHARED}
         disabled:
           description: The operands that run now and that the operator's values disable.
           type: list
@@ -834,6 +847,7 @@ def _compare(
         upgrade = preview_upgrade_of_site(client, plan, operator, tools, allowed=allow)
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
+        info["impact"]["workloads"] = [workload.as_dict() for workload in changes.unfit]
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
     info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)

@@ -27,6 +27,7 @@ from ..catalog.operands import DISCOVERY
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
 from .node import to_count
 from .operand_pods import app_of
+from .workload_fit import Demands, demands_of
 
 PREFIX = "nvidia.com/"
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
@@ -137,6 +138,7 @@ class PodOnNode:
     created: the time in RFC 3339 format, in which alphabetical order is chronological.
     possible_access: the reason why a pod of the cluster itself may use a GPU although its spec does not show this. These pods are privileged; examples
     are CNI plugins, CSI drivers and node exporters.
+    demands: what the pod requires of its node, if it requests resources or selects labels of NVIDIA.
     pausable: whether the pod belongs to a DaemonSet and terminates unless the label nvidia.com/gpu.deploy.client is true.
     """
 
@@ -151,6 +153,7 @@ class PodOnNode:
     created: str = ""
     possible_access: tuple[str, ...] = ()
     pausable: bool = False
+    demands: Demands | None = field(default=None, compare=False, repr=False)
 
     @property
     def full_name(self) -> str:
@@ -159,14 +162,15 @@ class PodOnNode:
 
 
 class PodsByNode(t.NamedTuple):
-    """Three maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
+    """Maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, the pods that may hold a GPU, and all demands.
 
-    The pods in the last map belong to the cluster itself; no drain evicts them.
+    The pods in the third map belong to the cluster itself; no drain evicts them.
     """
 
     gpu_pods: ByNode = {}
     other_pods: ByNode = {}
     possible_holders: ByNode = {}
+    demands: t.Mapping[str, t.Sequence[Demands]] = {}
 
 
 def classify_pods(by_node: ByNode) -> PodsByNode:
@@ -179,6 +183,9 @@ def classify_pods(by_node: ByNode) -> PodsByNode:
         gpu_pods=select(lambda pod: bool(pod.access)),
         other_pods=select(lambda pod: not pod.access and not pod.keep_reason),
         possible_holders=select(lambda pod: bool(pod.possible_access)),
+        demands={
+            node: found for node, pods in by_node.items() if (found := [pod.demands for pod in pods if pod.demands])
+        },
     )
 
 
@@ -228,6 +235,7 @@ def _parse_pod(
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
         pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+        demands=demands_of(pod, resources),
     )
 
 

@@ -202,6 +202,14 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
     if total["repartitioned_nodes"]:
         nodes = f"{total['repartitioned_nodes']} node(s)"
         yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"
+    workloads = total.get("workloads") or ()
+    if workloads:
+        texts = [
+            f"{each['owner']} ({each['field']}: {each['value']}"
+            + (f"; change it to {each['fitting']})" if each["fitting"] else ")")
+            for each in workloads
+        ]
+        yield "NO NODE", f"{len(workloads)} workload(s) fit no node after the change: {'; '.join(texts)}"
     if total["resets"]:
         yield (
             "resets",

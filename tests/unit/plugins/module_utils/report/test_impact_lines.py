@@ -69,3 +69,15 @@ def test_disabled_operands_and_changed_values_are_stated() -> None:
         in text
     )
     assert "dcgmExporter.enabled (not set) becomes false; driver.env (not shown)" in text
+
+
+def test_workloads_that_fit_no_node_are_named() -> None:
+    field = "spec.nodeSelector[nvidia.com/gpu.product]"
+    workloads = [
+        {"owner": "Deployment team/serve", "field": field, "value": "Tesla-T4", "fitting": "Tesla-T4-SHARED"},
+        {"owner": "Job team/train", "field": "x", "value": "2", "fitting": ""},
+    ]
+    total: t.Any = {**NONE, "release": None, "upgrade": None, "workloads": workloads}
+    text = " ".join(" ".join(impact_lines({"impact": total, "pools": {}}, 100)).split())
+    assert f"2 workload(s) fit no node after the change: Deployment team/serve ({field}: Tesla-T4; change it to" in text
+    assert "Job team/train (x: 2)" in text
