@@ -414,12 +414,14 @@ gpu_info:
         - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
         - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) lists the errors that would cause the upgrade to
           fail, each with the C(code) and C(message) that M(accel.gpu.helm_release) would return. C(problem) is the reason why the refusals are unknown, for
-          example because the chart cannot be fetched.
+          example because the chart cannot be fetched. C(values) lists up to 100 Helm values that change.
+        - C(disabled) lists the operands that a run disables.
+        - C(workloads) lists up to 100 workloads with pods on changed nodes that no node can run after the changes.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
         {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
-         release: null, held_back: false, allowed: false, upgrade: null}
+         release: null, held_back: false, allowed: false, disabled: [], workloads: [], upgrade: null}
       contains:
         driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
         pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
@@ -443,11 +445,33 @@ gpu_info:
         held_back: {description: 'Whether only the driver restarts are held back until O(accel.gpu.cluster_policy#module:allow_driver_rollout) is set.',
           type: bool, returned: always, sample: false}
         allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
+        workloads:
+          description: Up to 100 workloads that no node can run after the changes, because they select a label or request a resource that no longer exists.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{owner: Deployment team/serve, field: 'spec.nodeSelector[nvidia.com/gpu.product]', value: Tesla-T4, fitting: Tesla-T4-SHARED}]
+          contains:
+            owner: {description: 'The kind, namespace and name of the workload.', type: str, returned: always, sample: Deployment team/serve}
+            field: {description: The field of the pod that fits no node., type: str, returned: always, sample: 'spec.nodeSelector[nvidia.com/gpu.product]'}
+            value: {description: The value of the field., type: str, returned: always, sample: Tesla-T4}
+            fitting: {description: The value with which the workload fits again; empty if it is not known., type: str, returned: always,
+              sample: Tesla-T4-SHARED}
+        disabled:
+          description: The operands that run now and that the operator's values disable.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{field: spec.dcgmExporter.enabled, effect: metrics of the GPUs are no longer collected}]
+          contains:
+            field: {description: The field of the ClusterPolicy., type: str, returned: always, sample: spec.dcgmExporter.enabled}
+            effect: {description: The effect on the nodes., type: str, returned: always, sample: metrics of the GPUs are no longer collected}
         upgrade:
           description: The errors that would cause the upgrade to fail; null if a run does not change the operator's Helm release.
           type: dict
           returned: always
-          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: ''}
+          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: '',
+            values: [{path: devicePlugin.enabled, before: true, after: false}]}
           contains:
             refusals:
               description: The errors that would cause the upgrade to fail.
@@ -459,6 +483,16 @@ gpu_info:
                 code: {description: The C(code) that M(accel.gpu.helm_release) would return., type: str, returned: always, sample: schema}
                 message: {description: The error message., type: str, returned: always, sample: The chart rejects the values.}
             problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
+            values:
+              description: Up to 100 Helm values that change.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{path: devicePlugin.enabled, before: true, after: false}]
+              contains:
+                path: {description: The path of the value., type: str, returned: always, sample: devicePlugin.enabled}
+                before: {description: The value before the run; null if it is not set., type: raw, returned: if the value is not confidential, sample: true}
+                after: {description: The value after the run; null if it is not set., type: raw, returned: if the value is not confidential, sample: false}
     autoscaling:
       description:
         - Whether OpenShift's cluster autoscaler scales the pools from zero, by C(pool) and C(machine_set). C(version) is the OpenShift version, and
@@ -810,7 +844,8 @@ def _compare(
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
-    add_nodes(client, overview, nodes, info)
+    listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
+    add_nodes(client, overview, nodes, info, list_pods() if listed else ())
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)
@@ -824,6 +859,7 @@ def _compare(
         upgrade = preview_upgrade_of_site(client, plan, operator, tools, allowed=allow)
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
+        info["impact"]["workloads"] = [workload.as_dict() for workload in changes.unfit]
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
     info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)

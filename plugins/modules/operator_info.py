@@ -278,9 +278,11 @@ def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSe
     settings = None
     if "nfd" in components:
         findings["nfd"] = nfd = find_nfd(client, plan)
-        if nfd.installs and plan.pools and "operator" not in components and find_operator(client, plan).installs:
-            # The role nfd runs first, so it must fail before anything is installed if the driver cannot work.
-            findings["nfd"] = replace(nfd, problem=missing_image_problem(plan, sample_nodes(client)))
+        if nfd.installs and plan.pools and "operator" not in components:
+            # The role nfd runs first, so it must fail before anything is installed if the driver or the operator cannot work.
+            operator = find_operator(client, plan)
+            problem = missing_image_problem(plan, sample_nodes(client)) if operator.installs else operator.problem
+            findings["nfd"] = replace(nfd, problem=problem)
     if "operator" in components:
         policies = client.list_known(CLUSTER_POLICIES)
         operator = find_operator(client, plan, policies)

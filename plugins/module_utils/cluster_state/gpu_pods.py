@@ -4,6 +4,7 @@
 
 Requesting a resource from the device plugin is only one kind of access. Any process with an open device file blocks changes by the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
+Other device plugins and schedulers also give GPUs to pods, under other resource names or without any (see catalog/device_plugins.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..catalog.device_plugins import (
+    FRACTION_ANNOTATIONS,
+    FRACTION_SCHEDULERS,
+    GPU_GROUP_LABEL,
+    RESERVATION_APPS,
+    DevicePlugin,
+    is_foreign_gpu_resource,
+    plugin_of_image,
+)
 from ..catalog.names import CLIENT_LABEL
 from ..catalog.operands import DISCOVERY
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
 from .node import to_count
 from .operand_pods import app_of
+from .workload_fit import Demands, demands_of
 
 PREFIX = "nvidia.com/"
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
@@ -80,6 +91,36 @@ def requested_resources(pod: Pod) -> dict[str, int]:
     return dict(+(running | largest))
 
 
+def foreign_resources(pod: Pod) -> tuple[str, ...]:
+    """The resources of other device plugins, and of dynamic resource allocation, that the pod's containers request."""
+    spec = pod.get("spec") or {}
+    requested = {
+        name
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        for kind in ("requests", "limits")
+        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
+        if str(amount) != "0"
+    }
+    return tuple(sorted(filter(is_foreign_gpu_resource, requested)))
+
+
+def is_reservation(pod: Pod) -> bool:
+    """Whether KAI Scheduler or Run:ai has created the pod to reserve a GPU for pods that use a part of it."""
+    return app_of(pod) in RESERVATION_APPS or pod["metadata"].get("namespace") in RESERVATION_APPS
+
+
+def foreign_plugins(pods: t.Iterable[Pod], operator_namespace: str) -> dict[tuple[str, DevicePlugin], list[str]]:
+    """The nodes with each device plugin that is not an operand, by the name of its DaemonSet or pod and the plugin."""
+    found: dict[tuple[str, DevicePlugin], list[str]] = {}
+    for node, pod in active_pods(pods):
+        images = (str(container.get("image") or "") for container in pod["spec"].get("containers") or ())
+        plugin = next(filter(None, map(plugin_of_image, images)), None)
+        owner = _daemonset_of(pod)
+        if plugin is not None and owner and not _is_operand(pod, operator_namespace):
+            found.setdefault((f"DaemonSet {pod['metadata'].get('namespace', '')}/{owner}", plugin), []).append(node)
+    return found
+
+
 def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
     resources = container.get("resources") or {}
     # An extended resource's request equals its limit; the API server derives the request from the limit.
@@ -93,10 +134,11 @@ class PodOnNode:
 
     resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
     keep_reason: the reason why a drain does not evict the pod ("DaemonSet exporter", "static pod"); empty if a drain evicts it.
-    unmanaged: whether no controller recreates the pod. priority: the pod's scheduling priority.
+    unmanaged: whether no controller or scheduler recreates the pod. priority: the pod's scheduling priority.
     created: the time in RFC 3339 format, in which alphabetical order is chronological.
     possible_access: the reason why a pod of the cluster itself may use a GPU although its spec does not show this. These pods are privileged; examples
     are CNI plugins, CSI drivers and node exporters.
+    demands: what the pod requires of its node, if it requests resources or selects labels of NVIDIA.
     pausable: whether the pod belongs to a DaemonSet and terminates unless the label nvidia.com/gpu.deploy.client is true.
     """
 
@@ -111,6 +153,7 @@ class PodOnNode:
     created: str = ""
     possible_access: tuple[str, ...] = ()
     pausable: bool = False
+    demands: Demands | None = field(default=None, compare=False, repr=False)
 
     @property
     def full_name(self) -> str:
@@ -119,14 +162,15 @@ class PodOnNode:
 
 
 class PodsByNode(t.NamedTuple):
-    """Three maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
+    """Maps by node: the pods that use its GPUs, the other pods that a drain of all pods evicts, the pods that may hold a GPU, and all demands.
 
-    The pods in the last map belong to the cluster itself; no drain evicts them.
+    The pods in the third map belong to the cluster itself; no drain evicts them.
     """
 
     gpu_pods: ByNode = {}
     other_pods: ByNode = {}
     possible_holders: ByNode = {}
+    demands: t.Mapping[str, t.Sequence[Demands]] = {}
 
 
 def classify_pods(by_node: ByNode) -> PodsByNode:
@@ -139,6 +183,9 @@ def classify_pods(by_node: ByNode) -> PodsByNode:
         gpu_pods=select(lambda pod: bool(pod.access)),
         other_pods=select(lambda pod: not pod.access and not pod.keep_reason),
         possible_holders=select(lambda pod: bool(pod.possible_access)),
+        demands={
+            node: found for node, pods in by_node.items() if (found := [pod.demands for pod in pods if pod.demands])
+        },
     )
 
 
@@ -183,11 +230,12 @@ def _parse_pod(
         resources=resources,
         access=tuple(dict.fromkeys(access)),
         keep_reason=keep_reason,
-        unmanaged=not controllers,
+        unmanaged=not controllers and not is_reservation(pod),
         priority=priority,
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
         pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+        demands=demands_of(pod, resources),
     )
 
 
@@ -196,11 +244,27 @@ def _requests(
 ) -> t.Iterator[str]:
     for resource in sorted(resources):
         yield f"requests {resource}"
+    yield from _other_access(pod)
     # The pod's status lists the claims that were created for it from a template.
     status = pod.get("status") or {}
     for claim in (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())):
         for source in sources.get((pod["metadata"].get("namespace", ""), claim.get("resourceClaimName")), ()):
             yield f"claims a device of {source}"
+
+
+def _other_access(pod: Pod) -> t.Iterator[str]:
+    """Descriptions of the GPUs that the pod gets from other device plugins and schedulers."""
+    for resource in foreign_resources(pod):
+        yield f"requests {resource}"
+    metadata = pod["metadata"]
+    if is_reservation(pod):
+        yield "reserves a GPU for pods that share it"
+    elif GPU_GROUP_LABEL in (metadata.get("labels") or {}):
+        yield f"label {GPU_GROUP_LABEL}"
+    elif pod["spec"].get("schedulerName") in FRACTION_SCHEDULERS:
+        for key in FRACTION_ANNOTATIONS:
+            if key in (metadata.get("annotations") or {}):
+                yield f"annotation {key}"
 
 
 def _claimed(claim: Claim) -> list[str]:
@@ -222,6 +286,11 @@ def _keep_reason(pod: Pod, controllers: t.Iterable[t.Mapping[str, t.Any]]) -> st
         if controller.get("kind") == "DaemonSet":
             return f"DaemonSet {controller['name']}"
     return "static pod" if _MIRROR in (pod["metadata"].get("annotations") or {}) else ""
+
+
+def _daemonset_of(pod: Pod) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["name"]) for owner in owners if owner.get("kind") == "DaemonSet"), "")
 
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import models, names
+from ..catalog.device_plugins import is_foreign_gpu_resource
 from ..pools.membership import NodeFacts
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -45,6 +46,8 @@ class Node(NodeFacts):
     # For example, containerd://2.1.4.
     container_runtime: str = ""
     os_image: str = ""
+    # The resources that represent GPUs and that another device plugin offers.
+    foreign_resources: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -170,6 +173,13 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         kubelet_version=info.get("kubeletVersion", ""),
         container_runtime=info.get("containerRuntimeVersion", ""),
         os_image=info.get("osImage", ""),
+        foreign_resources=tuple(
+            sorted(
+                name
+                for name, amount in (status.get("capacity") or {}).items()
+                if amount != "0" and is_foreign_gpu_resource(name)
+            )
+        ),
     )
 
 

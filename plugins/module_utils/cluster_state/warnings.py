@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.device_plugins import DevicePlugin, conflict_of, plugin_of_annotations, plugin_of_resource
 from ..catalog.machine_types import machine_type_gpus
 from ..catalog.names import (
     CORDONED_ANNOTATION,
@@ -16,6 +17,7 @@ from ..catalog.names import (
     MIG_INFIX,
     MIG_STRATEGY_LABEL,
     NONE_MODE,
+    PLUGIN_DEPLOY_LABEL,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
     STRATEGY_LABEL,
@@ -43,9 +45,11 @@ def all_warnings(
     run: bool,
     before_discovery: bool = False,
     hidden: t.Sequence[HiddenNode] = (),
+    plugins: t.Mapping[tuple[str, DevicePlugin], t.Sequence[str]] | None = None,
 ) -> list[str]:
     """All warnings about the nodes and their pools: for a run that changes nodes if `run` is set, otherwise for the report.
 
+    `plugins` contains the device plugins that are not operands, if the pods have been listed (see foreign_plugins()).
     `released` contains the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
     the same reason. `hidden` is the result of hidden_nodes(). Warnings about problems that a run corrects appear only in the report.
@@ -58,6 +62,7 @@ def all_warnings(
         *hidden_messages(hidden, membership)[:MAX_LISTED],
         *_node_warnings(nodes, members),
         *_contradiction_warnings(nodes),
+        *foreign_plugin_warnings(nodes, members, plugins or {}),
         *(() if run else (*_abandoned_warnings(nodes, members), *_cordon_warnings(nodes))),
         *unusual_node_warnings(unusual, members, run=run),
     ]
@@ -143,6 +148,43 @@ def label_contradictions(node: Node) -> t.Iterator[str]:
     capacity = node.capacity.get(GPU_RESOURCE, 0)
     if MIG_INFIX not in node.product and not node.mig_devices and node.mode == NONE_MODE and capacity > node.gpus > 0:
         yield f"{COUNT_LABEL} is {node.gpus}, but the capacity has {GPU_RESOURCE}: {capacity}; another device plugin may share the GPUs"
+
+
+_ONE_PLUGIN = (
+    f'Use one device plugin for each node: uninstall the other one there, or set the label {PLUGIN_DEPLOY_LABEL}: "false" in the pool, whose nodes '
+    "are then neither shared nor validated."
+)
+
+
+def foreign_plugin_warnings(
+    nodes: t.Iterable[Node], members: t.Collection[str], plugins: t.Mapping[tuple[str, DevicePlugin], t.Sequence[str]]
+) -> t.Iterator[str]:
+    """Warnings about the pools' nodes whose GPUs another device plugin also offers.
+
+    The plugins are recognized by their pods (`plugins`, see foreign_plugins()) and by what they leave on nodes. A node of a pool that keeps the operator's
+    plugin away has no conflict.
+    """
+    by_name = {
+        node.name: node for node in nodes if node.name in members and node.labels.get(PLUGIN_DEPLOY_LABEL) != "false"
+    }
+    signs: dict[tuple[str, str], set[str]] = {}
+    for (sign, plugin), names in plugins.items():
+        signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(names)
+    found = set().union(*signs.values())
+    for node in by_name.values():
+        if node.name in found:
+            continue
+        for resource in node.foreign_resources:
+            known = plugin_of_resource(resource)
+            title = f", {known.title}" if known else ""
+            conflict = conflict_of(known or DevicePlugin(""))
+            signs.setdefault((f"the resource {resource}{title}", conflict), set()).add(node.name)
+        if marked := plugin_of_annotations(node.annotations):
+            plugin, key = marked
+            signs.setdefault((f"the annotation {key}, {plugin.title}", conflict_of(plugin)), set()).add(node.name)
+    for (sign, conflict), names in sorted(signs.items()):
+        if here := sorted(names & by_name.keys()):
+            yield f"Another device plugin serves {abbreviate(here)} ({sign}): {conflict}. {_ONE_PLUGIN}"
 
 
 def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:

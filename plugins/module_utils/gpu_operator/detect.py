@@ -38,7 +38,7 @@ from .installation import (
     with_policies,
     with_reverted_fields,
 )
-from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
+from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters, with_operands
 from .kept_tolerations import keep_needed_tolerations, obsolete_tolerations
 from .olm_installation import evaluate_olm, missing_olm, other_subscriptions, subscribed_namespaces
 
@@ -107,7 +107,8 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
     policy = active_policy(policies)
     if may_have_gpu_clusters(finding):
         finding = with_gpu_clusters(finding, policy, client.list_known(GPU_CLUSTERS))
-    finding = with_reverted_fields(with_driver_source(finding, policy, plan), policy, plan.policy)
+    finding = with_operands(with_driver_source(finding, policy, plan), policy, plan)
+    finding = with_reverted_fields(finding, policy, plan.policy)
     return _check_platform(client, "operator", finding, plan, version)
 
 

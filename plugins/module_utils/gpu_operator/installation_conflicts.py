@@ -1,6 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the reasons why an operator cannot be used or cannot install the pools' drivers: GPUCluster objects and GitOps sources (pure).
+"""Finds the reasons why an operator cannot be used or cannot install the pools' drivers (pure).
+
+The reasons are GPUCluster objects, GitOps sources, and operands that the ClusterPolicy disables although pools need them.
 
 Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: if both a ClusterPolicy and a GPUCluster
 exist, the operator reports an error and labels no nodes.
@@ -12,10 +14,17 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog import releases
+from ..catalog.names import FIELD_MANAGER
+from ..catalog.olm import OLM
 from ..cluster_state.cluster_policy import uses_driver_objects
+from ..cluster_state.ownership import is_created_by_collection
+from ..helm.release import helm_release_of
+from ..kube.managed_fields import writers
 from ..kube.object_managers import gitops_owner
+from ..schema.operand_switches import enabled_value, explain_missing, missing_operands, remedy_for_pools, runs
 from .driver_rollout import SWITCH
 from .installation import InstallationFinding
+from .manual_fields import foreign_writers
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -65,3 +74,62 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
         "every node, and run the playbook again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())
+
+
+def with_operands(finding: InstallationFinding, policy: Document | None, plan: Plan) -> InstallationFinding:
+    """Add a problem to the finding if, after a run, an operand does not run that a pool needs."""
+    if policy is None or finding.problem:
+        return finding
+    pools = [(pool.name, pool.sharing.definition, pool.labels) for pool in plan.pools]
+    missing = missing_operands(pools, lambda part: operand_runs(policy, plan, part, managed=finding.managed))
+    if not missing:
+        return finding
+    name = policy["metadata"]["name"]
+    # The writer, the rule and the remedy of each field; the remedy for the pools is the same for most fields, and is given once.
+    problems = [
+        f"ClusterPolicy {name}: spec.{part}.enabled is false{_set_by(policy, part)}, but {explain_missing(part, pools_of)}"
+        for part, pools_of in missing.items()
+    ]
+    remedies = dict.fromkeys(remedy_for_pools(part) for part in missing)
+    fields = "it" if len(missing) == 1 else "these fields"
+    problem = f"{'. '.join(problems)}. {_enable(policy, plan, finding, name, fields)}, {', '.join(remedies)}."
+    return replace(finding, problem=problem, notes=())
+
+
+def operand_runs(policy: Document, plan: Plan, part: str, *, managed: bool) -> bool:
+    """Whether an operand runs after a run has applied the plan; `managed`: whether the run applies the operator's values.
+
+    Helm only changes a field if its value in the manifest changes, so it keeps a field that another writer has set.
+    """
+    spec, path = policy.get("spec") or {}, (part, "enabled")
+    declared = enabled_value(plan.operator.values, part)
+    created = plan.operator.installer == OLM and is_created_by_collection(policy)
+    by_helm = managed and helm_release_of(policy) == (plan.operator.name, plan.operator.namespace)
+    if not (created or by_helm):
+        return runs(spec, part)
+    if created:
+        own = FIELD_MANAGER in writers(policy, ("spec", *path))
+        return runs({} if own and declared is None else spec, part) if declared is None else declared
+    foreign = foreign_writers(policy, path)
+    if foreign:
+        return runs(spec, part)
+    if declared is None:
+        # The chart enables the operands by default. Without a record of the writers, the value may also be a manual one.
+        return runs({} if foreign is not None else spec, part)
+    return declared
+
+
+def _set_by(policy: Document, part: str) -> str:
+    names = foreign_writers(policy, (part, "enabled"))
+    return f" (set by {', '.join(names)})" if names else ""
+
+
+def _enable(policy: Document, plan: Plan, finding: InstallationFinding, name: str, fields: str) -> str:
+    """How the user enables the operands."""
+    owner = gitops_owner(policy, "ClusterPolicy")
+    if owner is not None:
+        return f"Set {fields} to true in the source of {owner}"
+    release = helm_release_of(policy)
+    if release is not None and not finding.managed:
+        return f"Set {fields} to true in the values of Helm release {release[1]}/{release[0]}"
+    return f"Set {fields} to true (kubectl edit clusterpolicy {name})"

@@ -86,14 +86,14 @@ def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
     fields = []
     for path, value, replacement in overwritten(live.get("spec") or {}, *sources.manifests):
         if not is_empty(value) and not sources.explains(path, value):
-            names = _foreign_writers(live, path)
+            names = foreign_writers(live, path)
             if names is None or names:
                 fields.append(ManualField(path, value, replacement, tuple(names or ())))
     return fields
 
 
-def _foreign_writers(live: Document, path: Path) -> list[str] | None:
-    """The field's managers other than Helm, the operator and the collection; None if the object does not record managers."""
+def foreign_writers(live: Document, path: Path) -> list[str] | None:
+    """The managers of a field below spec, other than Helm, the operator and the collection; None if the object does not record managers."""
     if not has_records(live):
         return None
     known = {*_WRITERS, FIELD_MANAGER, LICENSING_MANAGER}

@@ -15,6 +15,7 @@ from ..catalog import operands
 from ..catalog.releases import restarts_in_place
 from ..cluster_state.impact import OperandRestart
 from ..cluster_state.nvidia_driver import follows_own_policies
+from ..schema.operand_switches import EFFECTS, enabled_value, runs
 from .chart_drivers import value_changes
 from .cluster_policy import (
     DesiredPolicy,
@@ -38,6 +39,7 @@ from .driver_rollout import (
     format_change,
     is_in_place,
 )
+from .installation_conflicts import operand_runs
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -60,6 +62,8 @@ class RestartPreview(t.NamedTuple):
     upgrade_policy: UpgradePolicy = UpgradePolicy(automatic=False)
     versions: tuple[str, str] | None = None
     driver_paths: tuple[Path, ...] = ()
+    # The parts of the operands that the operator's values disable.
+    disabled: tuple[str, ...] = ()
     # Pairs of a number of nodes and the upgrade policy that their NVIDIADriver sets.
     parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
@@ -76,6 +80,7 @@ class RestartPreview(t.NamedTuple):
             # An upgrade is a single step and is rejected as a whole.
             "held_back": bool(drivers) and self.versions is None and not self.restart.in_place and not allowed,
             "allowed": allowed,
+            "disabled": [{"field": f"spec.{part}.enabled", "effect": EFFECTS[part]} for part in self.disabled],
             "release": {"installed": self.versions[0], "desired": self.versions[1]} if self.versions else None,
         }
 
@@ -146,7 +151,16 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
         UpgradePolicy.from_spec(outcome),
         versions,
         (*by_values, *by_pools),
+        disabled=tuple(_disabled_operands(live, plan)),
     )
+
+
+def _disabled_operands(live: Document, plan: Plan) -> t.Iterator[str]:
+    """The parts of the operands that run now and that the planned values disable."""
+    for part in EFFECTS:
+        declared = enabled_value(plan.operator.values, part)
+        if declared is False and runs(live.get("spec"), part) and not operand_runs(live, plan, part, managed=True):
+            yield part
 
 
 def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] = ()) -> frozenset[str]:

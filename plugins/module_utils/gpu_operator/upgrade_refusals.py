@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import tempfile
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.olm import HELM
 from ..cluster_state.own_values import DRIVER_OBJECT_VALUES, recorded_own_values
+from ..common.nested import get_nested
 from ..common.progress import Progress
+from ..common.results import MAX_LISTED
 from ..common.time_limit import RunCommand
 from ..common.wait import WaitOptions
 from ..helm.chart import ChartProblem, is_local_chart, read_chart
@@ -24,6 +26,7 @@ from ..helm.release import DEPLOYED, ReleaseContent, Revision, differing_values,
 from ..helm.release_records import ReleaseRecords
 from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects
+from .driver_rollout import may_show
 from .installation import InstallationFinding
 from .upgrade import OperatorUpgrade
 
@@ -46,14 +49,22 @@ class HelmTools:
 
 @dataclass(frozen=True)
 class RefusalPreview:
-    """The codes and messages of the refusals with which site would fail, or the `problem` that prevents a prediction."""
+    """The codes and messages of the refusals with which site would fail, or the `problem` that prevents a prediction.
+
+    `values` contains the Helm values that site would change, each with its path and, unless they may be confidential, its values before and after.
+    """
 
     refusals: tuple[tuple[str, str], ...] = ()
     problem: str = ""
+    values: tuple[Object, ...] = ()
 
     def as_dict(self) -> Object:
         """The preview, formatted for the result of gpu_info."""
-        return {"refusals": [{"code": code, "message": text} for code, text in self.refusals], "problem": self.problem}
+        return {
+            "refusals": [{"code": code, "message": text} for code, text in self.refusals],
+            "problem": self.problem,
+            "values": [dict(value) for value in self.values],
+        }
 
 
 def preview_upgrade_of_site(
@@ -80,13 +91,15 @@ def preview_upgrade_of_site(
             if same
             else RefusalPreview(problem=f"this user is not allowed to read Secrets in namespace {operator.namespace}")
         )
+    values: tuple[Object, ...] = ()
     try:
         if _is_up_to_date(revision, content, operator, initial):
             return None
+        values = changed_values(content, operator, initial) if content else ()
         with tempfile.TemporaryDirectory(dir=tools.folder) as folder:
-            return _preview(client, operator, initial, tools, folder, allowed=allowed)
+            return replace(_preview(client, operator, initial, tools, folder, allowed=allowed), values=values)
     except (ChartProblem, HelmMissing) as error:
-        return RefusalPreview(problem=str(error))
+        return RefusalPreview(problem=str(error), values=values)
 
 
 def initial_values(plan: Plan) -> Object:
@@ -106,8 +119,25 @@ def _is_up_to_date(
     same = _same_version(content.chart.version, operator.version)
     if is_local_chart(operator.chart):
         same = read_chart(os.path.expanduser(operator.chart)) == content.chart
+    return same and not differing_values(content.config, _desired_values(content, operator, initial))
+
+
+def _desired_values(content: ReleaseContent, operator: ComponentPlan, initial: Object) -> Object:
     kept = merge_values(recorded_own_values(content.config), select_initial_values(initial, content.config))
-    return same and not differing_values(content.config, merge_values(kept, operator.values))
+    return merge_values(kept, operator.values)
+
+
+def changed_values(content: ReleaseContent, operator: ComponentPlan, initial: Object) -> tuple[Object, ...]:
+    """The Helm values that an upgrade would change; booleans, numbers and the values of known fields are shown, because they are not confidential."""
+    desired = _desired_values(content, operator, initial)
+    changes: list[Object] = []
+    for path in differing_values(content.config, desired)[:MAX_LISTED]:
+        keys = tuple(path.split("."))
+        before, after = get_nested(content.config, *keys), get_nested(desired, *keys)
+        # A key that contains a dot is not found at this path.
+        shown = before != after and may_show(keys, before, after)
+        changes.append({"path": path, **({"before": before, "after": after} if shown else {})})
+    return tuple(changes)
 
 
 def _same_version(installed: str, desired: str) -> bool:

@@ -16,6 +16,7 @@ from ..schema.driver import driver_problems
 from ..schema.driver_features import driver_feature_problems
 from ..schema.messages import field_path, join_words, quote, type_name
 from ..schema.nodegroup_checks import node_group_problems
+from ..schema.operand_switches import disabled_operand_problems
 from ..schema.pool import DEFAULTS, POOL, POOLS
 from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
@@ -185,3 +186,4 @@ def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[
     for pools_check in ALL_POOLS_CHECKS:
         yield from pools_check(views)
     yield from driver_feature_problems(cluster, views)
+    yield from disabled_operand_problems(cluster, views)

@@ -198,7 +198,11 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
             yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
     if total["driver_restarts"]:
         yield "drivers", f"{_driver_restarts(total)}{_permission(total)}"
+    for disabled in total.get("disabled") or ():
+        yield "DISABLED", f"{disabled['field']} of the ClusterPolicy becomes false: {disabled['effect']}"
     upgrade = total["upgrade"] or {"refusals": (), "problem": ""}
+    if upgrade.get("values"):
+        yield "values", f"Helm values of the GPU operator change: {'; '.join(map(_value_change, upgrade['values']))}"
     for refusal in upgrade["refusals"]:
         yield "REFUSED", refusal["message"]
     if upgrade["problem"]:
@@ -206,12 +210,30 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
     if total["repartitioned_nodes"]:
         nodes = f"{total['repartitioned_nodes']} node(s)"
         yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"
+    workloads = total.get("workloads") or ()
+    if workloads:
+        texts = [
+            f"{each['owner']} ({each['field']}: {each['value']}"
+            + (f"; change it to {each['fitting']})" if each["fitting"] else ")")
+            for each in workloads
+        ]
+        yield "NO NODE", f"{len(workloads)} workload(s) fit no node after the change: {'; '.join(texts)}"
     if total["resets"]:
         yield (
             "resets",
             f"the MIG mode of {total['resets']} node(s) with Ampere GPUs is switched, which resets the GPUs; if they are "
             "passed through to a virtual machine, the node may need a reboot",
         )
+
+
+def _value_change(change: Document) -> str:
+    if "after" not in change:
+        return f"{change['path']} (not shown)"
+    before, after = (
+        "(not set)" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        for value in (change["before"], change["after"])
+    )
+    return f"{change['path']} {before} becomes {after}"
 
 
 def _permission(total: Document) -> str:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..catalog.taints import format_taint
 from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
+from ..cluster_state.impact import LABELS
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_release import is_managed, release_edit
+from ..cluster_state.workload_fit import UnfitWorkload, node_after, node_before, unfit_workloads
 from ..common.results import MAX_LISTED
 from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
@@ -43,6 +45,8 @@ class ChangePlan:
     not_ready: tuple[str, ...] = ()
     needs_pods: bool = False
     releases: ReleasedNodes = field(default_factory=ReleasedNodes)
+    # The workloads that no node can run after the changes; empty if the pods have not been listed.
+    unfit: tuple[UnfitWorkload, ...] = ()
 
     @property
     def edits(self) -> tuple[NodeEdit, ...]:
@@ -111,6 +115,8 @@ class ChangePlan:
                 before["nodes"][change.node], after["nodes"][change.node] = _node_diff(change)
             if len(self.node_changes) > len(shown):
                 after["nodes_not_shown"] = len(self.node_changes) - len(shown)
+        if self.unfit:
+            after["workloads_without_node"] = list(map(str, self.unfit))
         return before, after
 
 
@@ -185,6 +191,7 @@ def plan_sharing_changes(
         limited += remaining
     named = {label: _entries_named_by(label, nodes, chosen) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL)}
     return ChangePlan(
+        unfit=_unfit(nodes, chosen, pods) if pods is not None else (),
         node_changes=tuple(sorted(chosen, key=lambda change: change.node)),
         pool_of=pool_of,
         device_plugin=device_plugin_entries(plan.config.data, named[CONFIG_LABEL], configmaps.device_plugin),
@@ -201,6 +208,18 @@ def plan_sharing_changes(
             managed=sum(1 for node in nodes if node.name in pool_of and is_managed(node)),
         ),
     )
+
+
+def _unfit(nodes: t.Sequence[Node], changes: t.Iterable[NodeChange], pods: PodsByNode) -> tuple[UnfitWorkload, ...]:
+    by_name = {node.name: node for node in nodes}
+    after = {
+        change.node: node_after(
+            by_name[change.node], change.pool, change.transition, change.edit.labels if change.edit else None
+        )
+        for change in changes
+        if change.transition.kind != LABELS
+    }
+    return unfit_workloads(pods.demands, map(node_before, nodes), after, MAX_LISTED) if after else ()
 
 
 def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:

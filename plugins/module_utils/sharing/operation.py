@@ -11,7 +11,7 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.names import MIG_CONFIG_LABEL
+from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.hidden_gpus import hidden_messages, hidden_nodes, pools_without_visible_nodes
 from ..cluster_state.operand_pods import STOPPED_FOR_MIG, app_of, operand_failures
@@ -25,6 +25,7 @@ from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
 from ..schema.messages import MAX_NAMED, abbreviate
+from ..schema.operand_switches import explain_missing, missing_operands, remedy_for_pools, runs
 from .diagnosis import diagnose
 from .reader import ClusterState, StateReader
 from .readiness_watch import ObservedNodes, ReadinessWatch
@@ -77,14 +78,9 @@ class SharingOperation:
         state = self._context.reader.read()
         if state.problems:
             raise InvalidOptions(state.problems)
-        uses_mig_entries = any(
-            edit.labels.get(MIG_CONFIG_LABEL) in state.plan.mig.entries for edit in state.changes.edits
-        )
         # In a preview of site, the ClusterPolicy has not been changed yet.
-        if uses_mig_entries and not self._expected:
-            problem = self._mig_config_problem()
-            if problem:
-                raise InvalidOptions([problem])
+        if not self._expected and (problems := list(self._policy_problems(state))):
+            raise InvalidOptions(problems)
         refusal = state.changes.releases.refusal(self._allowed)
         if refusal:
             refused = ReleaseRefused(refusal)
@@ -96,19 +92,35 @@ class SharingOperation:
             state = self._context.reader.compare(dict(state.nodes), state.resource_version)
         return self._run(state, lease)
 
-    def _mig_config_problem(self) -> str | None:
-        """The error message if the MIG manager does not read the ConfigMap with the pools' layouts; None if it does, or if there is no ClusterPolicy."""
+    def _policy_problems(self, state: ClusterState) -> t.Iterator[str]:
+        """The reasons why the operator would not apply the new configurations of nodes; the ClusterPolicy is read only if there are any."""
+        pools = {
+            change.pool.name: change.pool
+            for change in state.changes.node_changes
+            if change.pool
+            and change.edit
+            and any(change.edit.labels.get(label) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL))
+        }
+        if not pools:
+            return
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
         if policy is None:
-            return None
-        named = get_nested(policy, "spec", "migManager", "config", "name") or "not set"
+            return
+        spec, title = policy.get("spec") or {}, f"ClusterPolicy {policy['metadata']['name']}"
+        declared = [(pool.name, pool.sharing.definition, pool.labels) for pool in pools.values()]
+        for part, names in missing_operands(declared, lambda part: runs(spec, part)).items():
+            yield (
+                f"{title}: spec.{part}.enabled is false, but {explain_missing(part, names)}; set it to true where the policy is managed, "
+                f"{remedy_for_pools(part)}"
+            )
+        named = get_nested(spec, "migManager", "config", "name") or "not set"
         configmap = self._context.plan.mig.name
-        if named == configmap:
-            return None
-        return (
-            f"ClusterPolicy {policy['metadata']['name']}: spec.migManager.config.name is {named}, but the layouts of the pools are in "
-            f"{configmap}, where the MIG manager would not find them; run site, or the role gpu_operator (module cluster_policy), first"
-        )
+        uses_entries = any(edit.labels.get(MIG_CONFIG_LABEL) in state.plan.mig.entries for edit in state.changes.edits)
+        if uses_entries and named != configmap:
+            yield (
+                f"{title}: spec.migManager.config.name is {named}, but the layouts of the pools are in {configmap}, where the MIG manager would not "
+                "find them; run site, or the role gpu_operator (module cluster_policy), first"
+            )
 
     def _preview(self, state: ClusterState, *, check_on_server: bool) -> dict[str, t.Any]:
         self._watch.look_for_failures(state)

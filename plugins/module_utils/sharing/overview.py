@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CONFIG_LABEL, POOL_LABEL
+from ..cluster_state.gpu_pods import foreign_plugins
 from ..cluster_state.hidden_gpus import hidden_nodes
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
@@ -109,10 +110,13 @@ def add_pool_facts(
     return warnings
 
 
-def add_nodes(client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
+def add_nodes(
+    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods = ()
+) -> None:
     """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
-    Pods are listed only on nodes that are not discovered or that offer no GPU.
+    `pods` contains the pods that have been listed; other device plugins are also recognized by their pods. More pods are listed only on nodes that are not
+    discovered or that offer no GPU.
     """
     membership, released = overview.membership, overview.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
@@ -125,7 +129,15 @@ def add_nodes(client: Client, overview: Overview, nodes: t.Sequence[Node], resul
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
     hidden = hidden_nodes(overview.plan, nodes, membership, unusual, before_discovery=is_undiscovered(nodes))
-    result["warnings"] += all_warnings(nodes, membership, released, unusual, run=False, hidden=hidden)
+    result["warnings"] += all_warnings(
+        nodes,
+        membership,
+        released,
+        unusual,
+        run=False,
+        hidden=hidden,
+        plugins=foreign_plugins(pods, overview.plan.config.namespace),
+    )
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:

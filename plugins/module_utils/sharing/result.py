@@ -23,6 +23,7 @@ from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import NodeDrift
+    from ..cluster_state.workload_fit import UnfitWorkload
     from .node_change import NodeChange
     from .reader import ClusterState
 
@@ -166,6 +167,12 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
     return {"nodes": nodes[:MAX_LISTED], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
+def unfit_warnings(unfit: t.Sequence[UnfitWorkload]) -> t.Iterator[str]:
+    """A warning about the workloads that no node can run after the changes."""
+    if unfit:
+        yield f"After the change, no node fits {len(unfit)} workload(s): {abbreviate(list(map(str, unfit)), separator='; ')}."
+
+
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
     """The warnings of a run or its prediction: warnings about the nodes and about the run's changes."""
     nodes = state.nodes.values()
@@ -212,6 +219,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         texts.append(
             f"{len(blocked)} node(s) cannot be changed because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
         )
+    texts += unfit_warnings(state.changes.unfit)
     texts += state.warnings
     texts += [
         f"Pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes."

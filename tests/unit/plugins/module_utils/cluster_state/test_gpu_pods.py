@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods i
     PodOnNode,
     PodsByNode,
     classify_pods,
+    foreign_plugins,
     gpu_requests,
     parse_pods,
 )
@@ -275,3 +276,77 @@ def test_a_pod_with_a_gpu_resource_is_a_user_and_no_pod_is_both(pods: list[Objec
     assert using == {
         user.name for actual in classified(reversed(pods), namespace="").gpu_pods.values() for user in actual
     }
+
+
+def requesting(*resources: str) -> Object:
+    return {"containers": [{"name": "main", "resources": {"limits": dict.fromkeys(resources, "1")}}]}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *("volcano.sh/vgpu-number", "volcano.sh/gpu-memory", "aliyun.com/gpu-mem", "tencent.com/vcuda-core"),
+        *("instaslice.redhat.com/mig-1g.5gb", "instaslice.redhat.com/accelerator-memory-quota"),
+        # In no table: recognized by their names.
+        *("4paradigm.com/vgpu", "elasticgpu.io/gpu-memory", "example.com/mig-1g.10gb"),
+        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    ],
+)
+def test_a_pod_with_a_resource_of_another_plugin_uses_a_gpu(resource: str) -> None:
+    (actual,) = classified([made(requesting(resource))]).gpu_pods["n1"]
+    assert actual.access == (f"requests {resource}",)
+    # The amounts are not those of the operator's plugin.
+    assert actual.resources == {}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *("amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi", "cpu", "hugepages-2Mi", "rdma/hca_shared"),
+        *("example.com/migration-slots", "kubernetes.io/gpu-less", "deviceclass.resource.kubernetes.io/nic"),
+    ],
+)
+def test_other_resources_are_no_nvidia_gpus(resource: str) -> None:
+    assert classified([made(requesting(resource))]).gpu_pods == {}
+
+
+def test_hami_pods_are_recognized_by_their_requests() -> None:
+    spec = requesting("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
+    (actual,) = classified([made(spec)]).gpu_pods["n1"]
+    assert "requests nvidia.com/gpumem" in actual.access
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "access"),
+    [
+        ({"annotations": {"gpu-fraction": "0.5"}}, {"schedulerName": "kai-scheduler"}, "annotation gpu-fraction"),
+        ({"annotations": {"gpu-memory": "2000"}}, {"schedulerName": "runai-scheduler"}, "annotation gpu-memory"),
+        ({"labels": {"runai-gpu-group": "a"}}, {}, "label runai-gpu-group"),
+        ({"annotations": {"gpu-memory": "2000"}}, {}, None),
+    ],
+)
+def test_a_pod_that_shares_a_reserved_gpu_uses_it(metadata: Object, spec: Object, access: str | None) -> None:
+    pods = classified([made(spec, metadata)]).gpu_pods
+    assert pods["n1"][0].access == (access,) if access else pods == {}
+
+
+@pytest.mark.parametrize("app", ["kai-resource-reservation", "runai-reservation"])
+def test_a_reservation_pod_does_not_block_a_drain(app: str) -> None:
+    metadata = {"namespace": app, "labels": {"app": app}, "ownerReferences": []}
+    (actual,) = classified([made(requesting("nvidia.com/gpu"), metadata)]).gpu_pods["n1"]
+    assert actual.access == ("requests nvidia.com/gpu", "reserves a GPU for pods that share it")
+    assert not actual.unmanaged
+
+
+def test_device_plugins_that_are_no_operands_are_found() -> None:
+    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "nvdp", "controller": True}], "namespace": "kube-system"}
+    image = {"containers": [{"name": "main", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.18.0"}]}
+    ((key, nodes),) = foreign_plugins([made(image, owner)], OPERATOR).items()
+    assert (key[0], key[1].title, nodes) == (
+        "DaemonSet kube-system/nvdp",
+        "the stand-alone device plugin of NVIDIA",
+        ["n1"],
+    )
+    operand = {**owner, "namespace": OPERATOR, "labels": {"app": "nvidia-device-plugin-daemonset"}}
+    assert foreign_plugins([made(image, operand)], OPERATOR) == {}
+    assert foreign_plugins([made(image)], OPERATOR) == {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.device_plugins import DEVICE_PLUGINS
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import CORDONED_ANNOTATION
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
@@ -117,3 +118,28 @@ def test_labels_that_contradict_each_other(labels: dict[str, str], capacity: int
     assert (words or "") in "".join(found)
     texts = warnings.all_warnings([node], assign_pools([], [node]), (), {}, run=True)
     assert any(text.startswith("Labels contradict each other on n: ") for text in texts) is bool(words)
+
+
+def test_other_device_plugins_of_a_pools_nodes_are_named() -> None:
+    labels = {"accel.gpu/pool": "train", "nvidia.com/gpu.present": "true", PRODUCT: "Tesla-T4"}
+    without = {**labels, "nvidia.com/gpu.deploy.device-plugin": "false"}
+    nodes = [
+        Node("a", labels, {"hami.io/node-nvidia-register": "GPU-1,10,15360:"}, ready=True),
+        Node("b", labels, ready=True, foreign_resources=("4paradigm.com/vgpu",)),
+        Node("c", labels, ready=True),
+        # No pool of ours, or a pool that leaves the GPUs to the other plugin.
+        Node("d", ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
+        Node("e", without, ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
+    ]
+    plugins = {("DaemonSet kube-system/nvdp", DEVICE_PLUGINS[-2]): ["c", "d"]}
+    pools = derive({"name": "lab"}, {}, [{"name": "train"}]).pools
+    for run in (True, False):
+        texts = warnings.all_warnings(nodes, assign_pools(pools, nodes), (), {}, run=run, plugins=plugins)
+        assert [text.partition(". Use one device plugin")[0] for text in texts] == [
+            "Another device plugin serves c (DaemonSet kube-system/nvdp, the stand-alone device plugin of NVIDIA): it also registers nvidia.com/gpu, and "
+            "the kubelet only uses the plugin that registered last",
+            "Another device plugin serves a (the annotation hami.io/node-nvidia-register, HAMi): it also registers nvidia.com/gpu, and the kubelet only "
+            "uses the plugin that registered last",
+            "Another device plugin serves b (the resource 4paradigm.com/vgpu): it gives the same GPUs to pods a second time, because neither plugin counts "
+            "the pods of the other",
+        ]

@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     may_have_gpu_clusters,
     with_driver_source,
     with_gpu_clusters,
+    with_operands,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
@@ -58,3 +59,77 @@ def test_a_source_that_would_switch_back_is_refused() -> None:
     assert not with_driver_source(finding(), POLICY, declared).problem
     switched = {**owned, "spec": {"driver": {"useNvidiaDriverCRD": True}}}
     assert not with_driver_source(finding(), switched, declared).problem
+
+
+POOL = {"name": "notebooks", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}
+OWN_RELEASE = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
+OTHER_RELEASE = {"meta.helm.sh/release-name": "nvidia", "meta.helm.sh/release-namespace": "nvidia"}
+
+
+def policy(annotations: Object, writer: str = "", part: str = "devicePlugin", value: bool = False) -> Object:
+    fields = {"f:spec": {f"f:{part}": {"f:enabled": {}}}}
+    managed = [{"manager": writer, "operation": "Update", "fieldsV1": fields}] if writer else []
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    metadata = {"name": "cluster-policy", "labels": labels, "annotations": annotations, "managedFields": managed}
+    return {"metadata": metadata, "spec": {part: {"enabled": value}}}
+
+
+def operand_problem(live: Object, *pools: Object, values: Object | None = None, managed: bool = True) -> str:
+    cluster = {"name": "lab", "operator": {"values": values or {}}}
+    found = InstallationFinding(finding().installation, managed=managed)
+    return with_operands(found, live, derive(cluster, {}, list(pools))).problem
+
+
+@pytest.mark.parametrize(
+    ("live", "managed"),
+    [
+        # HAMi documents this; kubectl edit and kubectl patch leave their name.
+        (policy(OWN_RELEASE, "kubectl-edit"), True),
+        (policy(OTHER_RELEASE, "helm"), False),
+        (policy(OWN_RELEASE, "helm"), False),
+        (policy({}, "kubectl-create"), False),
+        # Without a record of the writers, the value may be a manual one.
+        (policy(OWN_RELEASE), True),
+    ],
+)
+def test_a_disabled_operand_that_a_pool_needs_is_a_problem(live: Object, managed: bool) -> None:
+    problem = operand_problem(live, POOL, managed=managed)
+    assert "ClusterPolicy cluster-policy: spec.devicePlugin.enabled is false" in problem
+    assert "but pool notebooks needs it" in problem
+    assert "to true" in problem
+    assert 'nvidia.com/gpu.deploy.device-plugin: "false"' in problem
+
+
+def test_the_writer_and_the_place_of_the_change_are_named() -> None:
+    assert "(set by kubectl-edit)" in operand_problem(policy(OWN_RELEASE, "kubectl-edit"), POOL)
+    adopted = operand_problem(policy(OTHER_RELEASE, "helm"), POOL, managed=False)
+    assert "Set it to true in the values of Helm release nvidia/nvidia" in adopted
+    flux = policy({}, "helm-controller")
+    flux["metadata"]["labels"] |= {"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux"}
+    assert "in the source of Flux HelmRelease flux/gpu" in operand_problem(flux, POOL, managed=False)
+
+
+@pytest.mark.parametrize(
+    ("live", "values", "pools"),
+    [
+        # The run removes the value from its own release, so the chart's default applies again.
+        (policy(OWN_RELEASE, "helm"), {}, [POOL]),
+        (policy(OWN_RELEASE), {"devicePlugin": {"enabled": True}}, [POOL]),
+        (policy(OWN_RELEASE, "kubectl-edit"), {}, []),
+        (policy(OTHER_RELEASE, "helm", "migManager"), {}, [POOL]),
+        (policy(OTHER_RELEASE, "helm", "toolkit"), {}, [POOL]),
+    ],
+)
+def test_an_operand_that_runs_after_the_run_or_is_not_needed_is_no_problem(
+    live: Object, values: Object, pools: list[Object]
+) -> None:
+    assert operand_problem(live, *pools, values=values) == ""
+
+
+def test_several_disabled_operands_are_one_problem() -> None:
+    live = policy(OTHER_RELEASE, "helm")
+    live["spec"] |= {"gfd": {"enabled": False}}
+    problem = operand_problem(live, POOL, managed=False)
+    assert "spec.devicePlugin.enabled" in problem
+    assert "spec.gfd.enabled" in problem
+    assert problem.count("nvidia.com/gpu.deploy.device-plugin") == 1

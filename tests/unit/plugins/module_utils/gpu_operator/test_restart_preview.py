@@ -84,6 +84,7 @@ def test_report_of_driver_restarts() -> None:
         "in_place": False,
         "held_back": False,
         "allowed": False,
+        "disabled": [],
         "release": None,
     }
     actual = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
@@ -190,3 +191,16 @@ def test_a_taint_that_is_new_to_the_cluster() -> None:
 def test_a_foreign_operator_is_neither_upgraded_nor_given_values(live: Object, adopted: bool) -> None:
     actual = foreseen(live, [TAINT], adopted, version="v25.10.1", driver={"version": "580.82.07"})
     assert (actual.reasons, actual.versions) == (("daemonsets.tolerations",), None)
+
+
+def test_operands_that_the_values_disable_are_named() -> None:
+    values = {"dcgmExporter": {"enabled": False}}
+    actual = foreseen(policy(), values=values)
+    assert actual.disabled == ("dcgmExporter",)
+    (disabled,) = actual.as_dict({"driver_restarts": 0})["disabled"]
+    assert disabled == {"field": "spec.dcgmExporter.enabled", "effect": "metrics of the GPUs are no longer collected"}
+    foreign = policy(**{"meta.helm.sh/release-namespace": "elsewhere"})
+    assert foreseen(foreign, values=values).disabled == ()
+    off = policy()
+    off["spec"] |= values
+    assert foreseen(off, values=values).disabled == ()

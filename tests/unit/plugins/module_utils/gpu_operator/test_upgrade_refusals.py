@@ -138,3 +138,19 @@ def test_the_initial_values_are_those_of_the_role() -> None:
         **tolerations,
         "driver": {"nvidiaDriverCRD": {"enabled": True, "deployDefaultCR": False}},
     }
+
+
+def test_changed_values_are_listed_without_confidential_ones() -> None:
+    installed = {
+        **plan().operator.values,
+        **initial_values(plan()),
+        "devicePlugin": {"enabled": True},
+        "driver": {"env": [{"name": "TOKEN", "value": "hidden-1"}], "labels": {"a.b/c": "hidden-2"}},
+    }
+    actual = preview(plan(), Server(installed))
+    assert actual is not None
+    values = {value["path"]: value for value in actual.as_dict()["values"]}
+    assert values["devicePlugin.enabled"] == {"path": "devicePlugin.enabled", "before": True, "after": None}
+    assert values["driver.env"] == {"path": "driver.env"}
+    assert values["driver.labels.a.b/c"] == {"path": "driver.labels.a.b/c"}
+    assert "hidden" not in str(actual.as_dict())

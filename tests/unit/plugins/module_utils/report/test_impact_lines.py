@@ -56,3 +56,28 @@ def test_one_node_and_several_nodes() -> None:
     assert "pods: a1 has pods to evict (2): x/a, x/b" in shown(RELEASE, {}, {"a1": ["x/a", "x/b"]}, released=["a1"])
     text = shown(RELEASE, {}, {"a1": ["x/a"], "a2": ["x/b"]}, released=["a1", "a2"])
     assert "pods: a1, a2 have pods to evict (2): x/a, x/b" in text
+
+
+def test_disabled_operands_and_changed_values_are_stated() -> None:
+    values = [{"path": "dcgmExporter.enabled", "before": None, "after": False}, {"path": "driver.env"}]
+    upgrade = {"refusals": [], "problem": "", "values": values}
+    disabled = [{"field": "spec.dcgmExporter.enabled", "effect": "metrics of the GPUs are no longer collected"}]
+    total: t.Any = {**NONE, "release": None, "upgrade": upgrade, "disabled": disabled}
+    text = " ".join(" ".join(impact_lines({"impact": total, "pools": {}}, 100)).split())
+    assert (
+        "DISABLED: spec.dcgmExporter.enabled of the ClusterPolicy becomes false: metrics of the GPUs are no longer"
+        in text
+    )
+    assert "dcgmExporter.enabled (not set) becomes false; driver.env (not shown)" in text
+
+
+def test_workloads_that_fit_no_node_are_named() -> None:
+    field = "spec.nodeSelector[nvidia.com/gpu.product]"
+    workloads = [
+        {"owner": "Deployment team/serve", "field": field, "value": "Tesla-T4", "fitting": "Tesla-T4-SHARED"},
+        {"owner": "Job team/train", "field": "x", "value": "2", "fitting": ""},
+    ]
+    total: t.Any = {**NONE, "release": None, "upgrade": None, "workloads": workloads}
+    text = " ".join(" ".join(impact_lines({"impact": total, "pools": {}}, 100)).split())
+    assert f"2 workload(s) fit no node after the change: Deployment team/serve ({field}: Tesla-T4; change it to" in text
+    assert "Job team/train (x: 2)" in text

@@ -182,6 +182,9 @@ class Pods:
         }
         return [pod] if app else []
 
+    def list_known(self, dummy_path: str) -> list[dict[str, t.Any]]:
+        return []
+
     def text(self, *dummy: t.Any) -> str:
         return "insmod: ERROR"
 
