@@ -107,7 +107,7 @@ def _round_trip(document: Document, pools: list[Document], remarks: list[str]) -
 
 
 def cluster_policy(case: Document) -> Result:
-    """What a ClusterPolicy says about its operands."""
+    """The fields of a ClusterPolicy that the export reads."""
     policy = {"metadata": {"name": "cluster-policy"}, **case}
     release = installed_release(policy)
     return {

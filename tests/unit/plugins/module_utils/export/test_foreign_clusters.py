@@ -163,7 +163,7 @@ class ForeignCluster:
         return {place: self.tree() for place in self.rng.sample(places, 3)}
 
     def _record(self) -> str:
-        """The text of one of this collection's annotations, which anybody with access to the object can change."""
+        """The text of one of this collection's annotations, which every user with access to the object can change."""
         return self.rng.choice(
             [
                 self.text(),

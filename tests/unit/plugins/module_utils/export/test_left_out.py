@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plan rejects is left out with the reason, and nothing that a cluster contains ends the export."""
+"""Everything that the plan rejects is left out with the reason, and no content of a cluster ends the export."""
 
 from __future__ import annotations
 
