@@ -29,6 +29,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.wait
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -92,6 +93,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     pool_names: [notebooks]
     state: absent
+    confirm: [prod]
 """
 
 RETURN = r"""
@@ -148,6 +150,7 @@ autoscaling:
 code:
   description:
     - The reason for the failure. V(timeout) - the Cluster Autoscaler Operator did not write the ranges within O(wait_timeout).
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options or variables, a missing MachineSet, or a cluster without the Machine API. V(wrong_cluster) - the connection points to
       a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds
       the Lease. V(lease_lost) - this run lost the Lease. For all other errors of the API server, the code is the HTTP status.
@@ -166,8 +169,10 @@ import typing as t
 
 from ..module_utils.autoscaling.run import AutoscalingRun
 from ..module_utils.autoscaling.scaling_changes import ScalingOptions
+from ..module_utils.common.module import CONFIRM
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.schema.messages import abbreviate
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -176,6 +181,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
     "force": {"type": "bool", "default": False},
     "adopt": {"type": "bool", "default": False},
     "wait_timeout": {"type": "int", "default": 120},
+    **CONFIRM,
 }
 
 
@@ -190,6 +196,11 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         None if module.plan.autoscaler is None else module.client, module.plan, options, predicted or {}
     )
     run.compare()
+    deleted = run.deleted()
+    if deleted and params["state"] == "absent":
+        module.require_confirmation(
+            f"This ends the autoscaling of node groups on cluster {module.name_to_confirm()} and deletes {abbreviate(deleted)}."
+        )
     for text in run.planned.warnings:
         module.warn(text)
     if run.planned.changed and module.check_mode:

@@ -43,6 +43,7 @@ extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -372,6 +373,7 @@ gpu_sharing:
 code:
   description:
     - The reason for the failure.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes failed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API
@@ -390,7 +392,7 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.module import CONFIRM, ArgumentSpec
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.sharing.operation import SharingOperation
@@ -415,6 +417,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 600},
         "report_path": {"type": "path"},
         "expected_policy": {"type": "dict", "default": {}},
+        **CONFIRM,
     }
     module = PlanModule(spec, lease=True)
     module.run(work)

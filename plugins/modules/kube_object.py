@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -92,6 +93,7 @@ EXAMPLES = r"""
     definitions:
       - {apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}
     state: absent
+    confirm: [prod]
 """
 
 RETURN = r"""
@@ -141,6 +143,7 @@ kube_object:
 code:
   description:
     - The reason for the failure.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options, the configuration or the objects. In this case, no change is sent, because all objects are checked first.
       V(wrong_cluster) - the connection points to a different cluster. V(connection) - no usable connection settings. V(unreachable) - the API server does not
       respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
@@ -156,19 +159,23 @@ details:
 """
 
 import contextlib
+import functools
 import typing as t
 
+from ..module_utils.common.module import CONFIRM
 from ..module_utils.common.results import diff_of
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import ObjectChange, ObjectWriter
+from ..module_utils.schema.messages import abbreviate
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "force": {"type": "bool", "default": True},
     "record_creation": {"type": "bool", "default": False},
+    **CONFIRM,
 }
 
 
@@ -185,6 +192,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 force_conflicts=module.params["force"],
                 record_creation=module.params["record_creation"],
                 on_done=done.append,
+                confirm_deletion=functools.partial(_confirm_deletion, module),
             )
             write = writer.apply if module.params["state"] == "present" else writer.delete
             changes = write(module.params["definitions"])
@@ -192,6 +200,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         error.partial = _result(done)
         raise
     return _result(changes)
+
+
+def _confirm_deletion(module: GpuModule, labels: t.Sequence[str]) -> None:
+    module.require_confirmation(f"This deletes from cluster {module.name_to_confirm()}: {abbreviate(labels)}.")
 
 
 def _result(changes: list[ObjectChange]) -> dict[str, t.Any]:

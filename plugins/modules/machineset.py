@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -181,6 +182,7 @@ nodegroup:
 code:
   description:
     - The reason for the failure.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
       O(wait_timeout).
     - V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.

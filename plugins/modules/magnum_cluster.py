@@ -21,6 +21,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -100,6 +101,7 @@ EXAMPLES = r"""
     cloud: mycloud
     name: prod
     state: absent
+    confirm: [prod]
 """
 
 RETURN = r"""
@@ -143,6 +145,7 @@ magnum_cluster:
 code:
   description:
     - The reason for the failure.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options. V(partial) - the cluster could not be created or deleted. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.
@@ -161,7 +164,7 @@ import functools
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions, PartialFailure
-from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.module import CONFIRM, ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import wait_until
 from ..module_utils.providers.magnum import clusters
@@ -187,8 +190,17 @@ _SPEC: ArgumentSpec = {
     "floating_ip_enabled": {"type": "bool"},
     "master_lb_enabled": {"type": "bool"},
     "create_timeout": {"type": "int"},
+    **CONFIRM,
 }
 _FIRST_PAUSE = 0.2
+
+
+class MagnumClusterModule(MagnumModule):
+    """A Magnum module that deletes clusters."""
+
+    def name_to_confirm(self) -> str:
+        """Return the option `name`."""
+        return str(self.params["name"])
 
 
 def work(module: MagnumModule) -> Object:
@@ -267,6 +279,10 @@ def _names(items: t.Iterable[Object]) -> str:
 
 def _absent(module: MagnumModule, cluster: Object | None) -> Object:
     before = clusters.cluster_options(cluster) if cluster else {}
+    if cluster and cluster["status"] != IN_DELETION:
+        module.require_confirmation(
+            f"This deletes cluster {module.params['name']} ({cluster['uuid']}), with all its nodes and their data."
+        )
     if cluster and not module.check_mode:
         if cluster["status"] != IN_DELETION:
             module.magnum.delete_cluster(cluster["uuid"])
@@ -333,7 +349,7 @@ def _status_message(module: MagnumModule, cluster: Object | None) -> str:
 
 def main() -> None:
     """Run the module."""
-    MagnumModule({**WAIT, **_SPEC}).run(work)
+    MagnumClusterModule({**WAIT, **_SPEC}).run(work)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,7 @@ extends_documentation_fragment:
   - accel.gpu.expected
   - accel.gpu.wait
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -166,6 +167,7 @@ EXAMPLES = r"""
     namespace: nvidia-gpu-operator
     package: gpu-operator-certified
     state: absent
+    confirm: [prod]
 """
 
 RETURN = r"""
@@ -284,6 +286,7 @@ code:
       V(subscription_deleted), V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else manages the operator or prevents its
       installation. V(resolution_failed), V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready),
       V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM does not show a reason.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost
       the Lease. Otherwise, the HTTP status of the API server's error.
@@ -302,17 +305,20 @@ import contextlib
 import functools
 import typing as t
 
+from ..module_utils.common.module import CONFIRM
 from ..module_utils.kube.lease import Lease
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.olm.client import OlmClient
 from ..module_utils.olm.options import OLM_OPTIONS, OlmOptions
 from ..module_utils.olm.removal import OlmRemoval
 from ..module_utils.olm.runner import OlmRun
+from ..module_utils.schema.messages import abbreviate
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     **OLM_OPTIONS,
     "force": {"type": "bool", "default": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    **CONFIRM,
 }
 
 
@@ -341,7 +347,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             "check": module.check_mode,
         }
         if params["state"] == "absent":
-            result = OlmRemoval(client, options, **common).run()
+            confirm = functools.partial(_confirm_removal, module)
+            result = OlmRemoval(client, options, **common, confirm=confirm).run()
         else:
             result = OlmRun(client, options, expected=module.expected, **common).run()
             for text in result["olm_subscription"]["repaired"]:
@@ -349,6 +356,12 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             for text in result["olm_subscription"]["warnings"]:
                 module.warn(text)
     return result
+
+
+def _confirm_removal(module: GpuModule, labels: t.Sequence[str]) -> None:
+    module.require_confirmation(
+        f"This removes the operator of package {module.params['package']} from cluster {module.name_to_confirm()}: {abbreviate(labels)}."
+    )
 
 
 def main() -> None:

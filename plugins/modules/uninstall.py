@@ -69,6 +69,7 @@ extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.wait
   - accel.gpu.lease
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -80,7 +81,7 @@ seealso:
 
 EXAMPLES = r"""
 - name: Clean up nodes, ClusterPolicy and ConfigMaps
-  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: before_helm}
+  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: before_helm, confirm: [prod]}
   register: before_helm
 
 - name: Uninstall the operator and then NFD, if this collection has installed their Helm releases
@@ -100,10 +101,11 @@ EXAMPLES = r"""
     namespace: "{{ item.namespace }}"
     package: "{{ item.package }}"
     state: absent
+    confirm: [prod]
   loop: "{{ before_helm.uninstall.subscriptions }}"
 
 - name: Remove residue, CRDs and namespaces
-  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: after_helm}
+  accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: after_helm, confirm: [prod]}
 """
 
 RETURN = r"""
@@ -179,6 +181,7 @@ code:
   description:
     - The reason for the failure. V(timeout) - pods or objects were not deleted in time. V(partial) - nodes could not be changed, or a MIG layout could not be
       reset.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster than O(gpu_cluster) declares.
       V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease.
       V(lease_lost) - this run lost it. Otherwise, the HTTP status of the API server's error.
@@ -197,6 +200,7 @@ import dataclasses
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import CONFIRM
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.daemonsets import count_interrupted_nodes
@@ -206,6 +210,7 @@ from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
+from ..module_utils.schema.messages import abbreviate
 from ..module_utils.sharing.operand_restart import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
@@ -218,6 +223,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "allow_driver_rollout": {"type": "bool", "default": False},
     "reset_mig": {"type": "bool", "default": True},
     "pending_timeout": {"type": "int", "default": 600},
+    **CONFIRM,
 }
 
 
@@ -239,7 +245,20 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             stage = _before_helm(module, components)
         else:
             stage = _after_helm(module, plan, components)
-    _run(module, stage)
+    # Later tasks of the role uninstall these from the result of this stage.
+    later = [
+        *(
+            f"Helm release {item.release.namespace}/{item.release.name}"
+            for item in components or ()
+            if item.is_installed
+        ),
+        *(
+            f"Subscription {item['namespace']}/{item['name']}"
+            for each in components or ()
+            for item in each.subscriptions
+        ),
+    ]
+    _run(module, stage, later)
     for label, reason in components.kept() if components else ():
         stage.result.add_kept(label, reason)
     return {
@@ -273,9 +292,11 @@ def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
     return plan, [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
 
 
-def _run(module: GpuModule, stage: Stage) -> None:
+def _run(module: GpuModule, stage: Stage, later: t.Sequence[str]) -> None:
     """Run the stage, or preview it in check mode or if it has no changes. Errors contain the result up to that point."""
     stage.read()
+    if later or stage.has_changes():
+        _require_confirmation(module, [*later, *stage.planned()])
     for text in stage.warnings():
         module.warn(text)
     try:
@@ -291,6 +312,18 @@ def _run(module: GpuModule, stage: Stage) -> None:
         partial = {"uninstall": stage.result.as_dict(), "changed": stage.result.changed}
         error.partial = {**partial, **getattr(error, "partial", {})}  # type: ignore[attr-defined]
         raise
+
+
+def _require_confirmation(module: GpuModule, planned: t.Sequence[str]) -> None:
+    name = module.name_to_confirm()
+    if module.params["stage"] == "new_nodes":
+        consequence = f"This removes the CronJob that configures new nodes from cluster {name}."
+    else:
+        consequence = (
+            f"This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster {name}. Pods that use GPUs "
+            "lose the driver."
+        )
+    module.require_confirmation(consequence, f"This step removes: {abbreviate(list(dict.fromkeys(planned)))}.")
 
 
 def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:

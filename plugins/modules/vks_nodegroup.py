@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
   - accel.gpu.drain
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -190,6 +191,7 @@ nodegroup:
 code:
   description:
     - The reason for the failure.
+    - V(not_confirmed) - see O(confirm).
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
       the cloud's error.

@@ -53,6 +53,9 @@ class Magnum:
         """The result of a module, which polls often."""
         if module == "nodegroup":
             args = {"cluster": CLUSTER, "wait_sleep": 1, "timeout": 120, **args}
+            args.setdefault("confirm", [args["cluster"]])
+        if module == "cluster" and args.get("state") == "absent":
+            args.setdefault("confirm", [args["name"]])
         options = {"cloud": cloud, **args}
         return run_module(main_of(module), options, check=check, diff=True, env=self.lab.env)
 

@@ -40,7 +40,12 @@ class OlmNamespace:
 
     def run(self, *, check: bool = False, **options: Any) -> Object:
         """The result of the module."""
-        usual = {"namespace": self.namespace, "package": GPU_PACKAGE, "wait_timeout": _WAIT}
+        usual = {
+            "namespace": self.namespace,
+            "package": GPU_PACKAGE,
+            "wait_timeout": _WAIT,
+            "confirm": [self.kube.client.connection.cluster_name],
+        }
         result = self.kube.run(olm_subscription.main, check=check, **{**usual, **options})
         result.pop("warnings", None)
         return result

@@ -50,6 +50,10 @@ class AutoscalingRun:
         if self.planned.problems:
             raise InvalidOptions(self.planned.problems, _TITLE)
 
+    def deleted(self) -> list[str]:
+        """The objects that the planned changes delete."""
+        return [change.label for change in self._changes() if change.action == "deleted"]
+
     def _check_names(self) -> None:
         known = [pool.name for pool in self._plan.pools if pool.nodegroup]
         unknown = sorted(self._options.pool_names - {*known})

@@ -55,6 +55,12 @@ class ReleaseRefused(ModuleFailure):
     code = "release_refused"
 
 
+class NotConfirmed(ModuleFailure):
+    """The run would delete something, or end the sharing of all pools, and the option `confirm` does not contain the name of the cluster."""
+
+    code = "not_confirmed"
+
+
 class PartialFailure(ModuleFailure):
     """Part of the work failed; `partial` is the result of the part that succeeded."""
 

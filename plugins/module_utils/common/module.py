@@ -14,7 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..catalog.names import VERSION
 from ..catalog.secrets import NOT_SHOWN
-from .errors import ModuleFailure, ServiceError
+from .errors import InvalidOptions, ModuleFailure, NotConfirmed, ServiceError
 from .progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, Progress
 from .results import printable
 
@@ -22,6 +22,9 @@ ArgumentSpec = dict[str, dict[str, t.Any]]
 # The parts of a successful result that Ansible shows as text. All other parts are data for later tasks.
 _SHOWN_AS_TEXT = ("msg", "diff", "warnings", "deprecations")
 Work = t.Callable[[t.Any], dict[str, t.Any]]
+
+# The option of modules that call require_confirmation().
+CONFIRM: ArgumentSpec = {"confirm": {"type": "list", "elements": "str", "default": []}}
 
 
 def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
@@ -123,6 +126,39 @@ class BaseModule(AnsibleModule):
     def explain_error(self, error: ServiceError) -> str:
         """The message for an error of a service; subclasses add details of the connection."""
         return error.message
+
+    def name_to_confirm(self) -> str:
+        """The name of the cluster that the option `confirm` must contain; empty if the options do not name the cluster."""
+        return ""
+
+    def require_confirmation(self, consequence: str, details: str = "") -> None:
+        """Raise NotConfirmed unless the option `confirm` (CONFIRM) contains the name of the cluster; in check mode, only show a warning.
+
+        consequence, details: sentences that describe the deletion; the warning in check mode omits the details, which the diff shows. A module calls
+        this method immediately before it deletes something, so that no way of starting a task can omit it, and not if there is nothing to delete.
+        """
+        name, given = self.name_to_confirm(), [str(item).strip() for item in self.params["confirm"]]
+        if name and name in given:
+            return
+        if not name:
+            required = "set gpu_cluster.name, which identifies the cluster, and repeat the name in the option confirm"
+            if self.check_mode:
+                self.warn(f"{consequence} A run without --check requires a confirmation: {required}.")
+                return
+            raise InvalidOptions(
+                [" ".join(filter(None, (consequence, details, f"Nothing was done. To confirm, {required}.")))]
+            )
+        if self.check_mode:
+            self.warn(
+                f"{consequence} A run without --check requires the confirmation -e gpu_confirm={name} (option confirm of the module)."
+            )
+            return
+        others = f"; gpu_confirm is {', '.join(given)}" if any(given) else ""
+        remedy = (
+            f"Nothing was done. To confirm, add -e gpu_confirm={name} (option confirm of the module; separate the names of several clusters with "
+            f"commas){others}."
+        )
+        raise NotConfirmed(" ".join(filter(None, (consequence, details, remedy))))
 
     def has_written(self) -> bool:
         """Whether a service has accepted a write; a failure reports this as `changed` unless the error's partial result contains it."""

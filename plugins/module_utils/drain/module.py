@@ -60,6 +60,10 @@ class DrainingModule(NodeDrainingModule):
         """The option `kubernetes`; empty if it is not set."""
         return self.params.get("kubernetes") or {}
 
+    def name_to_confirm(self) -> str:
+        """The name in the option `kubernetes.gpu_cluster`; without it, the cloud's name or ID of the cluster in the option `cluster`."""
+        return str((self.kube_params.get("gpu_cluster") or {}).get("name") or self.params["cluster"])
+
     def shown_params(self) -> dict[str, t.Any]:
         """The parameters to show, with the kubeconfig in the option `kubernetes` hidden."""
         shown = super().shown_params()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import json
 import threading
 import time
@@ -105,9 +106,8 @@ class Lease:
         if self.active:
             observed, self._observed = self._observed, None
             self.untouched = observed is not None and self._is_unused(observed[0]) and self._write(observed[0])
-            held = self.untouched
-            while not held:
-                held = self._write(self._wait())
+            if not self.untouched:
+                self._acquire()
             self._identity.record_acquired(self._path, self._release)
             if self.clock() - self._renewed_at > self.duration / 3:
                 # If the server was slow, the remaining time of the lease may be too short.
@@ -167,9 +167,27 @@ class Lease:
                 "not respond?)"
             )
 
-    def _wait(self) -> Object | None:
-        """Wait until the Lease may be acquired. Returns the Lease, or None if it does not exist yet."""
+    def _acquire(self) -> None:
+        """Wait and write until the Lease is written. `wait_timeout` limits the whole time, also if the server rejects every write as a conflict."""
         start = self.clock()
+        for attempt in itertools.count(1):
+            live = self._wait(start)
+            if self._write(live):
+                return
+            waited = self.clock() - start
+            # A run that has just lost a race reads the Lease once more, which names the winner.
+            if attempt > 1 and waited >= self.wait_timeout:
+                raise LeaseHeld(
+                    f"The lease {self._full_name} could not be written in {attempt} attempts (waited {waited:.0f} s): the API server "
+                    f"{'answers that it already exists (409), but does not return it (404)' if live is None else 'rejects each write as a conflict'}. Check it "
+                    f"with kubectl -n {self.namespace} get lease {self.name}, and check the admission webhooks for leases.coordination.k8s.io; then run "
+                    "the playbook again."
+                )
+            if attempt > 1:
+                self.sleep(min(_POLL, max(0.05, start + self.wait_timeout - self.clock())))
+
+    def _wait(self, start: float) -> Object | None:
+        """Wait until the Lease may be acquired. Returns the Lease, or None if it does not exist yet."""
         last_renewal: tuple[t.Any, ...] | None = None
         renewed_at = start
         while True:
@@ -200,11 +218,12 @@ class Lease:
         return self._is_free(live) and not remaining(live)
 
     def _write(self, live: Object | None) -> bool:
-        """Write the Lease with this holder. Returns False if another process wrote the Lease first."""
+        """Write the Lease with this holder. Returns False if another process wrote or deleted the Lease first."""
         try:
             self._put(live)
         except ApiError as error:
-            if not error.conflict:
+            # A Lease that was deleted after it was read is created in the next attempt.
+            if not (error.conflict or (error.not_found and live is not None)):
                 raise
             return False
         return True

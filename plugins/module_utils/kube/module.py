@@ -69,6 +69,11 @@ class ClusterModule(BaseModule):
         """The options of the connection and the lease."""
         return self.params
 
+    def name_to_confirm(self) -> str:
+        """The name in gpu_cluster, which the cluster's record must not contradict; without it, the name of the cluster in the kubeconfig."""
+        name = (self.kube_params.get("gpu_cluster") or {}).get("name")
+        return str(name or (self._client.connection.cluster_name if self._client else None) or "")
+
     def secrets(self) -> set[str]:
         """The credentials in kubeconfigs and in the environment, and strings in other options that look like secrets."""
         return super().secrets() | secrets_in(self.kube_params) | secret_variables(os.environ)

@@ -132,7 +132,8 @@ class ObjectWriter:
 
     `before_write` acquires the lease; it is called once, before the first change. All objects are then read again, and the
     lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
-    With `record_creation`, an object that the writer creates gets a permanent annotation.
+    `confirm_deletion` is called with the labels of existing objects before they are deleted, in check mode as well; it raises an error if they must not be
+    deleted. With `record_creation`, an object that the writer creates gets a permanent annotation.
     """
 
     client: Client
@@ -142,6 +143,7 @@ class ObjectWriter:
     force_conflicts: bool = True
     record_creation: bool = False
     on_done: t.Callable[[ObjectChange], None] = lambda change: None
+    confirm_deletion: t.Callable[[t.Sequence[str]], None] = lambda labels: None
 
     def __post_init__(self) -> None:
         self._discovery = Discovery(self.client)
@@ -169,6 +171,13 @@ class ObjectWriter:
         """Delete the objects; if a kind is missing, raises InvalidObjects before any change."""
         targets = self._targets(unwanted)
         live = self._read(targets)
+        existing = [
+            target.change("deleted", {}, {}).label
+            for target, item in zip(targets, live, strict=True)
+            if item is not None and not is_deleting(item)
+        ]
+        if existing:
+            self.confirm_deletion(existing)
         if not self.check and any(item is not None for item in live):
             self._lease = self.before_write()
         # In the reverse order, so that a namespace or CRD is deleted after its objects.

@@ -106,13 +106,18 @@ def reconcile(
     options: ReconcileOptions,
     drainer: NodeDrainer | None,
     progress: Progress,
+    confirm_deletion: t.Callable[[t.Sequence[NodeGroupState]], None] = lambda dummy: None,
 ) -> ReconcileResult:
     """Reconcile the groups with their specs.
 
     Reads everything first, and raises InvalidOptions with all problems before any request is sent. In check mode, no request is sent.
+    confirm_deletion: called with the groups that specs declare as absent, if any exist; raises an error if they must not be deleted.
     Raises PartialFailure with the result so far if a group fails; the other groups are still reconciled.
     """
     changes = _validated_changes(provider, specs, drainer)
+    deleted = [group for change in changes if change.action == DELETE for group in change.superseded]
+    if deleted:
+        confirm_deletion(deleted)
     # In check mode, a changing group is reported with its future state.
     shown = [change for change in changes if not (check_mode and change.action != NOTHING)]
     result = ReconcileResult(changes, {change.spec.name: change.current for change in shown if change.current})

@@ -25,7 +25,10 @@ _TICK = 5.0
 
 @dataclass
 class OlmRemoval:
-    """Removes one operator. `deleted` contains the objects that were deleted or, in check mode, would be deleted."""
+    """Removes one operator. `deleted` contains the objects that were deleted or, in check mode, would be deleted.
+
+    confirm: called with the labels of the objects before they are deleted; raises an error if they must not be deleted.
+    """
 
     client: OlmClient
     options: OlmOptions
@@ -35,6 +38,7 @@ class OlmRemoval:
     check: bool = False
     deleted: list[tuple[str, Object]] = field(default_factory=list)
     problem: Problem | None = None
+    confirm: t.Callable[[t.Sequence[str]], None] = lambda labels: None
 
     def run(self) -> Object:
         """Delete the objects and return the result; failures contain the result so far."""
@@ -42,6 +46,11 @@ class OlmRemoval:
         try:
             observed = self.client.read()
             removed = objects_to_remove(observed, self.options)
+            labels = [
+                f"{kind} {self.options.namespace}/{name_of(item)}" for kind, item in removed if not is_deleting(item)
+            ]
+            if labels:
+                self.confirm(labels)
             for kind, item in removed:
                 # The Subscription is deleted first, so that OLM does not replace its ClusterServiceVersion.
                 if not is_deleting(item) and self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])):

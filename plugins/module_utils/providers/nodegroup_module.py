@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..common.errors import InvalidOptions
+from ..common.module import CONFIRM
 from ..common.nested import get_nested, set_nested
 from ..nodegroups.group_changes import merge_field
 from ..nodegroups.group_reconciler import ReconcileOptions
@@ -18,7 +20,7 @@ from .fields import STATES, NodeGroupField
 if t.TYPE_CHECKING:
     from ..drain.module import NodeDrainingModule
     from ..nodegroups.provider import NodeGroupProvider
-    from ..nodegroups.spec import NodeGroupSpec
+    from ..nodegroups.spec import NodeGroupSpec, NodeGroupState
     from ..schema.providers import ProviderDefinition
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
@@ -97,6 +99,7 @@ class NodeGroupFields:
                 "options": {"name": {"type": "str", "required": True}, **self._group, **shared_of_one},
             },
             "parallel": {"type": "int", "default": 32},
+            **CONFIRM,
         }
 
     @property
@@ -243,6 +246,7 @@ def reconcile_nodegroups(
             options=options,
             drainer=module.drainer,
             progress=module.progress,
+            confirm_deletion=functools.partial(_confirm_deletion, module),
         )
     except Exception as error:
         _add_single(getattr(error, "partial", None) or {}, params["name"])
@@ -252,6 +256,14 @@ def reconcile_nodegroups(
     result = reconciled.result()
     _add_single(result, params["name"])
     return result
+
+
+def _confirm_deletion(module: NodeDrainingModule, groups: t.Sequence[NodeGroupState]) -> None:
+    listed = ", ".join(f"{group.name} ({group.count} node{'' if group.count == 1 else 's'})" for group in groups)
+    name = module.name_to_confirm()
+    module.require_confirmation(
+        f"This deletes {len(groups)} node group(s){f' of cluster {name}' if name else ''}, with all their nodes: {listed}."
+    )
 
 
 def _add_single(result: dict[str, t.Any], name: str | None) -> None:

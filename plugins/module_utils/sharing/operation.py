@@ -24,7 +24,7 @@ from ..common.wait import WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
-from ..schema.messages import MAX_NAMED, abbreviate
+from ..schema.messages import MAX_NAMED, abbreviate, abbreviate_nodes
 from ..schema.operand_switches import explain_missing, missing_operands, remedy_for_pools, runs
 from .diagnosis import diagnose
 from .reader import ClusterState, StateReader
@@ -32,7 +32,7 @@ from .readiness_watch import ObservedNodes, ReadinessWatch
 from .result import RolloutResult, after_discovery, build_result, warnings
 from .rollout import Rollout
 from .run_context import RunContext
-from .scope import PRESENT
+from .scope import POOL_NAMES, PRESENT, RESET
 
 if t.TYPE_CHECKING:
     from ..cluster_state.operand_pods import ContainerFailure
@@ -86,11 +86,25 @@ class SharingOperation:
             refused = ReleaseRefused(refusal)
             refused.partial = {**self._preview(state, check_on_server=False), "changed": False}
             raise refused
+        self._require_confirmation(state)
         if self._module.check_mode:
             return self._preview(state, check_on_server=True)
         if self._exclude_broken(state):
             state = self._context.reader.compare(dict(state.nodes), state.resource_version)
         return self._run(state, lease)
+
+    def _require_confirmation(self, state: ClusterState) -> None:
+        """Raise NotConfirmed before the first change if a reset includes all pools and is not confirmed."""
+        scope = self._context.scope
+        if scope.state != RESET or scope.pools is not None or not state.changes.changed:
+            return
+        pools = [pool.name for pool in state.plan.pools]
+        nodes = [change.node for change in state.changes.node_changes]
+        self._module.require_confirmation(
+            f"This ends the sharing of GPUs in all {len(pools)} pools of cluster {self._module.name_to_confirm()} ({', '.join(pools)}) and evicts the pods "
+            f"that cannot keep running. To reset only some pools, set {POOL_NAMES}.",
+            f"It changes {abbreviate_nodes(nodes)}." if nodes else "",
+        )
 
     def _policy_problems(self, state: ClusterState) -> t.Iterator[str]:
         """The reasons why the operator would not apply the new configurations of nodes; the ClusterPolicy is read only if there are any."""
@@ -217,6 +231,7 @@ class SharingOperation:
             self._watch.restart_discovery = restart_discovery
             while True:
                 if state.changes.changed and rounds < _MAX_ROUNDS:
+                    self._require_confirmation(state)
                     # Check this before waiting for the lease; apply() checks again, because the plan may change in the meantime.
                     self._rollout.require_permission_to_evict(state)
                     if lease is None:

@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 PRESENT, RESET, REPAIRED, NEW_NODES = "present", "reset", "repaired", "new_nodes"
 STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
-_POOL_NAMES = option_of_role("gpu_sharing_pool_names", "pool_names")
+POOL_NAMES = option_of_role("gpu_sharing_pool_names", "pool_names")
 _LABEL_SELECTORS = option_of_role("gpu_sharing_label_selectors", "label_selectors")
 
 
@@ -75,7 +75,7 @@ def scope_of(module: PlanModule) -> Scope:
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
     problems = [
-        f"{_POOL_NAMES}: {name} is not a declared pool; declared pools: {', '.join(sorted(declared))}"
+        f"{POOL_NAMES}: {name} is not a declared pool; declared pools: {', '.join(sorted(declared))}"
         for name in pool_names or ()
         if name not in declared
     ]
@@ -86,7 +86,7 @@ def scope_of(module: PlanModule) -> Scope:
         except ValueError as error:
             problems.append(f"{_LABEL_SELECTORS}: {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
-        problems.append(f"{_POOL_NAMES}: names no pool; list the pools to reset, or omit the option to reset all pools")
+        problems.append(f"{POOL_NAMES}: names no pool; list the pools to reset, or omit the option to reset all pools")
     if problems:
         raise InvalidOptions(problems)
     if state == RESET:

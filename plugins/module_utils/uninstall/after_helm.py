@@ -84,6 +84,10 @@ class AfterHelm(Stage):
         """Whether anything must be removed."""
         return super().has_changes() or bool(self.run_leases)
 
+    def planned(self) -> list[str]:
+        """Also contains the Leases of runs."""
+        return [*super().planned(), *map(_lease_label, self.run_leases)]
+
     def preview(self) -> None:
         """Report the changes of a run that are known before Helm has run."""
         if self.has_changes():

@@ -20,7 +20,7 @@ from ..kube.lease import Lease
 from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from ..schema.messages import abbreviate
+from ..schema.messages import abbreviate, abbreviate_nodes
 from .result import EXISTS, UninstallResult
 
 
@@ -84,6 +84,12 @@ class Stage:
     def has_changes(self) -> bool:
         """Whether there are any changes."""
         return any(removal.action for removal in self.removals) or any(map(self.node_edit, self.nodes))
+
+    def planned(self) -> list[str]:
+        """Descriptions of the changes, for the confirmation."""
+        nodes = [node.name for node in self.nodes if self.node_edit(node) is not None]
+        removals = [removal.label for removal in self.removals if removal.action]
+        return [*removals, *([f"metadata of nodes {abbreviate_nodes(nodes)}"] if nodes else [])]
 
     def preview(self) -> None:
         """Report the changes of a run; the server checks one patch of a node, and all objects that can be checked."""

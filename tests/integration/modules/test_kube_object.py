@@ -140,7 +140,7 @@ def test_create_update_delete(kube: Kube) -> None:
     live = kube.require(f"/api/v1/namespaces/{namespace}/configmaps/settings")
     assert (live["data"], live["metadata"].get("labels")) == ({"b": "3"}, None)
 
-    deleted = converge(kube, edited, state="absent")
+    deleted = converge(kube, edited, state="absent", confirm=[kube.client.connection.cluster_name])
     assert actions(deleted) == ["deleted"] * 3
 
 

@@ -91,7 +91,9 @@ def configure(cluster: Cluster, *changes: dict[str, Any]) -> None:
 
 
 def uninstall_stage(cluster: Cluster, /, stage: str = "before_helm", **options: Any) -> dict[str, Any]:
-    result = cluster.run(uninstall.main, stage=stage, wait_timeout=300, wait_sleep=1, **options)
+    result = cluster.run(
+        uninstall.main, stage=stage, confirm=[cluster.lab.name], wait_timeout=300, wait_sleep=1, **options
+    )
     assert not result.get("failed"), result["msg"]
     return result
 
@@ -220,7 +222,9 @@ def test_a_failed_mig_reset_keeps_the_node_and_the_next_run_completes_it(cluster
     preview = uninstall_stage(cluster, check=True, diff=True)
     cluster.lab.command("fault", "inject", "mig-failed", "--nodes", STUCK)
     started = time.monotonic()
-    failed = cluster.run(uninstall.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
+    failed = cluster.run(
+        uninstall.main, stage="before_helm", confirm=[cluster.lab.name], wait_timeout=600, wait_sleep=1
+    )
     assert time.monotonic() - started < 300
     assert failed.get("failed")
     assert f"The MIG manager has failed to reset the layout of node {STUCK}, even after a restart" in failed["msg"]

@@ -53,7 +53,7 @@ class Autoscaler:
 
     def run(self, *pools: Object, check: bool = False, declared: Object | None = None, **options: t.Any) -> Object:
         variables = {"gpu_cluster": self._cluster(declared), "gpu_pools": list(pools)}
-        options = {"wait_timeout": 30, "wait_sleep": 1, **variables, **options}
+        options = {"wait_timeout": 30, "wait_sleep": 1, "confirm": [self.lab.name], **variables, **options}
         return run_module(autoscaling.main, {"kubeconfig": str(self.lab.kubeconfig), **options}, check=check, diff=True)
 
     def _cluster(self, declared: Object | None) -> Object:
@@ -330,6 +330,7 @@ def test_deleting_a_node_group_deletes_its_machine_autoscaler(scaled: Autoscaler
     scaled.run(pool())
     groups = [{"name": name, "state": "absent"} for name in ("notebooks", "train")]
     options = {"kubeconfig": str(scaled.lab.kubeconfig), "nodegroups": groups, "wait_timeout": 60, "wait_sleep": 1}
+    options |= {"gpu_cluster": {"name": scaled.lab.name}, "confirm": [scaled.lab.name]}
     deleted = run_module(machineset.main, options)
     assert deleted["changed"], deleted
     until(lambda: not scaled.scaler("notebooks"), limit=30)

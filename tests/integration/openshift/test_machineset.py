@@ -57,7 +57,8 @@ class MachineSets:
         return actual
 
     def run(self, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
-        options = {"wait_timeout": 60, "wait_sleep": 1, "wait": False, **options}
+        name = {"gpu_cluster": {"name": self.lab.name}, "confirm": [self.lab.name]}
+        options = {"wait_timeout": 60, "wait_sleep": 1, "wait": False, **name, **options}
         return run_module(machineset.main, {"kubeconfig": str(self.lab.kubeconfig), **options}, check=check, diff=True)
 
     def info(self, **options: t.Any) -> dict[str, t.Any]:

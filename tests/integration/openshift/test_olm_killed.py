@@ -30,7 +30,12 @@ OLD, NEW, GONE = {"version": "v25.3.2"}, {"version": "v25.10.1"}, {"state": "abs
 
 def killed_after(olm: OlmNamespace, number: int, **options: Any) -> bool:
     """Run the module as a separate process, and kill it after the server has processed this number of its changes."""
-    usual = {"namespace": olm.namespace, "package": GPU_PACKAGE, "wait_timeout": 120}
+    usual = {
+        "namespace": olm.namespace,
+        "package": GPU_PACKAGE,
+        "wait_timeout": 120,
+        "confirm": [olm.kube.client.connection.cluster_name],
+    }
     path = os.pathsep.join([str(REPO / "build"), str(REPO)])
     lock, seen = threading.Lock(), 0
     with olm.kube.watched() as watched:

@@ -244,8 +244,6 @@ def test_scale_up_and_down(created: Clouds) -> None:
         ),
         ("scale", ["gpu_pool=notebooks", "gpu_node_count=2"], "its autoscaler chooses the number of nodes"),
         ("delete_nodegroups", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
-        ("delete_nodegroups", ["gpu_pool=train"], "To confirm, add -e gpu_confirm="),
-        ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm, add -e gpu_confirm="),
         (
             "delete_nodegroups",
             ["gpu_pool=tarin"],
@@ -263,6 +261,21 @@ def test_an_operation_without_required_inputs(clouds: Clouds, playbook: str, inp
     assert played.rc != 0
     assert message in played.stdout
     assert not list(cloud_requests.requests(LabLayout.named(lab.name), mark))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("inputs", [["gpu_pool=train"], ["gpu_pool=all", "gpu_confirm=other"]])
+def test_a_deletion_without_a_confirmation(created: Clouds, inputs: list[str]) -> None:
+    lab = created.labs["magnum"]
+    mark = cloud_requests.mark(LabLayout.named(lab.name))
+    arguments = [word for pair in inputs for word in ("-e", pair)]
+    played = run_playbook(
+        "accel.gpu.delete_nodegroups", environ=lab.env, inventory=INVENTORIES["magnum"], arguments=arguments
+    )
+    assert played.rc != 0
+    assert f"To confirm, add -e gpu_confirm={lab.name}" in played.failure()
+    sent = cloud_requests.requests(LabLayout.named(lab.name), mark)
+    assert not [request for request in sent if request.method in ("PATCH", "PUT", "DELETE")]
 
 
 @pytest.mark.soak

@@ -92,6 +92,37 @@ def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Fo
 
 
 @pytest.mark.usual(120)
+def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path: Path) -> None:
+    """The tasks that delete something, started in the middle of a playbook, by a tag, or in a play of the user."""
+    lab.reset()
+    played(lab, SITE, **INSTALL)
+    used = snapshot(lab)
+    refusal = f"To confirm, add -e gpu_confirm={lab.name}"
+    role = tmp_path / "role.yml"
+    include = {"ansible.builtin.include_role": {"name": "accel.gpu.uninstall"}}
+    role.write_text(
+        json.dumps([{"hosts": "gpu_clusters", "connection": "local", "gather_facts": False, "tasks": [include]}])
+    )
+    for playbook, arguments in (
+        (UNINSTALL, ["--start-at-task", "Clean up nodes, ClusterPolicies and ConfigMaps"]),
+        (UNINSTALL, ["--start-at-task", "Delete residue, CRDs and namespaces"]),
+        (UNINSTALL, ["--tags", "uninstall", "-e", "gpu_confirm=other"]),
+        (str(role), []),
+        ("accel.gpu.reset", ["--start-at-task", "Configure the nodes of every pool as declared"]),
+        ("accel.gpu.reset", ["--tags", "sharing"]),
+    ):
+        refused = run_playbook(playbook, environ=lab.env, arguments=arguments)
+        assert refused.rc != 0, arguments
+        assert refusal in refused.failure(), arguments
+        assert differences(used, snapshot(lab)) == {}, arguments
+    played(lab, "accel.gpu.reset", variables=confirmed(lab))
+    # Nothing is left to reset, so no confirmation is needed.
+    assert played(lab, "accel.gpu.reset").changed() == 0
+    played(lab, UNINSTALL)
+    assert played(lab, UNINSTALL, variables=None).changed() == 0
+
+
+@pytest.mark.usual(120)
 def test_foreign_objects_stay_and_are_reported(lab: Lab, empty: tuple[Foreign, Objects]) -> None:
     """In managed namespaces, of managed kinds, in a managed ConfigMap, and on nodes of pools."""
     foreign, before = empty

@@ -27,7 +27,7 @@ LIFE: tuple[Object, ...] = (NEW, {"node_labels": {"a": "2"}}, {"node_count": 2},
 
 def reconcile(account: Account, **more: Any) -> Object:
     """Run the module with short timeouts."""
-    args = {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 60, **more}
+    args = {"cluster": CLUSTER, "name": "train", "confirm": [CLUSTER], "wait_sleep": 1, "wait_timeout": 60, **more}
     return account.run(vks_nodegroup.main, **args)
 
 

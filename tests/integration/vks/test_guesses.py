@@ -79,7 +79,14 @@ def test_the_lifecycle_of_a_group_with_every_guess(quick: Account, guess: str, a
     quick.set(guess, alternative)
     refusals = REFUSED.get((guess, alternative), {})
     for change, (options, after) in CHANGES.items():
-        args: dict[str, Any] = {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 90, **options}
+        args: dict[str, Any] = {
+            "cluster": CLUSTER,
+            "name": "train",
+            "confirm": [CLUSTER],
+            "wait_sleep": 1,
+            "wait_timeout": 90,
+            **options,
+        }
         done = quick.run(vks_nodegroup.main, **args)
         if change in refusals:
             assert refusals[change] in done["msg"], change

@@ -41,7 +41,7 @@ run_module(vks_nodegroup.main, json.loads(sys.stdin.read()))
 def test_a_killed_run_is_completed_by_the_next_one(account: Account, number: int) -> None:
     account.set("duplicate-names", "allowed")
     account.set("create-shown", "late")
-    requests: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60}
+    requests: Object = {"cluster": CLUSTER, "confirm": [CLUSTER], "wait_sleep": 1, "wait_timeout": 60}
     assert not account.run(vks_nodegroup.main, **requests, nodegroups=BEFORE).get("failed")
     start = account.mark()
     assert _killed_after(account, number, {**requests, "nodegroups": AFTER}), "it was killed in the middle"

@@ -35,7 +35,7 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Lab]:
 def reconcile(lab: Lab, **more: Any) -> Object:
     """The result of vks_nodegroup for the group train."""
     iam.TOKENS.clear()
-    args = {"cluster": lab.name, "name": "train", "wait_sleep": 1, "wait_timeout": 400, **more}
+    args = {"cluster": lab.name, "name": "train", "confirm": [lab.name], "wait_sleep": 1, "wait_timeout": 400, **more}
     done = run_module(vks_nodegroup.main, args, env=lab.env)
     assert not done.get("failed"), done["msg"]
     return done

@@ -22,7 +22,7 @@ NEW = {"flavor": "g3-standard-16x128-1A40", "disk_type": "nvme-iops3000", "ssh_k
 
 
 def options(**more: Any) -> Object:
-    return {"cluster": CLUSTER, "name": "train", "wait_sleep": 1, "wait_timeout": 60, **more}
+    return {"cluster": CLUSTER, "name": "train", "confirm": [CLUSTER], "wait_sleep": 1, "wait_timeout": 60, **more}
 
 
 def converge(account: Account, *writes: str, **args: Any) -> Object:
@@ -102,6 +102,22 @@ def test_the_lifecycle_of_a_group(account: Account) -> None:
     gone = converge(account, DELETE, **options(state="absent"))
     assert gone["nodegroup"]["action"] == "delete"
     assert list(account.groups()) == ["default-worker"]
+
+
+def test_a_deletion_needs_a_confirmation(account: Account) -> None:
+    assert account.run(vks_nodegroup.main, **options(**NEW))["changed"]
+    start = account.mark()
+    for confirm in ([], ["other"]):
+        refused = account.run(vks_nodegroup.main, **{**options(state="absent"), "confirm": confirm})
+        assert refused["code"] == "not_confirmed"
+        assert f"This deletes 1 node group(s) of cluster {CLUSTER}, with all their nodes: train (" in refused["msg"]
+        preview = account.run(vks_nodegroup.main, check=True, **{**options(state="absent"), "confirm": confirm})
+        assert preview["changed"]
+        assert f"requires the confirmation -e gpu_confirm={CLUSTER}" in str(preview["warnings"])
+    assert account.writes(start) == []
+    assert account.run(vks_nodegroup.main, **options(state="absent"))["changed"]
+    gone = account.run(vks_nodegroup.main, **{**options(state="absent"), "confirm": []})
+    assert (gone["changed"], gone.get("warnings", [])) == (False, [])
 
 
 def test_security_groups_are_a_set(account: Account) -> None:

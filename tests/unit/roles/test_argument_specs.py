@@ -66,3 +66,44 @@ def test_an_entry_point_is_specified(role: str, name: str) -> None:
     assert spec["short_description"]
     assert spec["description"]
     assert (spec["author"], spec["version_added"]) == (main["author"], main["version_added"])
+
+
+def tasks_of(value: Any) -> Iterator[dict[str, Any]]:
+    """All tasks of a task file, also those in blocks."""
+    for task in value or ():
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(task.get(part))
+
+
+DELETING_TASKS = [
+    (path, name, task[name])
+    for path in SOURCES
+    for task in tasks_of(yaml.safe_load(path.read_text()) if path.parent.name == "tasks" else ())
+    for name in task
+    if name.startswith("accel.gpu.")
+    and re.search("CONFIRM|FIELDS.argument_spec", (REPO / "plugins/modules" / f"{name[10:]}.py").read_text())
+]
+
+
+@pytest.mark.parametrize(("path", "module", "options"), DELETING_TASKS, ids=lambda value: str(value)[-40:])
+def test_a_task_that_can_delete_passes_the_confirmation(path: Path, module: str, options: dict[str, Any]) -> None:
+    """A task that neither has a state nor a stage in which its module deletes something needs none."""
+    if module.endswith(("kube_object", "olm_subscription", "magnum_cluster")) and options.get("state") != "absent":
+        return
+    if options.get("state") in ("new_nodes", "repaired"):
+        return
+    role = path.parent.parent.name
+    assert options["confirm"] == f"{{{{ __{role}_options.gpu_confirm }}}}"
+
+
+def test_all_states_that_delete_something_are_confirmed() -> None:
+    """Every module with the state absent has the option; a role decides nothing for the module."""
+    for path in sorted((REPO / "plugins/modules").glob("*.py")):
+        text = path.read_text()
+        if '"absent"]' in text:
+            assert "**CONFIRM" in text, path
+    assert {module.rpartition(".")[2] for dummy, module, dummy in DELETING_TASKS} >= {
+        "uninstall", "gpu_sharing", "machineset", "magnum_nodegroup", "vks_nodegroup", "olm_subscription", "autoscaling",
+    }  # fmt: skip
+    assert not list(REPO.glob("roles/*/tasks/confirm.yml"))

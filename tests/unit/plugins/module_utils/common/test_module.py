@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure, ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.common.module import BaseModule
+from ansible_collections.accel.gpu.plugins.module_utils.common.module import CONFIRM, BaseModule
 from ansible_collections.accel.gpu.plugins.module_utils.common.results import printable
 from tests.helpers.modules import run_module
 
@@ -86,3 +86,39 @@ def test_no_line_of_a_service_looks_like_one_of_ansible(end: str) -> None:
 @pytest.mark.parametrize("text", ["GPU von Jürgen", "máy chủ", "机器 🚀", "a\tb\nc", "é\u0301"])
 def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
     assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "confirm", "message"),
+    [
+        ("prod", ["prod"], ""),
+        ("prod", ["test", " prod "], ""),
+        ("prod", [], "Deletes all. The list. Nothing was done. To confirm, add -e gpu_confirm=prod (option confirm of the module"),
+        ("prod", ["test"], "; gpu_confirm is test."),
+        ("prod", ["PROD"], "; gpu_confirm is PROD."),
+        ("prod", ["pro", "prod-2"], "; gpu_confirm is pro, prod-2."),
+        ("", [""], "To confirm, set gpu_cluster.name"),
+        ("", ["prod"], "To confirm, set gpu_cluster.name"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("check", [True, False])
+def test_a_deletion_needs_the_name_of_the_cluster(name: str, confirm: list[str], message: str, check: bool) -> None:
+    class DeletingModule(BaseModule):
+        """A module that deletes something."""
+
+        def name_to_confirm(self) -> str:
+            return name
+
+    def work(module: BaseModule) -> dict[str, object]:
+        module.require_confirmation("Deletes all.", "The list.")
+        return {"changed": True}
+
+    result = run_module(lambda: DeletingModule(CONFIRM).run(work), {"confirm": confirm}, check=check)
+    if check:
+        assert result["changed"]
+        assert bool(result.get("warnings")) == bool(message)
+    elif message:
+        assert message in result["msg"]
+        assert (result["code"], result["changed"]) == ("not_confirmed" if name else "invalid", False)
+    else:
+        assert result["changed"]

@@ -88,6 +88,61 @@ def test_two_modules_of_one_host_share_it_until_the_last_one_ends(server: Server
     assert server.spec["holderIdentity"] == ""
 
 
+def invisible(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease exists for a creation, and does not exist for a read."""
+    server._stored({"metadata": {"uid": "u"}, "spec": {}})
+    monkeypatch.setattr(server, "get", lambda path: None)
+
+
+def always_changed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is free, and every write is rejected as a conflict."""
+    server._stored({"metadata": {"uid": "u"}, "spec": {}})
+    server.failure = ApiError("modified", status=409)
+
+
+def always_deleted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is free, and is gone when it is written."""
+    server._stored({"metadata": {"uid": "u"}, "spec": {}})
+    server.failure = ApiError("no such lease", status=404)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "text"),
+    [
+        (invisible, r"already exists \(409\), but does not return it \(404\)"),
+        (always_changed, "rejects each write as a conflict"),
+        (always_deleted, "rejects each write as a conflict"),
+    ],
+)
+@pytest.mark.parametrize("wait_timeout", [0, 60])
+def test_the_wait_ends_although_every_write_is_a_conflict(
+    server: Server,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    behavior: Callable[[Server, pytest.MonkeyPatch], None],
+    text: str,
+    wait_timeout: int,
+) -> None:
+    behavior(server, monkeypatch)
+    began = clock()
+    with pytest.raises(LeaseHeld, match=f"kube-system/accel-gpu could not be written .*{text}"):
+        lease(server, clock, PROD, wait_timeout=wait_timeout).__enter__()
+    assert clock() - began == pytest.approx(wait_timeout, abs=2)
+
+
+def test_a_lease_that_is_deleted_before_the_write_is_created(server: Server, clock: Clock) -> None:
+    server._stored({"metadata": {"uid": "u"}, "spec": {}})
+    stale, read = copy.deepcopy(server.lease), server.get
+
+    def once(path: str) -> Object | None:
+        server.lease, server.get = None, read  # type: ignore[method-assign]
+        return stale
+
+    server.get = once  # type: ignore[method-assign, assignment]
+    with lease(server, clock, PROD):
+        assert server.spec["holderIdentity"] == PROD
+
+
 def renewed(server: Server, held: Lease) -> bool:
     """Whether the holder has taken the version that there is for its own."""
     assert server.lease is not None

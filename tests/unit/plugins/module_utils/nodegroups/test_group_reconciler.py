@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import NotConfirmed, ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import plan_group_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
@@ -22,6 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconci
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import reconcile
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 from .slow_cloud import SlowCloud, Time
@@ -195,3 +197,39 @@ def test_a_stuck_group_that_needs_no_request_is_still_awaited() -> None:
     stuck = state(settled=False, status="UPDATE_IN_PROGRESS", count=2)
     with pytest.raises(WaitTimeout):
         reconciled(StuckCloud(random.Random(1), time, [stuck]), time, NodeGroupSpec("train", count=2), timeout=60)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize(
+    ("specs", "asked"),
+    [
+        ({"train": False}, ["train"]),
+        ({"train": False, "infer": False, "never-existed": False}, ["train", "infer"]),
+        ({"train": True, "never-existed": False}, []),
+        ({"infer": True}, []),
+    ],
+)
+def test_a_deletion_is_confirmed_once_before_any_request(
+    specs: dict[str, bool], asked: list[str], check_mode: bool
+) -> None:
+    cloud = SlowCloud(random.Random(1), Time(), [state(), state("infer")])
+    before, calls = dict(cloud.groups), []
+
+    def confirm(groups: Sequence[NodeGroupState]) -> None:
+        calls.append([group.name for group in groups])
+        raise NotConfirmed("not confirmed")
+
+    given = [NodeGroupSpec(name, present=present, count=2) for name, present in specs.items()]
+    options = ReconcileOptions(wait=False, timeout=1, interval=1)
+    with contextlib.suppress(NotConfirmed):
+        reconcile(
+            cloud,
+            given,
+            check_mode=check_mode,
+            options=options,
+            drainer=None,
+            progress=Progress(None),
+            confirm_deletion=confirm,
+        )
+    assert calls == ([asked] if asked else [])
+    assert cloud.groups == before

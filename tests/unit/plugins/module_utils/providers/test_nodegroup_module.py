@@ -16,7 +16,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema import providers
 from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Integer, MapOf, Text
 
 GROUP = dict.fromkeys(
-    name for name in VKS.argument_spec if name not in ("cluster", "name", "state", "recreate", "nodegroups", "parallel")
+    name
+    for name in VKS.argument_spec
+    if name not in ("cluster", "name", "state", "recreate", "nodegroups", "parallel", "confirm")
 )
 
 
