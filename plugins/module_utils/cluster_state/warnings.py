@@ -182,8 +182,8 @@ def foreign_plugin_warnings(
         if marked := plugin_of_annotations(node.annotations):
             plugin, key = marked
             signs.setdefault((f"the annotation {key}, {plugin.title}", conflict_of(plugin)), set()).add(node.name)
-    for (sign, conflict), names in sorted(signs.items()):
-        if here := sorted(names & by_name.keys()):
+    for (sign, conflict), served in sorted(signs.items()):
+        if here := sorted(served & by_name.keys()):
             yield f"Another device plugin serves {abbreviate(here)} ({sign}): {conflict}. {_ONE_PLUGIN}"
 
 

@@ -182,7 +182,7 @@ class Pods:
         }
         return [pod] if app else []
 
-    def list_known(self, dummy_path: str) -> list[dict[str, t.Any]]:
+    def list_known(self, dummy_path: str) -> t.Sequence[dict[str, t.Any]]:
         return []
 
     def text(self, *dummy: t.Any) -> str:
