@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import machineset
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.modules import machineset, nodegroup_nodes
 from lab.api import Api
 from lab.layout import Lab as LabLayout
-from lab.machine_api.machine_sets import MACHINE_SETS, NAMESPACE, SET_LABEL
+from lab.machine_api.machine_sets import MACHINE_SETS, NAMESPACE, SET_LABEL, machine_set, provider_spec
 from tests.helpers.modules import run_module
 from tests.helpers.openshift import OpenShift
 from tests.helpers.playbook import run_playbook
@@ -23,6 +24,7 @@ from tests.programs import REPO
 
 INVENTORY = REPO / "inventories" / "openshift"
 LIKE = "prod-worker-us-east-2a"
+PODS = "/api/v1/namespaces/default/pods"
 MACHINES = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
 # Seconds that a run waits, and may need in addition to read, to send and to fail.
 WAIT, MORE = 10, 10
@@ -118,3 +120,69 @@ def test_site_reports_it(cloud: FaultyCloud, fault: str) -> None:
     # Nothing is installed before the nodes exist.
     assert not played.module_results("accel.gpu.olm_subscription", "openshift")
     assert took < WAIT + 2 * MORE
+
+
+@pytest.fixture
+def guide(cloud: FaultyCloud) -> Iterator[str]:
+    """A MachineSet from a guide, whose label of the machines' set is not its name, with two running nodes."""
+    name = "gpus-from-a-guide"
+    body = machine_set(name, {**provider_spec("AWS", "us-east-2a"), "instanceType": "g4dn.xlarge"}, replicas=2)
+    for labels in (body["spec"]["selector"]["matchLabels"], body["spec"]["template"]["metadata"]["labels"]):
+        labels[SET_LABEL] = "guide"
+    cloud.api.apply(f"{MACHINE_SETS}/{name}", body)
+    until(lambda: len(nodes_of(cloud)) == 2, limit=120)
+    yield name
+    for pod in ("bare-0", "bare-1"):
+        if cloud.api.get(f"{PODS}/{pod}") is not None:
+            cloud.api.request("DELETE", f"{PODS}/{pod}")
+    if cloud.api.get(f"{MACHINE_SETS}/{name}") is not None:
+        cloud.api.request("DELETE", f"{MACHINE_SETS}/{name}")
+    until(lambda: not cloud.machines("guide"), limit=120)
+
+
+def nodes_of(cloud: FaultyCloud) -> list[str]:
+    """The ready nodes of the guide's MachineSet."""
+    machines = cloud.api.list(MACHINES, labelSelector=f"{SET_LABEL}=guide")
+    names = [node["name"] for machine in machines if (node := (machine.get("status") or {}).get("nodeRef"))]
+    ready = [parse_node(node) for name in names if (node := cloud.api.get(f"/api/v1/nodes/{name}"))]
+    return sorted(node.name for node in ready if node.ready)
+
+
+def test_an_adopted_machineset_whose_label_is_not_its_name(cloud: FaultyCloud, guide: str) -> None:
+    before = nodes_of(cloud)
+    options = {"like": None, "adopt": True, "node_labels": {"accel.gpu/pool": "t4"}}
+    adopted = cloud.run(guide, **options, node_count=2, wait_timeout=60)
+    assert not adopted.get("failed"), adopted
+    assert (adopted["nodegroup"]["node_count"], adopted["nodegroup"]["adopted_nodes"]) == (2, before)
+
+    # Its nodes are taken in at once.
+    pool = {"name": "t4", "model": "T4", "nodes": {"name": guide, "flavor": "g4dn.xlarge", "count": 2, "adopt": True}}
+    variables = {
+        "kubeconfig": str(cloud.lab.kubeconfig),
+        "gpu_cluster": {"name": cloud.lab.name, "distribution": "openshift", "cloud": {"machineset": {}}},
+        "gpu_pools": [pool],
+        "wait_timeout": 20,
+    }
+    taken = run_module(nodegroup_nodes.main, {**variables, "nodegroups": adopted["nodegroups"]}, env=cloud.lab.env)
+    assert not taken.get("failed"), taken
+    assert (taken["nodegroup_nodes"]["changed_nodes"], taken["nodegroup_nodes"]["missing"]) == (before, {})
+    again = cloud.run(guide, **options, node_count=2)
+    assert not again["changed"]
+    assert not run_module(nodegroup_nodes.main, {**variables, "nodegroups": again["nodegroups"]})["changed"]
+
+    # A pod without a controller blocks the scale-down of its node. Without the drain, the pod would be gone.
+    for index, node in enumerate(before):
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "x"}], "terminationGracePeriodSeconds": 0}
+        spec["tolerations"] = [{"operator": "Exists"}]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"bare-{index}"}, "spec": spec}
+        cloud.api.apply(f"{PODS}/bare-{index}", pod)
+    blocked = cloud.run(guide, **options, node_count=1, wait_timeout=60)
+    assert blocked.get("failed"), blocked
+    assert "default/bare-" in blocked["msg"]
+    assert nodes_of(cloud) == before
+    cloud.api.request("DELETE", f"{PODS}/bare-0")
+    cloud.api.request("DELETE", f"{PODS}/bare-1")
+    smaller = cloud.run(guide, **options, node_count=1, wait_timeout=120)
+    assert not smaller.get("failed"), smaller
+    assert len(nodes_of(cloud)) == 1
+    assert not cloud.run(guide, **options, node_count=1)["changed"]

@@ -4,22 +4,27 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import autoscaler_rules
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_owner
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.client import MachineApi, MachineObjects
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import (
     copy_of,
     provider_spec_of,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.provider import MachineSetProvider
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.specs import (
     Cluster,
     option_problems,
     spec_of,
 )
-from tests.helpers.machine_api import Object, worker_machineset
+from tests.helpers.machine_api import Object, marked, worker_machineset
 
 RULES = autoscaler_rules((4, 18))
 
@@ -133,3 +138,92 @@ def test_labels_and_amounts_of_a_future_node_may_be_of_any_type() -> None:
     assert spec.capacity is not None
     assert spec.capacity.resources == {"nvidia.com/gpu": 4}
     assert spec.capacity.labels == {"a": "1", "b": "true"}
+
+
+class StubApi:
+    """The Machine API of a cluster with these MachineSets, which assigns UIDs; `sent` records what would change."""
+
+    namespace = "openshift-machine-api"
+
+    def __init__(self, *machinesets: Object, machines: t.Sequence[Object] = ()) -> None:
+        self.objects, self.machines = {item["metadata"]["name"]: item for item in machinesets}, machines
+        self.sent: list[str] = []
+
+    def read(self) -> MachineObjects:
+        return MachineObjects(tuple(self.objects.values()), tuple(self.machines))
+
+    def autoscalers(self) -> dict[str, list[Object]]:
+        return {}
+
+    def infrastructure(self) -> None:
+        return None
+
+    def release(self) -> tuple[int, int]:
+        return (4, 18)
+
+    def create(self, machineset: Object, *, dry_run: bool = False) -> Object:
+        name = machineset["metadata"]["name"]
+        self.sent.append(f"create {name}")
+        self.objects[name] = {**machineset, "metadata": {**machineset["metadata"], "uid": f"uid of {name}"}}
+        return self.objects[name]
+
+    def patch(self, name: str, make_patch: t.Any, *, dry_run: bool = False, live: Object | None = None) -> None:
+        patch = make_patch(live or self.objects[name])
+        self.sent.append(f"patch {name} {sorted(patch['metadata'])}")
+        self.objects[name]["metadata"]["annotations"] |= patch["metadata"].get("annotations") or {}
+
+    def delete(self, name: str, uid: str | None = None) -> None:
+        self.sent.append(f"delete {name} {uid}")
+
+
+def provider_of(api: StubApi) -> MachineSetProvider:
+    return MachineSetProvider(t.cast("MachineApi", api))
+
+
+def test_the_mark_of_a_new_machineset_contains_its_uid_and_only_that_object_is_deleted() -> None:
+    api = StubApi(worker_machineset())
+    provider = provider_of(api)
+    (spec,) = provider.specs_of([options(flavor="g4dn.xlarge", node_count=2)])
+    provider.create(spec, "train-1a2b", 2)
+    assert api.sent == ["create train-1a2b", "patch train-1a2b ['annotations']"]
+    assert machine_set_owner(api.objects["train-1a2b"]) == "train"
+    (state,) = provider_of_read(api, options(flavor="g4dn.xlarge"))
+    assert (state.name, state.owner) == ("train-1a2b", "train")
+    again = provider_of(api)
+    again.specs_of([options(state="absent")])
+    (state,) = again.read(lambda dummy: True)
+    again.delete(state)
+    assert api.sent[-1] == "delete train-1a2b uid of train-1a2b"
+
+
+def provider_of_read(api: StubApi, given: dict[str, t.Any]) -> list[t.Any]:
+    """The groups that a later run finds for these options."""
+    provider = provider_of(api)
+    provider.specs_of([given])
+    return provider.read(lambda dummy: True)
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_copies_and_groups_of_others_are_not_read_as_groups(state: str) -> None:
+    own = marked(worker_machineset("train"), "train")
+    plain, renamed = copy.deepcopy(own), copy.deepcopy(own)
+    plain["metadata"] |= {"name": "train-2026", "uid": "2"}
+    renamed["metadata"] |= {"name": "train-beef", "uid": "3", "labels": {"accel.gpu/nodegroup": "train-beef"}}
+    api = StubApi(worker_machineset(), own, plain, renamed, worker_machineset("train-0002"))
+    assert [found.name for found in provider_of_read(api, options(state=state))] == ["train"]
+
+
+def test_a_machineset_is_adopted_with_a_mark_even_if_it_is_the_copy_of_another_group() -> None:
+    copied = marked(worker_machineset("other"), "other")
+    copied["metadata"] |= {"name": "train", "uid": "2"}
+    api = StubApi(worker_machineset(), copied)
+    with pytest.raises(InvalidOptions, match="was not created by this collection"):
+        provider_of(api).specs_of([options()])
+    provider = provider_of(api)
+    (spec,) = provider.specs_of([options(adopt=True)])
+    (state,) = provider.read(lambda dummy: True)
+    (request,) = provider.requests(state, spec, [])
+    request.send()
+    assert (
+        machine_set_owner({"metadata": {**copied["metadata"], "labels": {"accel.gpu/nodegroup": "train"}}}) == "train"
+    )
