@@ -269,29 +269,22 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.common.errors import InvalidOptions, PartialFailure
+from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import MAX_LISTED, diff_of
-from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import policy_version
-from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
 from ..module_utils.gpu_operator.driver_rollout import (
-    DriverRollout,
-    UpgradePolicy,
-    changed_fields,
     held_back_warning,
-    is_in_place,
 )
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.object_managers import gitops_owner
-from ..module_utils.kube.objects import write_or_dry_run
-from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
+from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.container import LicenseContainers
+from ..module_utils.licensing.config_change import NO_CONFIG_CHANGE, LicensingConfigChange, apply_config, config_change
+from ..module_utils.licensing.first_node import survey_first_nodes, try_files
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import (
     LicenseObjectChange,
@@ -301,24 +294,19 @@ from ..module_utils.licensing.objects import (
     shown_changes,
 )
 from ..module_utils.licensing.option_names import VGPU_TYPES_OPTION
-from ..module_utils.licensing.options import license_options
+from ..module_utils.licensing.options import ROTATION_OPTIONS, license_options
 from ..module_utils.licensing.overview import LIMIT_OPTIONS
-from ..module_utils.licensing.rotation import ROTATION_OPTIONS, RotationResult, Rotator
-from ..module_utils.licensing.rotation_survey import Survey, read_survey, require_complete, unproven
 from ..module_utils.licensing.targets import (
     NO_OPERATOR,
-    LicenseTarget,
-    LicensingConfigDiff,
     desired_targets,
-    plan_licensing_config,
 )
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.warnings import object_warnings
-from ..module_utils.schema.messages import abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
+    from ..module_utils.licensing.rotation_survey import Survey
     from ..module_utils.pools.plan import Plan
 
 Object = dict[str, t.Any]
@@ -354,33 +342,13 @@ class LicenseModule(LicenseTokenModule, PlanModule):
 
 
 @dataclasses.dataclass(frozen=True)
-class LicensingConfigChange:
-    """A change to the ClusterPolicy. `config` is None if the policy does not describe the driver. `rollout` is None if no driver restarts."""
-
-    name: str
-    config: LicensingConfigDiff | None
-    rollout: DriverRollout | None
-    held_back: bool = False
-
-    @property
-    def applied(self) -> bool:
-        """Whether the change is sent."""
-        return self.config is not None and self.config.changed and not self.held_back
-
-    @property
-    def held_back_fields(self) -> list[str]:
-        """The fields whose change is not sent, because it would restart the driver."""
-        return self.config.fields if self.config is not None and self.held_back else []
-
-
-@dataclasses.dataclass(frozen=True)
 class Comparison:
     """The actual and the desired state of the objects and the ClusterPolicy."""
 
     cluster: LicenseCluster
     objects: LicenseObjects
     changes: t.Sequence[LicenseObjectChange] = ()
-    policy: LicensingConfigChange = LicensingConfigChange("", None, None)
+    policy: LicensingConfigChange = NO_CONFIG_CHANGE
 
     # The nodes on which new files are tried before they are written; None if no object in use changes, or if no rotation follows.
     survey: Survey | None = None
@@ -416,7 +384,10 @@ def work(module: LicenseModule) -> Object:
                 # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
                 comparison = _compare(module, options, lease)
             if comparison.survey is not None and not module.check_mode:
-                evicted = _try_files(module, comparison, comparison.survey, lease)
+                labels = [
+                    change.target.label(comparison.cluster.namespace) for change in comparison.changes if change.body
+                ]
+                evicted = try_files(module, comparison.survey, labels, lease)
             unchecked = _write(module, lease, comparison)
     _warn(module, comparison)
     return _result(comparison, unchecked, evicted)
@@ -439,54 +410,11 @@ def _compare(module: LicenseModule, options: LicenseOptions, lease: Lease) -> Co
         objects.require_secrets(targets, version)
     changes = [objects.compare(target) for target in targets]
     require_valid(changes, cluster.namespace)
-    policy_change = _config_change(module, plan, cluster, targets[0], version)
+    policy_change = config_change(module, plan, cluster, targets[0], version)
     if not module.params["rotate"]:
         return Comparison(cluster, objects, changes, policy_change)
-    changes, survey = _survey(module, LicenseCluster(module.client, plan, policy), objects, changes, lease)
+    changes, survey = survey_first_nodes(module, LicenseCluster(module.client, plan, policy), objects, changes, lease)
     return Comparison(cluster, objects, changes, policy_change, survey)
-
-
-def _survey(
-    module: LicenseModule,
-    cluster: LicenseCluster,
-    objects: LicenseObjects,
-    changes: list[LicenseObjectChange],
-    lease: Lease,
-) -> tuple[list[LicenseObjectChange], Survey | None]:
-    """Return the changes and the nodes on which to try their files. Raise an error of read_survey() or first_nodes() if nodes would lose their license."""
-    written = [change for change in changes if change.body is not None]
-    names = module.params["node_names"]
-    nodes = [node for node in cluster.expect(written) if not names or node.name in names] if written else []
-    if not nodes:
-        return changes, None
-    survey = read_survey(module, cluster, nodes, LicenseContainers(module.client), lease)
-    if module.params["restore"]:
-        require_complete(survey, written)
-    objects.unproven = unproven(survey, written)
-    if any(change.before.previous and change.target.name in objects.unproven for change in written):
-        changes = [objects.compare(change.target) for change in changes]
-    return changes, survey.first_nodes()
-
-
-def _try_files(module: LicenseModule, comparison: Comparison, survey: Survey, lease: Lease) -> list[str]:
-    """Load the new files into the drivers of the first nodes, and wait for their licenses; return the evicted pods. Raise PartialFailure if a node gets no
-    license.
-    """
-    waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
-    labels = [change.target.label(comparison.cluster.namespace) for change in comparison.changes if change.body]
-    restart_timeout = module.params["restart_timeout"]
-    containers = LicenseContainers(module.client)
-    rotator = Rotator(containers, waiting, lease, survey.restarts, restart_timeout, unwritten=join_words(labels))
-    containers.remove_leftovers(survey.nodes, survey.readings)
-    result = RotationResult()
-    rotator.run(survey.rotations, result)
-    if result.removed:
-        raise PartialFailure(
-            f"{abbreviate_nodes(result.removed)} left the cluster while the new files were tried there. {join_words(labels)} was not changed. Run the playbook "
-            "again.",
-            {"license_rotation": result.as_dict()},
-        )
-    return result.evicted
 
 
 def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str | None:
@@ -507,7 +435,7 @@ def _write(module: LicenseModule, lease: Lease, comparison: Comparison) -> str |
                 ) from error
     if comparison.policy.applied:
         lease.check()
-        unchecked = _apply_config(module, comparison.policy) or unchecked
+        unchecked = apply_config(module, comparison.policy) or unchecked
     return unchecked
 
 
@@ -519,43 +447,6 @@ def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) 
         return version
     installation = find_operator(module.client, plan, [policy]).installation
     return installation.version if installation else ""
-
-
-def _config_change(
-    module: LicenseModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
-) -> LicensingConfigChange:
-    """Return the change to the ClusterPolicy, and the driver restarts that it causes."""
-    config = plan_licensing_config(plan, cluster.policy, target)
-    if config is None or cluster.policy is None:
-        return LicensingConfigChange("", None, None)
-    name = cluster.policy["metadata"]["name"]
-    if not config.changed:
-        return LicensingConfigChange(name, config, None)
-    listed = module.client.list(collection_path("apps/v1", "DaemonSet", cluster.namespace))
-    drivers = [item for item in listed if is_driver(item) and not driver_object_of(item)]
-    nodes = driver_nodes(drivers).get("", 0)
-    if not nodes:
-        return LicensingConfigChange(name, config, None)
-    upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
-    reasons = tuple(changed_fields(config.fields))
-    in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
-    rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
-    return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
-
-
-def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> str | None:
-    body = {
-        "apiVersion": "nvidia.com/v1",
-        "kind": "ClusterPolicy",
-        "metadata": {"name": change.name},
-        "spec": {"driver": {"licensingConfig": dict(change.config.after if change.config else {})}},
-    }
-    path = f"{CLUSTER_POLICIES}/{change.name}"
-    check = module.check_mode
-    return write_or_dry_run(
-        lambda: module.client.apply(path, body, dry_run=check, field_validation="Strict", manager=LICENSING_MANAGER),
-        check=check,
-    )
 
 
 def _warn(module: LicenseModule, comparison: Comparison) -> None:

@@ -224,7 +224,8 @@ from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.driver_pods import LicenseNode
 from ..module_utils.licensing.module import tokens_in
-from ..module_utils.licensing.rotation import ROTATION_OPTIONS, RotationResult, Rotator
+from ..module_utils.licensing.options import ROTATION_OPTIONS
+from ..module_utils.licensing.rotation import RotationResult, Rotator
 from ..module_utils.licensing.rotation_survey import Survey, read_survey
 from ..module_utils.licensing.targets import LicenseTarget
 from ..module_utils.schema.messages import abbreviate_nodes, join_words

@@ -15,7 +15,17 @@ from .option_names import RESTORE_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:
+    from ..common.module import ArgumentSpec
     from .module import LicenseTokenModule
+
+# The options of the modules that rotate nodes.
+ROTATION_OPTIONS: ArgumentSpec = {
+    "preflight": {"type": "bool", "default": True},
+    "restart_drivers": {"type": "bool", "default": False},
+    "restart_timeout": {"type": "int", "default": 1200},
+    "wait_timeout": {"type": "int", "default": 300},
+    "wait_sleep": {"type": "int", "default": 1},
+}
 
 
 def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> LicenseOptions:

@@ -16,19 +16,17 @@ from dataclasses import dataclass, field
 from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
-from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import LicenseContainers
-from .diagnosis import LicenseObject, problem
+from .diagnosis import LicenseObject, problem, stop_message
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
 from .node_reads import NODE_LEFT, CommandFailed
-from .option_names import RESTART_OPTION, TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
+from .option_names import RESTART_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:
     import datetime
 
-    from ..common.module import ArgumentSpec
     from ..kube.lease import Lease
     from .status import LicenseStatus
 
@@ -47,14 +45,6 @@ _STEPS = {
     _UNFINISHED: "while an unfinished restart of its driver was completed",
 }
 _RESTART_ADVICE = f"To restart the driver of the node after a drain, set {RESTART_OPTION}."
-# The options of the modules that rotate nodes.
-ROTATION_OPTIONS: ArgumentSpec = {
-    "preflight": {"type": "bool", "default": True},
-    "restart_drivers": {"type": "bool", "default": False},
-    "restart_timeout": {"type": "int", "default": 1200},
-    "wait_timeout": {"type": "int", "default": 300},
-    "wait_sleep": {"type": "int", "default": 1},
-}
 # The number of attempts for a node if the API server or the kubelet fails temporarily, or if its driver pod is replaced.
 _ATTEMPTS = 3
 
@@ -243,7 +233,7 @@ class Rotator:
                     continue
                 result.failed = name
                 message, partial = (
-                    _message(rotation, error, result, self._unwritten),
+                    stop_message(rotation, error, result, _STEPS[result.reached], self._unwritten),
                     {"license_rotation": result.as_dict()},
                 )
                 if isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
@@ -406,20 +396,3 @@ class Rotator:
                 f"rotating the license of {node.name}: {reading.status.text if reading.status else 'unknown'}"
             ),
         )
-
-
-def _message(rotation: NodeRotation, error: Exception, result: RotationResult, unwritten: str = "") -> str:
-    done = f" Already rotated: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
-    pending = f" Not rotated yet: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    cordon = ""
-    if rotation.is_restart and result.reached != _DRAINING:
-        cordon = " The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
-    advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
-    where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
-    remedy = "Correct the cause, and run the playbook again; it continues with this node, and nodes that are already rotated are skipped."
-    if unwritten:
-        remedy = (
-            f"{unwritten} was not changed, and still has the previous files. Correct the cause, and run the playbook again; it continues with this node. To "
-            f"load the previous files on this node, run license_rotate without a token ({TOKEN_OPTION}, {TOKEN_PATH_OPTION}, {TOKEN_ENV})."
-        )
-    return f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. {remedy}"

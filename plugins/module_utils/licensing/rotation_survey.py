@@ -12,12 +12,12 @@ from ..common.results import MAX_LISTED, diff_of
 from ..schema.messages import abbreviate_nodes
 from .connectivity import are_unreachable
 from .diagnosis import object_problem, problem
-from .driver_pods import TOKEN_PATH, LicenseNode, Reading
+from .driver_pods import LicenseNode, Reading
 from .driver_restart import DriverRestarts, RestartBlocked
 from .gridd_conf import AUTOMATIC, mismatch
-from .option_names import FEATURE_TYPE_OPTION, RESTORE_OPTION
+from .option_names import FEATURE_TYPE_OPTION
 from .rotation import NONE, REPLACE, NodeRotation, RotationResult, plan_rotation
-from .token import SHORT, fingerprint, utc_now
+from .token import SHORT, utc_now
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
@@ -25,7 +25,6 @@ if t.TYPE_CHECKING:
     from .cluster import LicenseCluster
     from .container import LicenseContainers
     from .diagnosis import LicenseObject
-    from .objects import LicenseObjectChange
 
 
 class UnreachableServers(ModuleFailure):
@@ -164,53 +163,6 @@ def read_survey(
         raise
     cannot = sorted(name for names in skipped.values() for name in names)
     return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted, cluster.expected_of)
-
-
-def unproven(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[str]:
-    """The names of the objects whose present token does not license all of their nodes. Nodes that already have the desired token do not count."""
-    names = set()
-    for change in changes:
-        tokens = [
-            fingerprint(token) for token in (change.before.token, change.desired.files.token) if token is not None
-        ]
-        for dummy, reading in _nodes_of(survey, change):
-            if reading.files.get(TOKEN_PATH) not in tokens or not reading.is_licensed:
-                names.add(change.target.name)
-                break
-    return names
-
-
-def require_complete(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> None:
-    """Raise InvalidOptions if nodes have a token that their object neither contains nor has kept: an attempt to replace the present token has failed before
-    it changed the object, so the present files, not the kept ones, are to be loaded.
-    """
-    for change in changes:
-        files = change.before
-        former = files.previous.token if files.previous is not None else None
-        known = [fingerprint(token) for token in (files.token, former) if token is not None]
-        others = [
-            node.name
-            for node, reading in _nodes_of(survey, change)
-            if reading.files.get(TOKEN_PATH) not in (None, *known)
-        ]
-        if others:
-            raise InvalidOptions(
-                [
-                    f"{RESTORE_OPTION}: {abbreviate_nodes(others)} has a token that was never written to {change.target.kind} {change.target.name}, so the "
-                    f"object still contains the files from before that attempt. To load them, run license_rotate without a token and without this variable."
-                ]
-            )
-
-
-def _nodes_of(survey: Survey, change: LicenseObjectChange) -> list[tuple[LicenseNode, Reading]]:
-    """The readable nodes whose driver pods mount the object."""
-    return [
-        (node, survey.readings[node.name])
-        for node in survey.nodes
-        if node.is_known_by(survey.readings[node.name])
-        and (expected := survey.expected_of(node)) is not None
-        and expected.target.is_same_object(change.target)
-    ]
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

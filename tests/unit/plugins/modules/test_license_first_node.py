@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.modules import license_rotation
-from tests.helpers.license_api import LicenseApi, Object, cluster_policy, gpu_node, license_secret, vgpu_pool
+from tests.helpers.license_api import LicenseApi, Object, cluster_policy, gpu_node, license_secret
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, Killed, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
 
@@ -217,13 +217,6 @@ def test_the_documented_remedy_of_a_feature_type_needs_one_run(product: str) -> 
     assert not result.get("failed"), result["msg"]
     assert api.unlicensed == []
     assert api.files(SECRET)["gridd.conf"] == CONFIG
-
-
-def test_a_pool_that_matches_a_vgpu_type_shows_the_class() -> None:
-    api = Fleet([cluster_policy(**POLICY)], containers=Containers({}))
-    pool = {**vgpu_pool("vdi", SECRET), "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-A100-10C"}}}
-    failed = api.license([pool], token=NEW, feature_type=2)
-    assert "but vGPU types of class C require" in failed["msg"]
 
 
 def kill_points(act: Callable[[Fleet], Any], count: int) -> int:

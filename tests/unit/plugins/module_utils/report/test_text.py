@@ -411,14 +411,3 @@ def test_node_group_of_a_pool() -> None:
         for reachable in (True, False):
             shown = lines(_info(pools={"made": made}, reachable=reachable), kind)
             assert "nodes of made: node group gpus of g2.5xlarge, 2 nodes" in shown
-
-
-def test_the_licenses_that_a_run_has_read() -> None:
-    vgpu = {"notebooks": _pool(driver={"type": "vgpu"})}
-    summary = "19 of 20 vGPU nodes have a license; the token expires in 364 days"
-    shown = {"licenses": {"summary": summary}}
-    assert f"licenses: {summary}" in " ".join("\n".join(lines(_info(**shown, pools=vgpu))).split())
-    unread = " ".join("\n".join(lines(_info(licenses={}, pools=vgpu))).split())
-    assert "licenses: this run has not read the licenses of the vGPU nodes; the playbook license_report does" in unread
-    assert "licenses:" not in "\n".join(lines(_info(licenses={})))
-    assert "licenses:" not in "\n".join(lines(_info(**shown, pools=vgpu), "plan"))

@@ -118,3 +118,14 @@ def test_a_plan_that_installs_nothing(info: dict[str, t.Any]) -> None:
     text = "\n".join(lines(_info(**info), "plan"))
     assert "installs" not in text
     assert "settings of" not in text
+
+
+def test_the_licenses_that_a_run_has_read() -> None:
+    vgpu = {"p": {**POOL, "driver": {"type": "vgpu"}}}
+    summary = "19 of 20 vGPU nodes have a license; the token expires in 364 days"
+    shown = {"licenses": {"summary": summary}}
+    assert f"licenses: {summary}" in " ".join("\n".join(lines(_info(**shown, pools=vgpu))).split())
+    unread = " ".join("\n".join(lines(_info(licenses={}, pools=vgpu))).split())
+    assert "licenses: this run has not read the licenses of the vGPU nodes; the playbook license_report does" in unread
+    assert "licenses:" not in "\n".join(lines(_info(licenses={})))
+    assert "licenses:" not in "\n".join(lines(_info(**shown, pools=vgpu), "plan"))
