@@ -88,9 +88,9 @@ class Shared:
 
     def settled(self, owner: str, name: str) -> None:
         """After a run that is not killed, the declared group is one group."""
-        args = {"name": name, "flavor": FLAVORS[0], **SETTINGS, "node_count": 1, "recreate": True}
+        args: Object = {"name": name, "flavor": FLAVORS[0], **SETTINGS, "node_count": 1, "recreate": True}
         self.monkeypatch.setattr(DrainingModule, "drainer", Drainer(self.account, fails=False))
-        options = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60, **args}
+        options: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60, **args}
         result = self.account.run(vks_nodegroup.main, **options)
         assert not result.get("failed"), result
         self.owner.update(dict.fromkeys(self.account.groups().keys() - self.owner.keys(), owner))
