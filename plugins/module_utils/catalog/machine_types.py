@@ -49,6 +49,34 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], dict[str, int]], ...] = (
     (r"a4-highgpu-", "B200", ("B200",), {"8g": 8}),
 )
 
+# Machine types with NVIDIA GPUs, including those whose number of GPUs or fraction of a GPU is not in the table.
+_WITH_GPUS = re.compile(
+    r"(g[3-7](dn|e|f|g|s)?|gr6f?|p[2-6](d|dn|de|e|en|-b200|-b300|e-gb200)?)\.(\d*xlarge|metal)"  # AWS; g4ad has GPUs of AMD
+    r"|standard_n(c\w+|d(?!\w*mi\d)\w+|v\d+(ad)?m?s_(v3|a10_v5))"  # Azure; NVv4 and NVv5 have GPUs of AMD
+    r"|(a[234]x?|g[24])-(standard|highgpu|megagpu|ultragpu|edgegpu|maxgpu)-\w+"  # Google Cloud
+    r"|(vm|bm)\.gpu(?!\.mi)[\w.]+"  # Oracle Cloud
+    r"|ecs\.s?e?gn\d[\w-]*\..+"  # Alibaba Cloud
+)
+# Labels by which clouds, autoscalers and other tools describe a node's GPU, each with a text that its value contains if the GPU is NVIDIA's.
+GPU_LABELS = {
+    "cloud.google.com/gke-accelerator": "nvidia",
+    "k8s.amazonaws.com/accelerator": "",
+    "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
+    "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
+    "karpenter.azure.com/sku-gpu-manufacturer": "nvidia",
+    "kubernetes.azure.com/accelerator": "nvidia",
+    "accelerator": "nvidia",
+    "cluster-api/accelerator": "",
+    "doks.digitalocean.com/gpu-brand": "nvidia",
+    "gpu.nvidia.com/model": "",
+    "aliyun.accelerator/nvidia_name": "",
+}
+
+
+def has_nvidia_gpu(machine_type: str) -> bool:
+    """Whether a machine type of a known cloud has NVIDIA GPUs."""
+    return bool(_WITH_GPUS.fullmatch(machine_type.lower()))
+
 
 def machine_type_gpus(machine_type: str) -> FlavorGpus | None:
     """The GPUs of a machine type; None if it is not in the table."""

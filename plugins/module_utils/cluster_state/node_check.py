@@ -55,7 +55,10 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     reason = reason_without_discovery(node.labels)
     unreachable = f"{reason}, so it cannot reach the declared state"
     if not node.discovered:
-        return finding(unreachable, final=True) if reason else finding(_undiscovered(node))
+        if reason:
+            return finding(unreachable, final=True)
+        # The operator has processed the node, so that waiting does not help.
+        return finding(_undiscovered(node), final=node.labels.get(names.GPU_PRESENT_LABEL) == "false")
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
     failed_config = expected_state.expected_mig_config(node, pool, managed=True)
@@ -89,6 +92,13 @@ def mig_failure(node: Node) -> str:
 
 
 def _undiscovered(node: Node) -> str:
+    if not node.has_gpu:
+        denied = node.labels.get(names.GPU_PRESENT_LABEL) == "false"
+        shows = f"has the label {names.GPU_PRESENT_LABEL}=false, because it lacks" if denied else "lacks"
+        return (
+            f"{shows} NFD's label for a PCI device of NVIDIA: check that NFD runs there and that the GPU is attached (lspci -d 10de:); if the node "
+            f"has no GPU any longer, remove its label {names.POOL_LABEL}"
+        )
     if not node.gpus:
         return "has an NVIDIA GPU that gpu-feature-discovery has not labeled yet"
     # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the

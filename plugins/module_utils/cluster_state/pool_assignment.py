@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..catalog.names import NFD_PREFIX, POOL_LABEL
-from ..pools.membership import Membership, membership_by_labels
+from ..catalog.names import POOL_LABEL
+from ..pools.membership import DISCOVERED_PREFIXES, Membership, membership_by_labels
 from ..schema.operand_labels import reason_without_discovery
 from .ownership import POOL_OWNER, recorded
 
@@ -19,14 +19,12 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from .node import Node
 
-# Discovery sets the labels with these prefixes; all other labels exist from the start or are set by other tools.
-_DISCOVERED = ("nvidia.com/", NFD_PREFIX)
-
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
     """The pool membership according to the nodes' labels. A label accel.gpu/pool that the user has set always counts.
 
-    If a run has set the label, it counts only while the pool's match fits the node.
+    If a run has set the label, it counts unless the labels of the node's GPU contradict the pool's match. If these labels are gone, for example because
+    NFD does not run any longer, the node keeps its pool.
     """
     membership = membership_by_labels(pools, nodes)
     by_name = {node.name: node for node in nodes}
@@ -50,7 +48,7 @@ def may_match(pool: PoolPlan, node: Node) -> bool:
     if pool.match.pins_only:
         return False
     return all(
-        node.labels[key] == value if key in node.labels else key.startswith(_DISCOVERED)
+        node.labels[key] == value if key in node.labels else key.startswith(DISCOVERED_PREFIXES)
         for key, value in pool.match.labels.items()
     )
 

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION
+from ..catalog.names import CORDONED_ANNOTATION, GPU_PRESENT_LABEL
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import reason_without_discovery
+from .hidden_gpus import hidden_messages
 from .pool_assignment import pool_members, undiscovered_candidates
 from .pool_release import ABANDONED, is_abandoned
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import PoolPlan
+    from .hidden_gpus import HiddenNode
     from .node import Node
 
 
@@ -27,18 +29,20 @@ def all_warnings(
     *,
     run: bool,
     before_discovery: bool = False,
+    hidden: t.Sequence[HiddenNode] = (),
 ) -> list[str]:
     """All warnings about the nodes and their pools: for a run that changes nodes if `run` is set, otherwise for the report.
 
     `released` contains the nodes that are being released from their pools (reported elsewhere); `unusual` is the result of unusual_nodes().
     The report has no warnings until a GPU node is known, because all pools are empty until then; `before_discovery` omits the warning about empty pools for
-    the same reason. Warnings about problems that a run corrects appear only in the report.
+    the same reason. `hidden` is the result of hidden_nodes(). Warnings about problems that a run corrects appear only in the report.
     """
     if not run and not any(node.has_gpu for node in nodes):
-        return []
+        return hidden_messages(hidden, membership)[:MAX_LISTED]
     members = pool_members(membership)
     return [
-        *_membership_warnings(membership, released, before_discovery=before_discovery),
+        *_membership_warnings(nodes, membership, released, before_discovery=before_discovery),
+        *hidden_messages(hidden, membership)[:MAX_LISTED],
         *_node_warnings(nodes, members),
         *(() if run else (*_abandoned_warnings(nodes, members), *_cordon_warnings(nodes))),
         *unusual_node_warnings(unusual, members, run=run),
@@ -46,7 +50,7 @@ def all_warnings(
 
 
 def _membership_warnings(
-    membership: Membership, released: t.Collection[str], *, before_discovery: bool
+    nodes: t.Iterable[Node], membership: Membership, released: t.Collection[str], *, before_discovery: bool
 ) -> t.Iterator[str]:
     """Warnings about nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit."""
     for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
@@ -55,6 +59,9 @@ def _membership_warnings(
     if membership.missing and not before_discovery:
         unknown = sorted(set(membership.undiscovered) - members)
         note = f" GPU nodes of unknown model that may belong to them: {abbreviate(unknown)}." if unknown else ""
+        unclaimed = set(membership.unclaimed)
+        others = sorted(f"{node.name} ({node.model})" for node in nodes if node.name in unclaimed)
+        note += f" GPU nodes in no pool: {abbreviate(others)}." if others else ""
         yield f"No node of the cluster belongs to: {', '.join(membership.missing)}.{note}"
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin takes precedence."
@@ -70,6 +77,16 @@ def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Ite
     not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
     if not_ready:
         yield f"The run neither waits for these nodes nor verifies them, because they are not ready: {abbreviate(not_ready)}."
+    denied = sorted(
+        node.name
+        for node in nodes
+        if node.name in members and node.ready and node.labels.get(GPU_PRESENT_LABEL) == "false"
+    )
+    if denied:
+        yield (
+            f"These nodes of pools show no GPU any longer (label {GPU_PRESENT_LABEL}=false); check that NFD runs there and that the GPUs are attached: "
+            f"{abbreviate(denied)}."
+        )
     unknown: dict[str, list[str]] = {}
     for node in nodes:
         if node.discovered and node.catalog_model is None:

@@ -15,6 +15,9 @@ from ..catalog import models, names
 from .nodegroup_names import is_group_or_replacement
 from .plan import PoolPlan
 
+# Discovery sets the labels with these prefixes; all other labels exist from the start or are set by other tools.
+DISCOVERED_PREFIXES = ("nvidia.com/", names.NFD_PREFIX)
+
 
 @dataclasses.dataclass(frozen=True)
 class NodeFacts:
@@ -82,6 +85,20 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
     if any(node.labels.get(key) != value for key, value in match.labels.items()):
         return False
     return not match.products or _product(node) in {models.normalized(product) for product in match.products}
+
+
+def contradicts(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether the labels of a node that shows a GPU differ from the pool's `match`. A missing label that discovery sets is no evidence."""
+    match = pool.match
+    if match.pins_only or not node.has_gpu:
+        return False
+    if any(
+        node.labels[key] != value if key in node.labels else not key.startswith(DISCOVERED_PREFIXES)
+        for key, value in match.labels.items()
+    ):
+        return True
+    products = {models.normalized(product) for product in match.products}
+    return bool(products and node.product) and _product(node) not in products
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
@@ -154,7 +171,7 @@ def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFact
         owner = declared.get(node.pin) or index.by_nodegroup(node)
         if owner is not None:
             membership.by_pool[owner.name].append(node.name)
-            if node.pin in declared and known and not owner.match.pins_only and not matches(owner, node):
+            if node.pin in declared and known and contradicts(owner, node):
                 membership.mismatched.setdefault(owner.name, []).append(node.name)
             if _has_wrong_model(owner, node):
                 membership.wrong_model.setdefault(owner.name, []).append(node.name)

@@ -16,13 +16,14 @@ from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
     from ..cluster_state.node_check import NodeDrift
     from ..kube.client import Client
     from .run_context import RunContext
 
 
-def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
-    """The message about these nodes and about undiscovered GPU nodes; it describes only the first few nodes in detail."""
+def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[Node] = ()) -> str:
+    """The message about these nodes and about undiscovered nodes; it describes only the first few nodes in detail."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.CONFIGMAP_PODS_SELECTOR))
     failures = operand_pods.container_failures(pods)
@@ -48,9 +49,13 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         lines.append("; ".join(parts))
     if len(findings) > MAX_NAMED:
         lines.append(f"and {len(findings) - MAX_NAMED} more node(s)")
-    if undiscovered:
+    by_nfd = [node.name for node in undiscovered if node.has_nfd_labels]
+    if by_nfd:
+        lines.append(f"{len(by_nfd)} GPU node(s) that gpu-feature-discovery has not labeled: {abbreviate(by_nfd)}")
+    without = [node.name for node in undiscovered if not node.has_nfd_labels]
+    if without:
         lines.append(
-            f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labeled: {abbreviate(undiscovered)}"
+            f"{len(without)} node(s) that NFD has not labeled although its worker runs there: {abbreviate(without)}; check the logs of the workers"
         )
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding contains its own remedy.

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.hidden_gpus import hidden_messages, hidden_nodes, pools_without_visible_nodes
 from ..cluster_state.operand_pods import STOPPED_FOR_MIG, app_of, operand_failures
 from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
@@ -23,13 +24,14 @@ from ..common.wait import WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
-from ..schema.messages import abbreviate
+from ..schema.messages import MAX_NAMED, abbreviate
 from .diagnosis import diagnose
 from .reader import ClusterState, StateReader
 from .readiness_watch import ObservedNodes, ReadinessWatch
 from .result import RolloutResult, after_discovery, build_result, warnings
 from .rollout import Rollout
 from .run_context import RunContext
+from .scope import PRESENT
 
 if t.TYPE_CHECKING:
     from ..cluster_state.operand_pods import ContainerFailure
@@ -225,19 +227,41 @@ class SharingOperation:
                     observed = ObservedNodes(state, self._watch.findings(state), [])
                 else:
                     observed = self._observed = self._watch.wait(state, changed_at)
+                more = observed.state.changes is not state.changes and observed.state.changes.changed
+                # The wait ends early if new nodes are discovered. They are configured before anything is verified.
+                if wait and not (more and rounds < _MAX_ROUNDS):
                     if observed.findings and lease is not None:
                         self._rollout.roll_back_failed(observed.state, observed.findings, lease)
                     self._require_verified(observed)
-                if observed.state.changes is state.changes or not observed.state.changes.changed:
+                if not more:
                     break
                 state = observed.state
             if lease is not None:
                 removed = self._context.reader.configmaps.remove_entries(observed.state.changes, lease)
                 self._rollout.done.removed.extend(removed)
         self._report_broken(self._failures_of_broken(observed.state))
-        if self._rollout.done.failed:
-            raise PartialFailure(self._failures())
+        failures = [self._failures()] if self._rollout.done.failed else []
+        if wait:
+            failures += self._pools_without_visible_nodes(observed.state)
+        if failures:
+            raise PartialFailure("\n".join(failures))
         return observed
+
+    def _pools_without_visible_nodes(self, state: ClusterState) -> list[str]:
+        """Messages about the pools that have no nodes although nodes that may belong to them are hidden from discovery."""
+        scope = self._context.scope
+        if scope.state != PRESENT or scope.requirements:
+            return []
+        hidden = hidden_nodes(state.plan, state.nodes.values(), state.membership, self._unusual(state))
+        pools = [
+            name
+            for name in pools_without_visible_nodes(hidden, state.membership)
+            if scope.pools is None or name in scope.pools
+        ]
+        if not pools:
+            return []
+        messages = hidden_messages(hidden, state.membership, pools)
+        return [f"No node of the cluster belongs to: {', '.join(pools)}.", *messages[:MAX_NAMED]]
 
     def _apply(self, state: ClusterState, lease: Lease) -> None:
         """Send the changes, then exclude the nodes that were reported, so that later changes and waits skip them."""
@@ -255,7 +279,7 @@ class SharingOperation:
         findings = {name: finding for name, finding in observed.findings.items() if name not in failed}
         if not findings and not observed.undiscovered:
             return
-        message = diagnose(self._context, findings, observed.undiscovered)
+        message = diagnose(self._context, findings, [observed.state.nodes[name] for name in observed.undiscovered])
         failures = f"{self._failures()}\n" if failed else ""
         raise WaitTimeout(
             f"{failures}{len(findings) + len(observed.undiscovered)} node(s) do not match the declarations of their pools "

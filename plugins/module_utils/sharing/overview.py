@@ -9,9 +9,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CONFIG_LABEL, POOL_LABEL
+from ..cluster_state.hidden_gpus import hidden_nodes
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
-from ..cluster_state.pool_assignment import assign_pools
+from ..cluster_state.pool_assignment import assign_pools, is_undiscovered
 from ..cluster_state.warnings import all_warnings, as_list, unusual_nodes
 from ..common.errors import ReleaseRefused
 from ..common.results import MAX_LISTED
@@ -123,7 +124,8 @@ def add_nodes(client: Client, overview: Overview, nodes: t.Sequence[Node], resul
     unusual = unusual_nodes(overview.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
-    result["warnings"] += all_warnings(nodes, membership, released, unusual, run=False)
+    hidden = hidden_nodes(overview.plan, nodes, membership, unusual, before_discovery=is_undiscovered(nodes))
+    result["warnings"] += all_warnings(nodes, membership, released, unusual, run=False, hidden=hidden)
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:

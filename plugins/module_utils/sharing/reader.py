@@ -74,7 +74,7 @@ class StateReader:
         self._client = client
         self._plan = plan
         self._scope = scope
-        self._expected_tolerations = (expected or {}).get("tolerations") or ()
+        self.expected_tolerations = (expected or {}).get("tolerations") or ()
         self.configmaps = SharingConfigMaps(client, plan, (expected or {}).get("configmaps") or ())
         # The layouts that this run has chosen for the nodes of pools with a demand; the choice does not change during the
         # run.
@@ -106,7 +106,7 @@ class StateReader:
         plan = allocation.plan
         compare = functools.partial(plan_sharing_changes, plan, node_list, membership, configmaps, scope=self._scope)
         changes = compare(pods=pods)
-        held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self._expected_tolerations)
+        held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self.expected_tolerations)
         if held_back:
             changes = compare(held_back, pods=pods)
         if changes.needs_pods:

@@ -9,20 +9,28 @@ import time
 import typing as t
 from dataclasses import replace
 
+from ..catalog.names import GPU_TAINT_KEY
+from ..catalog.taints import format_taint, is_temporary, untolerated_taints
+from ..cluster_state.cluster_policy import active_policy, policy_tolerations
+from ..cluster_state.hidden_gpus import awaited_by_nfd, taint_cause
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.node_check import NodeDrift, all_final, check_node, progress_text
-from ..cluster_state.pool_assignment import awaited_nodes
+from ..cluster_state.operand_pods import node_of, operand_failures
+from ..cluster_state.pool_assignment import assign_pools, awaited_nodes
 from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
 from ..kube.errors import ApiError
-from ..kube.paths import NODES
+from ..kube.paths import CLUSTER_POLICIES, NODES, PODS
 from . import operand_restart
 from .reader import ClusterState
+from .scope import PRESENT
 
 if t.TYPE_CHECKING:
     from .run_context import RunContext
 
 # Seconds during which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
+# The pods of NFD's workers, as its Helm chart and its operator for OpenShift label them.
+_NFD_WORKERS = ("app.kubernetes.io/name=node-feature-discovery,role=worker", "app=nfd-worker")
 
 
 class ObservedNodes(t.NamedTuple):
@@ -82,18 +90,19 @@ class ReadinessWatch:
                 ):
                     version = event["object"]["metadata"]["resourceVersion"]
                     node = parse_node(event["object"])
-                    was_failing = False
+                    previous = nodes.get(node.name)
                     if event["type"] == "DELETED":
                         nodes.pop(node.name, None)
                         findings.pop(node.name, None)
                         undiscovered.discard(node.name)
                     else:
                         nodes[node.name] = node
-                        was_failing = node.discovered and self.failing.pop(node.name, "") != ""
+                        if node.discovered:
+                            self.failing.pop(node.name, None)
                         self._update(node, state, findings)
-                    if node.discovered and (node.name in undiscovered or was_failing):
-                        undiscovered.discard(node.name)
-                        discovered_at = discovered_at or time.monotonic()
+                        self._update_undiscovered(node, state, undiscovered)
+                        if node.discovered and not (previous and previous.discovered):
+                            discovered_at = discovered_at or time.monotonic()
                     if all_final(findings) and not undiscovered:
                         break
                     self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
@@ -147,8 +156,31 @@ class ReadinessWatch:
         return min((operand_restart.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
-        names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)
+        plan = self._context.plan
+        names = awaited_nodes(plan.pools, nodes.values(), state.membership)
+        without_nfd = awaited_by_nfd(plan, list(nodes.values()), state.membership)
+        names += self._with_nfd_worker(without_nfd) if without_nfd and self._context.scope.state == PRESENT else []
         return {name for name in names if self._context.scope.contains(nodes[name], None) and name not in self.failing}
+
+    def _update_undiscovered(self, node: Node, state: ClusterState, undiscovered: set[str]) -> None:
+        """Stop waiting for a node that is discovered, or on which NFD has found no GPU; wait for a node on which NFD has found one."""
+        if node.discovered or (node.has_nfd_labels and not node.has_gpu):
+            undiscovered.discard(node.name)
+        elif node.has_gpu and node.name not in undiscovered and node.name not in state.membership.undiscovered:
+            awaited = awaited_nodes(state.plan.pools, [node], assign_pools(state.plan.pools, [node]))
+            if awaited and node.name not in self.failing and self._context.scope.contains(node, None):
+                undiscovered.add(node.name)
+
+    def _with_nfd_worker(self, names: t.Collection[str]) -> list[str]:
+        """The nodes on which a worker of NFD runs or starts; only these will be labeled."""
+        pods = [
+            pod
+            for selector in _NFD_WORKERS
+            for pod in self._context.client.list(PODS, label_selector=selector)
+            if node_of(pod) in names
+        ]
+        failing = operand_failures(pods, time.time())
+        return sorted({node_of(pod) for pod in pods} - failing.keys())
 
     def look_for_failures(self, state: ClusterState) -> None:
         """Find the undiscovered nodes on which NVIDIA's pods fail, without waiting (for a preview)."""
@@ -167,11 +199,38 @@ class ReadinessWatch:
     ) -> None:
         """Record the nodes that cannot be discovered because an NVIDIA pod fails on them."""
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
-        failing = failing_operands(self._context.client, self._context.namespace, waiting, time.time())
+        failing = self._kept_away([nodes[name] for name in waiting if name in nodes])
+        waiting -= failing.keys()
+        failing |= failing_operands(self._context.client, self._context.namespace, waiting, time.time())
         self.failing.update(failing)
         undiscovered.difference_update(failing)
         for name in failing:
             self._update(nodes[name], state, findings)
+
+    def _kept_away(self, nodes: t.Iterable[Node]) -> dict[str, str]:
+        """The nodes with a taint that the ClusterPolicy does not tolerate, so that NVIDIA's pods never run there, with the reason."""
+        tainted = {
+            node.name: node.taints
+            for node in nodes
+            if any(taint.get("key") != GPU_TAINT_KEY and not is_temporary(taint) for taint in node.taints)
+        }
+        policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES)) if tainted else None
+        if policy is None:
+            return {}
+        tolerations = [*policy_tolerations(policy), *self._context.reader.expected_tolerations]
+        declared = {format_taint(taint) for pool in self._context.plan.pools for taint in pool.taints}
+        reasons = {}
+        for name, taints in tainted.items():
+            untolerated = [taint for taint in untolerated_taints(tolerations, taints) if not is_temporary(taint)]
+            listed = ", ".join(map(format_taint, untolerated))
+            if untolerated and declared.issuperset(map(format_taint, untolerated)):
+                reasons[name] = (
+                    f"the ClusterPolicy does not tolerate its taint {listed} yet, because this would restart drivers: allow the driver rollout with "
+                    "gpu_operator_allow_driver_rollout"
+                )
+            elif untolerated:
+                reasons[name] = ": ".join(taint_cause(untolerated))
+        return reasons
 
     def _update(self, node: Node, state: ClusterState, findings: dict[str, NodeDrift]) -> None:
         pool = state.pool_of(node.name)

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
+from ..cluster_state.hidden_gpus import hidden_nodes
 from ..cluster_state.node_check import check_node
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..cluster_state.warnings import all_warnings, as_list
@@ -175,7 +176,13 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         released.setdefault(pool_name, []).append(name)
     texts = [
         *all_warnings(
-            nodes, state.membership, state.changes.released, unusual, run=True, before_discovery=before_discovery
+            nodes,
+            state.membership,
+            state.changes.released,
+            unusual,
+            run=True,
+            before_discovery=before_discovery,
+            hidden=hidden_nodes(state.plan, nodes, state.membership, unusual, before_discovery=before_discovery),
         ),
         *(
             f"No pool in gpu_pools claims {abbreviate(names)} of pool {name} any longer; each {'will be' if done.predicted else 'was'} released."

@@ -19,13 +19,20 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan impo
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState, StateReader
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.readiness_watch import ObservedNodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import (
     RolloutResult,
     after_discovery,
     warnings,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING, PRESENT, Scope
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import (
+    EVERYTHING,
+    NEW_NODES,
+    PRESENT,
+    RESET,
+    Scope,
+)
 from tests.helpers.fleet import node
 
 
@@ -110,6 +117,49 @@ def test_the_result_of_a_stopped_run_has_the_nodes_as_the_rolling_update_left_th
     assert notes == (
         [] if isinstance(error, PartialFailure) else ["Nodes that stay cordoned: b. The next run continues with them."]
     )
+
+
+def test_nodes_that_are_discovered_during_a_run_are_configured_before_anything_is_verified() -> None:
+    """The wait ends early for them. Until they are configured, they differ from the declaration, which is no failure."""
+    done = node("a", replicas=4, labels=PLAN.pools[0].node_labels)
+    before = cluster(done, node("b", labels={"nvidia.com/gpu.product": None}))
+    discovered = cluster(done, node("b"))
+    settled = mock.Mock(changed=False, pool_of={})
+    after = replace(cluster(done, node("b", replicas=4, labels=PLAN.pools[0].node_labels)), changes=settled)
+    params = {"allow_release": [], "wait": True, "wait_timeout": 1, "report_path": None, "expected_policy": {}}
+    operation = SharingOperation(mock.Mock(params=params, check_mode=False, plan=PLAN), EVERYTHING)
+    watch = operation._watch
+    waits = [ObservedNodes(discovered, watch.findings(discovered), []), ObservedNodes(after, {}, [])]
+    applied: list[ClusterState] = []
+    with (
+        mock.patch.object(watch, "wait", side_effect=waits),
+        mock.patch.object(operation._rollout, "require_permission_to_evict"),
+        mock.patch.object(operation, "_apply", lambda state, dummy: applied.append(state)),
+        mock.patch.object(operation._context.reader.configmaps, "remove_entries", return_value=[]),
+        mock.patch.object(operation._context.reader, "read", return_value=after),
+    ):
+        observed = operation._reconcile(replace(before, changes=settled), mock.MagicMock())
+    assert [state is discovered for state in applied] == [True]
+    assert observed.state is after
+
+
+@pytest.mark.parametrize(
+    ("scope", "fails"),
+    [(EVERYTHING, True), (Scope(pools=frozenset({"other"})), False), (Scope(RESET), False), (Scope(NEW_NODES), False)],
+)
+def test_a_run_fails_if_nodes_that_a_pool_lacks_are_hidden(scope: Scope, fails: bool) -> None:
+    params = {"allow_release": [], "wait": True, "wait_timeout": 1, "report_path": None, "expected_policy": {}}
+    operation = SharingOperation(mock.Mock(params=params, check_mode=False, plan=PLAN), scope)
+    tainted = replace(CPU, taints=({"key": "sku", "value": "gpu", "effect": "NoSchedule"},))
+    messages = operation._pools_without_visible_nodes(cluster(tainted))
+    assert bool(messages) is fails
+    if fails:
+        assert messages[0] == "No node of the cluster belongs to: notebooks."
+        assert "cpu-1 may belong to pool notebooks: taint sku=gpu:NoSchedule; no pool declares its taint" in messages[1]
+    # Other nodes of the pool are visible, or NFD has found no GPU on the node.
+    assert operation._pools_without_visible_nodes(cluster(tainted, node("a"))) == []
+    examined = replace(CPU, labels={"feature.node.kubernetes.io/cpu-model.family": "6"})
+    assert operation._pools_without_visible_nodes(cluster(examined)) == []
 
 
 DRIVER, EXPORTER = "nvidia-driver-daemonset", "nvidia-dcgm-exporter"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 
@@ -226,3 +227,35 @@ def test_a_recorded_limit_leaves_nodes_for_another_run() -> None:
     pods = PodsByNode({name: users for at in range(3) for name, users in held(f"t4-{at}", 3).items()})
     actual = changes([], nodes, pods=pods)
     assert (len(actual.rolling_changes), len(actual.limited), actual.releases.counts) == (1, 2, {"notebooks": 3})
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        # The operator sets this once NFD's labels are gone; the labels of gpu-feature-discovery may remain.
+        {"nvidia.com/gpu.present": "false"},
+        {"nvidia.com/gpu.product": None, "nvidia.com/gpu.count": None},
+        {"nvidia.com/gpu.family": None},
+    ],
+)
+def test_nodes_whose_labels_of_discovery_are_gone_keep_their_pool(lost: dict[str, str | None]) -> None:
+    match = {"model": "Tesla-T4", "labels": {"nvidia.com/gpu.family": "turing"}}
+    nodes = []
+    for each in fleet()[:2]:
+        labels = {**each.labels, "nvidia.com/gpu.family": "turing", **lost}
+        kept = {key: value for key, value in labels.items() if value is not None}
+        nodes.append(dataclasses.replace(each, labels=kept))
+    plan = changes([{**T4, "match": match}], nodes)
+    assert plan.releases.refusal(()) == ""
+    assert plan.released == []
+    assert set(plan.pool_of.values()) == {"notebooks"}
+
+
+def test_nodes_whose_labels_contradict_the_match_still_leave_their_pool() -> None:
+    moved = [
+        dataclasses.replace(each, labels={**each.labels, "nvidia.com/gpu.product": "NVIDIA-L4"}) for each in fleet()[:2]
+    ]
+    assert "notebooks: 2" in changes([T4], moved).releases.refusal(())
+    gone = [dataclasses.replace(each, labels={**each.labels, "rack": "b"}) for each in fleet()[:2]]
+    of_rack = {**T4, "match": {"model": "Tesla-T4", "labels": {"rack": "a"}}}
+    assert "notebooks: 2" in changes([of_rack], gone).releases.refusal(())

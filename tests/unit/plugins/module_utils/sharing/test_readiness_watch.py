@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which undiscovered nodes a run waits for."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.readiness_watch import ReadinessWatch
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
+
+PCI = "feature.node.kubernetes.io/pci-10de.present"
+SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+T4: dict[str, t.Any] = {"name": "notebooks", "match": {"model": "T4"}}
+LABELED = Node("labeled", {PCI: "true", "nvidia.com/gpu.product": "Tesla-T4"}, ready=True)
+LATE = Node("late", ready=True)
+
+
+class Cluster:
+    """The pods of NFD's workers, by node with their number of restarts, and the tolerations of the ClusterPolicy."""
+
+    def __init__(self, workers: dict[str, int] | None = None, tolerations: list[dict[str, str]] | None = None) -> None:
+        self.workers = workers or {}
+        self.tolerations = tolerations or []
+
+    def list(self, dummy_path: str, label_selector: str) -> list[dict[str, t.Any]]:
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        return [
+            {
+                "metadata": {"name": f"nfd-worker-{name}", "labels": {"app": "nfd-worker"}},
+                "spec": {"nodeName": name},
+                "status": {
+                    "containerStatuses": [{"name": "w", "restartCount": restarts, "state": waiting if restarts else {}}]
+                },
+            }
+            for name, restarts in (self.workers.items() if label_selector == "app=nfd-worker" else ())
+        ]
+
+    def list_known(self, dummy_path: str) -> list[dict[str, t.Any]]:
+        metadata = {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        return [{"metadata": metadata, "spec": {"daemonsets": {"tolerations": self.tolerations}}}]
+
+
+def watch(cluster: Cluster, plan: Plan | None = None) -> ReadinessWatch:
+    context = mock.Mock(client=cluster, plan=plan or derive({"name": "lab"}, {}, [T4]), scope=Scope())
+    context.reader.expected_tolerations = ()
+    return ReadinessWatch(context)
+
+
+def state_of(watched: ReadinessWatch, *nodes: Node) -> t.Any:
+    plan = watched._context.plan
+    membership = assign_pools(plan.pools, nodes)
+    return mock.Mock(nodes={node.name: node for node in nodes}, membership=membership, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("workers", "awaited"),
+    [({"late": 0}, {"late"}), ({}, set()), ({"labeled": 0}, set()), ({"late": 5}, set())],
+)
+def test_a_node_without_labels_of_nfd_is_awaited_if_its_worker_runs(workers: dict[str, int], awaited: set[str]) -> None:
+    watched = watch(Cluster(workers))
+    state = state_of(watched, LABELED, LATE)
+    assert watched._undiscovered(state.nodes, state) == awaited
+
+
+def test_a_node_is_awaited_from_nfd_s_labels_until_those_of_gpu_feature_discovery() -> None:
+    watched = watch(Cluster())
+    state = state_of(watched, LABELED, LATE)
+    undiscovered: set[str] = set()
+    with_gpu = replace(LATE, labels={PCI: "true"})
+    for node, expected in (
+        (LATE, set()),
+        (with_gpu, {"late"}),
+        (replace(LATE, labels={**with_gpu.labels, "nvidia.com/gpu.product": "Tesla-T4"}), set()),
+    ):
+        watched._update_undiscovered(node, state, undiscovered)
+        assert undiscovered == expected
+    # NFD has found no GPU.
+    undiscovered.add("late")
+    watched._update_undiscovered(replace(LATE, labels={"feature.node.kubernetes.io/x": "1"}), state, undiscovered)
+    assert undiscovered == set()
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "pool", "words"),
+    [
+        ((SKU,), [], T4, ["no pool declares its taint sku=gpu:NoSchedule", "taints: [{key: sku, value: gpu"]),
+        (
+            (SKU,),
+            [],
+            {**T4, "taints": [SKU]},
+            ["the ClusterPolicy does not tolerate", "gpu_operator_allow_driver_rollout"],
+        ),
+        ((SKU,), [{"operator": "Exists"}], T4, None),
+        (({"key": "nvidia.com/gpu", "effect": "NoSchedule"},), [], T4, None),
+        (({"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"},), [], T4, None),
+        ((), [], T4, None),
+    ],
+)
+def test_nodes_that_no_pod_of_nvidia_can_reach_are_not_awaited(
+    taints: tuple[dict[str, str], ...],
+    tolerations: list[dict[str, str]],
+    pool: dict[str, t.Any],
+    words: list[str] | None,
+) -> None:
+    watched = watch(Cluster(tolerations=tolerations), derive({"name": "lab"}, {}, [pool]))
+    reasons = watched._kept_away([Node("n", {PCI: "true"}, taints=taints, ready=True)])
+    assert (list(reasons) == ["n"]) is bool(words)
+    assert [word for word in words or () if word not in reasons["n"]] == []
