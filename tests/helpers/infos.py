@@ -201,7 +201,7 @@ def _trouble(info: Document) -> None:
         pools, lame, 1, "allocatable nvidia.com/gpu is 7 of a capacity of 8: GPUs are unhealthy, but 8 is expected"
     )
     crashed["allocatable"] = dict.fromkeys(crashed["allocatable"], 0)
-    why = "allocatable nvidia.com/gpu.shared is 0 of a capacity of 32: no plugin is registered, but 32 is expected"
+    why = "allocatable nvidia.com/gpu.shared is 0 of a capacity of 32: no plugin is registered, or all its GPUs are unhealthy, but 32 is expected"
     _differs(pools, crashed, 32, why)
     late.update(
         allocatable={"nvidia.com/gpu": 1}, capacity={"nvidia.com/gpu": 1}, mode="none", replicas=1, workloads=[]

@@ -17,8 +17,8 @@ STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
 # Keeps workloads away from a new node until its GPUs are partitioned; removed once this is verified, so it is not one of the pool's taints.
 STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
-# Temporary taints that other components set and remove: a key, or a prefix that ends with a slash, and the component. A pool's taints stay on its nodes, so none
-# of these taints can be one of them.
+# Temporary taints that other components set and remove: a key, or a prefix that ends with a slash, and the component. A pool's taints stay on its nodes, so
+# none of these taints can be one of them.
 _TEMPORARY = (
     # kubernetes: pkg/controller/nodelifecycle, staging/src/k8s.io/cloud-provider/api
     ("node.kubernetes.io/", "Kubernetes' node controller writes it"),

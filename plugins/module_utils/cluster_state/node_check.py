@@ -30,7 +30,7 @@ class NodeDrift:
     """The differences between a node and its pool's declaration. `final`: whether they remain no matter how long a run waits.
 
     `operand` is the label app of the operand whose log contains the cause; empty if it is unknown. `labels_only`: whether the node offers the
-    expected resources, and only the labels of gpu-feature-discovery differ.
+    expected resources, and only the labels of gpu-feature-discovery differ. `lost`: whether the labels are as expected, but the node offers fewer GPUs.
     """
 
     node: str
@@ -39,6 +39,7 @@ class NodeDrift:
     final: bool = False
     operand: str = ""
     labels_only: bool = False
+    lost: bool = False
 
     def __str__(self) -> str:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.differences)}"
@@ -78,7 +79,13 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     if labels == differences != []:
         return finding(*differences, operand=DISCOVERY, labels_only=True)
     is_changing = node.mig_state in CHANGING or (expected_state.expected_mig_config(node, pool) and not node.mig_state)
-    return finding(*differences, operand=MIG_MANAGER if is_changing else "") if differences else None
+    lost = resources == differences and _offers_less(node, pool)
+    return finding(*differences, operand=MIG_MANAGER if is_changing else "", lost=lost) if differences else None
+
+
+def _offers_less(node: Node, pool: PoolPlan) -> bool:
+    offers = expected_state.expected_offers(node, pool)
+    return any(node.allocatable.get(resource, 0) < expected for resource, expected in offers.items())
 
 
 def not_ready_message(subject: str) -> str:
@@ -173,7 +180,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
         if live != expected:
             capacity = node.capacity.get(resource, 0)
             # The kubelet keeps the capacity and reduces the allocatable amount while no plugin is registered for the resource.
-            cause = "no plugin is registered" if live == 0 else "GPUs are unhealthy"
+            cause = "no plugin is registered, or all its GPUs are unhealthy" if live == 0 else "GPUs are unhealthy"
             lost = f" of a capacity of {capacity}: {cause}" if live < capacity == expected else ""
             yield f"allocatable {resource} is {live}{lost}, but {expected} is expected"
     for other, live in sorted(node.allocatable.items()):

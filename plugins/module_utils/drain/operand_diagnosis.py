@@ -19,6 +19,8 @@ _MAX_LISTS = 5
 _MAX_LOGS = 5
 _LOG_LINES = 3
 _MAX_LOG_CHARS = 400
+# The containers that copy the configuration in the node's label for the device plugin and gpu-feature-discovery (config-manager, config-manager-init).
+_CONFIG_MANAGER = "config-manager"
 
 Object = t.Mapping[str, t.Any]
 
@@ -34,10 +36,20 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
     return [pod for pod in client.list(path) if (pod.get("spec") or {}).get("nodeName") in nodes]
 
 
-def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """For each node with a failing NVIDIA pod, a description of the pod with the reason; other nodes are not included."""
+def failing_operands(
+    client: Client, namespace: str, nodes: t.Collection[str], now: float, configured: t.Collection[str] = ()
+) -> dict[str, str]:
+    """For each node with a failing NVIDIA pod, a description of the pod with the reason; other nodes are not included.
+
+    `configured`: nodes whose label selects the desired configuration. A pod there that failed because of an earlier configuration starts again soon.
+    """
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
-    return describe_failures(client, namespace, failures)
+    lasting = {
+        name: failure
+        for name, failure in failures.items()
+        if name not in configured or not failure.container.startswith(_CONFIG_MANAGER)
+    }
+    return describe_failures(client, namespace, lasting)
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:

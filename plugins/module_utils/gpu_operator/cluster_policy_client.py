@@ -82,8 +82,15 @@ class ClusterPolicyClient:
         self.labels_nodes = False
         # Whether OLM replaces the operator.
         self.by_olm = False
-        # Whether gpu_sharing runs next. If so, gpu_sharing fails for broken nodes, and this module does not.
-        self.sharing_follows = False
+
+    @property
+    def sharing_follows(self) -> bool:
+        """Whether gpu_sharing runs next. If so, gpu_sharing fails for broken nodes and replaces wrong configurations, and this module does neither."""
+        return self._failing_nodes.sharing_follows
+
+    @sharing_follows.setter
+    def sharing_follows(self, value: bool) -> None:
+        self._failing_nodes.sharing_follows = value
 
     def policy(self) -> Object | None:
         """The active policy; None if there is none."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ..catalog.names import CONFIG_LABEL
+from ..catalog.operands import DISCOVERY, MPS_DAEMON, PLUGIN, VALIDATOR
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.operand_pods import app_of, operand_failures, unready_operands
-from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
+from ..cluster_state.pool_assignment import assign_pools, can_continue_without, ignorable_nodes
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from .readiness import IgnoredNodes, OperatorReadiness
 
@@ -19,6 +21,10 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 Object = dict[str, t.Any]
+
+# The operands that read the configuration in a node's label, and the validator, which waits for the device plugin.
+_CONFIGURED = (PLUGIN, DISCOVERY, MPS_DAEMON)
+_WAITING = (*_CONFIGURED, VALIDATOR)
 
 
 class FailingNodes:
@@ -32,6 +38,10 @@ class FailingNodes:
         self._stalled: t.Sequence[Object] = ()
         self._broken: dict[str, set[str]] = {}
         self._broken_reasons: dict[str, str] = {}
+        # The nodes whose configuration gpu_sharing replaces after this wait, although the operands that read it fail.
+        self._replaced: dict[str, ContainerFailure] = {}
+        # Whether gpu_sharing runs after this wait.
+        self.sharing_follows = False
         # The result of the last call that found nodes.
         self.ignored = IgnoredNodes()
 
@@ -53,11 +63,12 @@ class FailingNodes:
         if readiness.ready or not missing:
             return None
         if stalled is not self._stalled:
+            self._replaced = self._find_replaced(stalled, read_nodes) if self.sharing_follows else {}
             broken = self._find_broken(readiness, stalled, read_nodes)
             self._broken_reasons = describe_failures(self._client, namespace, broken)
             self._stalled, self._broken = stalled, _failing_apps(stalled, broken)
         candidates = ignorable_nodes(self._pools, _parsed(nodes)) - self._broken.keys()
-        if missing > len(candidates) + len(self._broken):
+        if missing > len(candidates) + len(self._broken) + len(self._replaced):
             return None
         pods = operand_pods(self._client, namespace, candidates)
         failures = operand_failures(pods, time.time())
@@ -67,12 +78,34 @@ class FailingNodes:
             failures = {name: failure for name, failure in failures.items() if name in ignorable}
             if not can_continue_without({*failures, *self._broken}, self._pools, current):
                 return None
-        if not failures and not self._broken:
+        if not failures and not self._broken and not self._replaced:
             return None
         reasons = {**self._broken_reasons, **describe_failures(self._client, namespace, failures)}
         unready = unready_operands([*pods, *stalled], reasons)
+        configured = [pod for pod in stalled if app_of(pod) in _WAITING]
+        for app, names in unready_operands(configured, self._replaced).items():
+            unready.setdefault(app, set()).update(names)
+        for name, failure in self._replaced.items():
+            reasons.setdefault(name, f"{failure}; the role sharing replaces its label {CONFIG_LABEL}")
         self.ignored = IgnoredNodes(reasons, unready, self._broken)
         return self.ignored
+
+    def _find_replaced(
+        self, stalled: t.Sequence[Object], read_nodes: t.Callable[[], t.Sequence[Object]]
+    ) -> dict[str, ContainerFailure]:
+        """The nodes of pools on which an operand fails that reads the configuration in the node's label, if gpu_sharing replaces this label."""
+        failures = operand_failures((pod for pod in stalled if app_of(pod) in _CONFIGURED), time.time())
+        if not failures:
+            return {}
+        nodes = _parsed(read_nodes())
+        by_name = {node.name: node for node in nodes}
+        membership = assign_pools(self._pools, nodes)
+        return {
+            name: failures[name]
+            for pool in self._pools
+            for name in membership.by_pool[pool.name]
+            if name in failures and by_name[name].labels.get(CONFIG_LABEL, pool.config_key) != pool.config_key
+        }
 
     def _find_broken(
         self,
@@ -88,7 +121,11 @@ class FailingNodes:
             return {}
         nodes = _parsed(read_nodes())
         ignorable = ignorable_nodes(self._pools, nodes)
-        broken = {name: failure for name, failure in in_back_off.items() if name not in ignorable}
+        broken = {
+            name: failure
+            for name, failure in in_back_off.items()
+            if name not in ignorable and name not in self._replaced
+        }
         if not can_continue_without(broken, self._pools, nodes):
             return {}
         return broken

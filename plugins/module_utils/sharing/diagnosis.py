@@ -21,6 +21,9 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .run_context import RunContext
 
+# The name of the main container, if it is not the pod's label app.
+_CONTAINERS = {operands.PLUGIN: "nvidia-device-plugin"}
+
 
 def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[Node] = ()) -> str:
     """The message about these nodes and about undiscovered nodes; it describes only the first few nodes in detail."""
@@ -39,9 +42,15 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
             parts.append(
                 f"no {operands.PLUGIN} pod runs there: check the node's label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
-        blamed = operand_pods.pod_of(pods, finding.operand, name)
+        elif finding.lost and _is_ready(pods, operands.PLUGIN, name):
+            parts.append(
+                f"its {operands.PLUGIN} pod is ready, so the GPUs that are missing are unhealthy: look for Xid errors in the log of the pod and in "
+                "the kernel log of the node, and run nvidia-smi in its driver pod"
+            )
+        operand = finding.operand or (operands.PLUGIN if finding.lost else "")
+        blamed = operand_pods.pod_of(pods, operand, name)
         if blamed:
-            log = log_end(client, namespace, blamed, finding.operand, previous=False)
+            log = log_end(client, namespace, blamed, _CONTAINERS.get(operand, operand), previous=False)
             parts.append(
                 f"the log of {blamed} ends: {log or '(empty)'}; correct the reported problem, then retry with "
                 f"kubectl -n {namespace} delete pod {blamed}"
@@ -61,6 +70,13 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         # A final finding contains its own remedy.
         lines.append(_advice(context, bool(failures)))
     return "\n".join(lines)
+
+
+def _is_ready(pods: t.Iterable[operand_pods.Pod], app: str, node: str) -> bool:
+    return any(
+        operand_pods.app_of(pod) == app and operand_pods.node_of(pod) == node and operand_pods.is_ready(pod)
+        for pod in pods
+    )
 
 
 def _describe_failure(client: Client, namespace: str, failure: ContainerFailure) -> str:

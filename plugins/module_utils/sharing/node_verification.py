@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
 from ..cluster_state.pool_edit import membership_edit, working_configuration
@@ -121,7 +121,9 @@ class NodeVerifier:
         ):
             return
         self._operands_checked = time.monotonic()
-        failing = failing_operands(self._context.client, self._context.namespace, [node.name], time.time())
+        configured = [node.name] if node.labels.get(CONFIG_LABEL) == self._pool.config_key else []
+        client, namespace = self._context.client, self._context.namespace
+        failing = failing_operands(client, namespace, [node.name], time.time(), configured)
         if failing:
             raise NodeFailure("not-verified", f"{node.name}: {failing[node.name]}")
 

@@ -9,7 +9,7 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.names import GPU_TAINT_KEY
+from ..catalog.names import CONFIG_LABEL, GPU_TAINT_KEY
 from ..catalog.taints import format_taint, is_temporary, untolerated_taints
 from ..cluster_state.cluster_policy import active_policy, policy_tolerations
 from ..cluster_state.hidden_gpus import awaited_by_nfd, taint_cause
@@ -201,7 +201,13 @@ class ReadinessWatch:
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
         failing = self._kept_away([nodes[name] for name in waiting if name in nodes])
         waiting -= failing.keys()
-        failing |= failing_operands(self._context.client, self._context.namespace, waiting, time.time())
+        configured = {
+            name
+            for name in waiting
+            if (pool := state.pool_of(name)) is not None and nodes[name].labels.get(CONFIG_LABEL) == pool.config_key
+        }
+        client, namespace = self._context.client, self._context.namespace
+        failing |= failing_operands(client, namespace, waiting, time.time(), configured)
         self.failing.update(failing)
         undiscovered.difference_update(failing)
         for name in failing:

@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import PCI_PRESENT_LABELS
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
+    CONFIG_LABEL,
+    COUNT_LABEL,
+    PCI_PRESENT_LABELS,
+    PRODUCT_LABEL,
+)
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.cluster import Cluster
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.polling import until
 from tests.labs import Lab
 
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
@@ -105,3 +111,29 @@ def test_a_node_that_is_discovered_during_the_run_is_configured(lab: Lab, tmp_pa
     assert not lost.get("failed"), lost
     assert lost["gpu_sharing"]["released_nodes"] == {}
     assert "nvidia.com/gpu.present=false" in str(lost["gpu_sharing"]["not_as_declared"])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usual(120)
+def test_site_replaces_configurations_that_do_not_exist(lab: Lab, tmp_path: Path) -> None:
+    """The device plugin and gpu-feature-discovery fail on all nodes; one node has never been labeled by the latter."""
+    fleet = tmp_path / "fleet.yaml"
+    groups = [{"name": "t4", "count": 2, "model": "T4", "gpus": 1}]
+    fleet.write_text(yaml.safe_dump({"groups": groups}))
+    lab.reset(fleet)
+    cluster = Cluster(lab)
+    install = ["--tags", "pools,nfd,gpu_operator"]
+    run_playbook(
+        "accel.gpu.site", environ=lab.env, variables={"gpu_pools": POOLS[:1]}, arguments=install
+    ).require_success()
+    cluster.kubectl("label", "node", "t4-1", "t4-2", f"{CONFIG_LABEL}=gone", "nvidia.com/mig.config=gone")
+    cluster.kubectl("label", "node", "t4-2", "accel.gpu/pool=notebooks", f"{PRODUCT_LABEL}-", f"{COUNT_LABEL}-")
+
+    def fails() -> bool:
+        pods = cluster.get("pods", "--namespace", "gpu-operator", "--selector", "app=nvidia-device-plugin-daemonset")
+        statuses = [each for pod in pods["items"] for each in pod["status"]["containerStatuses"]]
+        return sum(1 for each in statuses if each["restartCount"] >= 3) == 2
+
+    until(fails, timeout=60)
+    site(cluster, POOLS[:1], gpu_operator_wait_timeout=200).require_success()
+    assert cluster.offered("t4-") == {"t4-1": FOUR, "t4-2": FOUR}

@@ -161,7 +161,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
             pool(),
             ["will move from pool old to notebooks"],
         ),
-        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, but 1 is expected"]),
+        (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, or all its GPUs are unhealthy, but 1 is expected"]),
         (
             node(labels={**SETTLED, **AMPERE}),
             SEVENTHS,

@@ -52,7 +52,11 @@ def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
             ["Tesla-T4-SHARED, but Tesla-T4 is", "strategy is time-slicing, but none", "is 4, but 1 is"],
         ),
         (node(allocatable={}, capacity={}), pool(), ["allocatable nvidia.com/gpu is 0, but 1 is expected"]),
-        (node(allocatable={}), pool(), ["is 0 of a capacity of 1: no plugin is registered, but 1 is"]),
+        (
+            node(allocatable={}),
+            pool(),
+            ["is 0 of a capacity of 1: no plugin is registered, or all its GPUs are unhealthy, but 1"],
+        ),
         (node(gpus=8, allocatable={"nvidia.com/gpu": 7}), pool(), ["is 7 of a capacity of 8: GPUs are unhealthy"]),
         (
             node(replicas=4, rename=True, allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 4}),

@@ -285,3 +285,35 @@ def test_the_pods_and_nodes_of_a_stalled_wait_are_read_once_a_minute() -> None:
     # One when the wait starts, one at each of the two reads of pods, and no more.
     assert cluster.lists_of_nodes <= 4
     assert len(cluster.lists_of_pods) <= 4
+
+
+def wrongly_configured(label: str | None) -> Cluster:
+    """The device plugin fails on all nodes, whose label selects this configuration."""
+    cluster = Cluster(count=0)
+    cluster.scenario.policy = status("notReady", error="OperandNotReady", message="not ready: [state-device-plugin]")
+    cluster.scenario.driver["status"]["numberAvailable"] = 3
+    cluster.scenario.plugin["status"]["numberAvailable"] = 0
+    for item in cluster.scenario.nodes[:3]:
+        item["metadata"]["labels"] |= {"nvidia.com/device-plugin.config": label} if label else {}
+    cluster._pods = [failing_pod(PLUGIN, f"gpu-{number}") for number in range(3)]
+    return cluster
+
+
+def test_nodes_whose_configuration_is_replaced_next_are_not_waited_for() -> None:
+    readiness, seconds = await_ready(wrongly_configured("gone"))
+    assert readiness.ready
+    assert seconds == 60
+    # gpu_sharing changes these nodes, so they must not count as broken.
+    assert readiness.broken_nodes == ()
+    assert sorted(readiness.ignored_nodes) == ["gpu-0", "gpu-1", "gpu-2"]
+    assert "replaces its label nvidia.com/device-plugin.config" in readiness.ignored_nodes["gpu-0"]
+
+
+@pytest.mark.parametrize("label", [None, pool().config_key])
+def test_a_configuration_that_is_not_replaced_is_waited_for(label: str | None) -> None:
+    assert PLUGIN in progress_lines(wrongly_configured(label))[-1]
+
+
+def test_a_configuration_is_not_replaced_if_no_sharing_follows() -> None:
+    with pytest.raises(WaitTimeout):
+        await_ready(wrongly_configured("gone"), sharing_follows=False)
