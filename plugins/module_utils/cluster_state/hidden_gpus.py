@@ -135,6 +135,11 @@ def gpu_sign(node: Node) -> str:
     return ""
 
 
+def has_pci_label(node: Node) -> bool:
+    """Whether NFD has found a PCI device of NVIDIA, whatever the form of its label."""
+    return any(value == "true" and _PCI.fullmatch(key) for key, value in node.labels.items())
+
+
 def undeclared_taints(plan: Plan, node: Node) -> list[Taint]:
     """The lasting taints of the node that neither a pool nor the operator's values declare, so that NFD's and NVIDIA's pods may not run there."""
     of_values = get_nested(plan.operator.values, "daemonsets", "tolerations")

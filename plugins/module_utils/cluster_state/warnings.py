@@ -6,11 +6,24 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION, GPU_PRESENT_LABEL
+from ..catalog.machine_types import machine_type_gpus
+from ..catalog.names import (
+    CORDONED_ANNOTATION,
+    COUNT_LABEL,
+    GPU_PRESENT_LABEL,
+    GPU_RESOURCE,
+    INSTANCE_TYPE_LABELS,
+    MIG_INFIX,
+    MIG_STRATEGY_LABEL,
+    NONE_MODE,
+    PRODUCT_LABEL,
+    REPLICAS_LABEL,
+    STRATEGY_LABEL,
+)
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import reason_without_discovery
-from .hidden_gpus import hidden_messages
+from .hidden_gpus import has_pci_label, hidden_messages
 from .pool_assignment import pool_members, undiscovered_candidates
 from .pool_release import ABANDONED, is_abandoned
 
@@ -44,6 +57,7 @@ def all_warnings(
         *_membership_warnings(nodes, membership, released, before_discovery=before_discovery),
         *hidden_messages(hidden, membership)[:MAX_LISTED],
         *_node_warnings(nodes, members),
+        *_contradiction_warnings(nodes),
         *(() if run else (*_abandoned_warnings(nodes, members), *_cordon_warnings(nodes))),
         *unusual_node_warnings(unusual, members, run=run),
     ]
@@ -95,6 +109,40 @@ def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Ite
         yield (
             f"The catalog has no GPU model {model} ({abbreviate(sorted(names))}); a MIG layout for it cannot be verified before it is applied."
         )
+
+
+def _contradiction_warnings(nodes: t.Iterable[Node]) -> t.Iterator[str]:
+    """Warnings about labels of a node that contradict each other or the node's capacity, one for each contradiction."""
+    by_text: dict[str, list[str]] = {}
+    for node in nodes:
+        for text in label_contradictions(node):
+            by_text.setdefault(text, []).append(node.name)
+    for text, names in sorted(by_text.items()):
+        yield f"Labels contradict each other on {abbreviate(sorted(names))}: {text}."
+
+
+def label_contradictions(node: Node) -> t.Iterator[str]:
+    """The contradictions between labels of NFD, gpu-feature-discovery, the GPU operator and the cloud, and the node's capacity."""
+    labels = node.labels
+    denied = node.has_nfd_labels and not node.product and not has_pci_label(node)
+    if denied and labels.get(GPU_PRESENT_LABEL) == "true":
+        yield (
+            f"{GPU_PRESENT_LABEL} is true, but NFD has found no PCI device of NVIDIA; remove the label if it was set manually, or check that the GPU is "
+            "attached"
+        )
+    if not node.discovered:
+        return
+    model = node.catalog_model
+    gpus = next((gpus for key in INSTANCE_TYPE_LABELS if (gpus := machine_type_gpus(labels.get(key, "")))), None)
+    if model and gpus and gpus.keys and model.key not in gpus.keys:
+        yield f"{PRODUCT_LABEL} is {node.product}, but the machine type has {gpus.name}; the label may be left over from another machine"
+    if node.mode == NONE_MODE and node.replicas > 1:
+        yield f"{STRATEGY_LABEL} is {node.mode}, but {REPLICAS_LABEL} is {node.replicas}; delete the gpu-feature-discovery pod to renew the labels"
+    if labels.get(MIG_STRATEGY_LABEL) == "single" and MIG_INFIX not in node.product and node.mig_devices:
+        yield f"{MIG_STRATEGY_LABEL} is single, but the labels count devices of several profiles, as under the strategy mixed"
+    capacity = node.capacity.get(GPU_RESOURCE, 0)
+    if MIG_INFIX not in node.product and not node.mig_devices and node.mode == NONE_MODE and capacity > node.gpus > 0:
+        yield f"{COUNT_LABEL} is {node.gpus}, but the capacity has {GPU_RESOURCE}: {capacity}; another device plugin may share the GPUs"
 
 
 def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:

@@ -280,6 +280,12 @@ class SharingOperation:
         if not findings and not observed.undiscovered:
             return
         message = diagnose(self._context, findings, [observed.state.nodes[name] for name in observed.undiscovered])
+        alternating = self._watch.alternating(findings)
+        if alternating:
+            message += (
+                f"\nThe labels or resources of {abbreviate(alternating)} change back and forth, so several components write them: check that only one NFD, one "
+                "gpu-feature-discovery and one device plugin run there"
+            )
         failures = f"{self._failures()}\n" if failed else ""
         raise WaitTimeout(
             f"{failures}{len(findings) + len(observed.undiscovered)} node(s) do not match the declarations of their pools "

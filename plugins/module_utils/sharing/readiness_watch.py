@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import time
 import typing as t
@@ -29,6 +30,8 @@ if t.TYPE_CHECKING:
 
 # Seconds during which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
+# A node alternates between states if it has entered each of them this number of times.
+_ALTERNATIONS = 3
 # The pods of NFD's workers, as its Helm chart and its operator for OpenShift label them.
 _NFD_WORKERS = ("app.kubernetes.io/name=node-feature-discovery,role=worker", "app=nfd-worker")
 
@@ -54,6 +57,8 @@ class ReadinessWatch:
         # Restarts gpu-feature-discovery on some nodes, once for each node; set only if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
         self._restarted: set[str] = set()
+        # How often each node has entered each state, described by its differences.
+        self._entered: dict[str, collections.Counter[tuple[str, ...]]] = {}
         # Undiscovered nodes on which NVIDIA's pods fail, with the reason; the run does not wait for them.
         self.failing: dict[str, str] = {}
 
@@ -128,6 +133,14 @@ class ReadinessWatch:
         for node in state.nodes.values():
             self._update(node, state, findings)
         return findings
+
+    def alternating(self, names: t.Iterable[str]) -> list[str]:
+        """The nodes that have changed back and forth between at least two states during the waits."""
+        return sorted(
+            name
+            for name in names
+            if sum(count >= _ALTERNATIONS for count in self._entered.get(name, collections.Counter()).values()) > 1
+        )
 
     def findings_of_reported(self, state: ClusterState) -> dict[str, NodeDrift]:
         """The differences of nodes that verification and waits exclude because these nodes have already been reported, by node."""
@@ -244,6 +257,10 @@ class ReadinessWatch:
         finding = check_node(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = NodeDrift(node.name, finding.pool, (self.failing[node.name],), final=True)
+        previous = findings.get(node.name)
+        states = (previous.differences if previous else (), finding.differences if finding else ())
+        if states[0] != states[1]:
+            self._entered.setdefault(node.name, collections.Counter())[states[1]] += 1
         if finding:
             findings[node.name] = finding
             self._context.since.seconds(node.name, finding.differences)

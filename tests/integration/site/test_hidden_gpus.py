@@ -134,6 +134,6 @@ def test_site_replaces_configurations_that_do_not_exist(lab: Lab, tmp_path: Path
         statuses = [each for pod in pods["items"] for each in pod["status"]["containerStatuses"]]
         return sum(1 for each in statuses if each["restartCount"] >= 3) == 2
 
-    until(fails, timeout=60)
+    until(fails)
     site(cluster, POOLS[:1], gpu_operator_wait_timeout=200).require_success()
     assert cluster.offered("t4-") == {"t4-1": FOUR, "t4-2": FOUR}

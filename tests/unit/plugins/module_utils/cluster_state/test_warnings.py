@@ -79,3 +79,41 @@ def test_only_a_run_warns_of_empty_pools_before_any_gpu_node_is_known() -> None:
     membership = assign_pools(pools, [])
     assert warnings.all_warnings([], membership, (), {}, run=False) == []
     assert warnings.all_warnings([], membership, (), {}, run=True) == ["No node of the cluster belongs to: train."]
+
+
+T4_LABELS = {"nvidia.com/gpu.present": "true", PRODUCT: "Tesla-T4", "nvidia.com/gpu.count": "1"}
+NFD = {"feature.node.kubernetes.io/cpu-model.family": "6"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity", "words"),
+    [
+        (T4_LABELS, 1, None),
+        ({"nvidia.com/gpu.present": "true", **NFD}, 0, "NFD has found no PCI device of NVIDIA"),
+        ({"nvidia.com/gpu.present": "true", **NFD, "feature.node.kubernetes.io/pci-10de.present": "true"}, 0, None),
+        ({"nvidia.com/gpu.present": "true"}, 0, None),
+        ({**T4_LABELS, "node.kubernetes.io/instance-type": "g6.xlarge"}, 1, "Tesla-T4, but the machine type has L4"),
+        ({**T4_LABELS, "node.kubernetes.io/instance-type": "g4dn.xlarge"}, 1, None),
+        (
+            {**T4_LABELS, "nvidia.com/gpu.sharing-strategy": "none", "nvidia.com/gpu.replicas": "4"},
+            1,
+            "gpu.replicas is 4",
+        ),
+        ({**T4_LABELS, "nvidia.com/gpu.sharing-strategy": "none"}, 10, "gpu.count is 1, but the capacity has"),
+        ({**T4_LABELS, "nvidia.com/gpu.sharing-strategy": "time-slicing"}, 4, None),
+        (
+            {**T4_LABELS, "nvidia.com/mig.strategy": "single", "nvidia.com/mig-1g.5gb.count": "2"},
+            1,
+            "mig.strategy is single",
+        ),
+    ],
+)
+def test_labels_that_contradict_each_other(labels: dict[str, str], capacity: int, words: str | None) -> None:
+    node = Node(
+        "n", labels, capacity={"nvidia.com/gpu": capacity}, allocatable={"nvidia.com/gpu": capacity}, ready=True
+    )
+    found = list(warnings.label_contradictions(node))
+    assert len(found) == bool(words)
+    assert (words or "") in "".join(found)
+    texts = warnings.all_warnings([node], assign_pools([], [node]), (), {}, run=True)
+    assert any(text.startswith("Labels contradict each other on n: ") for text in texts) is bool(words)

@@ -16,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.readiness_watch import ReadinessWatch
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
+from tests.helpers import fleet
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
@@ -27,9 +28,9 @@ LATE = Node("late", ready=True)
 class Cluster:
     """The pods of NFD's workers, by node with their number of restarts, and the tolerations of the ClusterPolicy."""
 
-    def __init__(self, workers: dict[str, int] | None = None, tolerations: list[dict[str, str]] | None = None) -> None:
+    def __init__(self, workers: dict[str, int] | None = None, tolerations: t.Sequence[t.Any] = ()) -> None:
         self.workers = workers or {}
-        self.tolerations = tolerations or []
+        self.tolerations = tolerations
 
     def list(self, dummy_path: str, label_selector: str) -> list[dict[str, t.Any]]:
         waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -115,3 +116,16 @@ def test_nodes_that_no_pod_of_nvidia_can_reach_are_not_awaited(
     reasons = watched._kept_away([Node("n", {PCI: "true"}, taints=taints, ready=True)])
     assert (list(reasons) == ["n"]) is bool(words)
     assert [word for word in words or () if word not in reasons["n"]] == []
+
+
+def test_a_node_whose_labels_flip_is_found() -> None:
+    watched = watch(Cluster())
+    (pool,) = watched._context.plan.pools
+    product = "nvidia.com/gpu.product"
+    states = [fleet.node("n", labels={**pool.node_labels, product: name}) for name in ("Tesla-T4", "Tesla-T4-SHARED")]
+    state = mock.Mock(pool_of=lambda dummy: pool)
+    findings: dict[str, t.Any] = {}
+    for at in range(7):
+        watched._update(states[at % 2], state, findings)
+        assert watched.alternating(["n"]) == (["n"] if at >= 6 else [])
+    assert watched.alternating(["other"]) == []
