@@ -35,14 +35,15 @@ _NO_MACHINE = ("type", "virtual-kubelet"), ("eks.amazonaws.com/compute-type", "f
 _OS_LABEL = "kubernetes.io/os"
 _UNKNOWN_HARDWARE = "NFD has not labeled it, so its hardware is unknown"
 
-NOT_LABELED_BY_NFD = "nfd"
+NOT_LABELED_BY_NFD, REPORTED = "nfd", "reported"
 
 
 @dataclass(frozen=True)
 class HiddenNode:
     """A node that may have GPUs of these pools.
 
-    `sign`: what shows a GPU; empty if only the missing labels of NFD leave it open. `kind`: NOT_LABELED_BY_NFD if nothing keeps NFD from labeling the node.
+    `sign`: the sign of a GPU; empty if only the missing labels of NFD leave it open. `kind`: NOT_LABELED_BY_NFD if nothing keeps NFD from labeling the
+    node; REPORTED if the cause is one of unusual_nodes(), which is reported in any case.
     """
 
     name: str
@@ -97,7 +98,8 @@ def hidden_messages(
     empty = set(membership.empty)
     groups: dict[tuple[t.Any, ...], list[str]] = {}
     for node in hidden:
-        relevant = [name for name in node.pools if (name in pools if pools is not None else name in empty or node.sign)]
+        certain = bool(node.sign) and node.kind != REPORTED
+        relevant = [name for name in node.pools if (name in pools if pools is not None else name in empty or certain)]
         if relevant:
             groups.setdefault((tuple(relevant), node.sign, node.cause, node.remedy), []).append(node.name)
     messages = []
@@ -191,9 +193,9 @@ def _cause(plan: Plan, node: Node, unusual: str, *, before_discovery: bool) -> t
         return "it is not Ready", f"Repair it (kubectl describe node {node.name}), then run site.", ""
     reason = reason_without_discovery(node.labels)
     if reason:
-        return reason, "Remove the label if containers must use its GPUs, then run site.", ""
+        return reason, "Remove the label if containers must use its GPUs, then run site.", REPORTED
     if unusual:
-        return unusual, "Correct this, then run site.", ""
+        return unusual, "Correct this, then run site.", REPORTED
     undeclared = undeclared_taints(plan, node)
     temporary = [
         taint

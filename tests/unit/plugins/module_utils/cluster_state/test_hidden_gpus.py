@@ -182,6 +182,15 @@ def test_messages_are_about_empty_pools_and_certain_gpus() -> None:
     assert all("pool t4:" in text for text in hidden_messages(hidden, membership, ["t4"]))
 
 
+def test_a_cause_that_is_reported_in_any_case_is_repeated_only_for_an_empty_pool() -> None:
+    plan = plan_of()
+    disabled = plain("a", {PCI: "true", "nvidia.com/gpu.deploy.operands": "false"})
+    member = plain("m", {PCI: "true", "nvidia.com/gpu.product": "Tesla-T4"})
+    for nodes, count in (([disabled], 1), ([disabled, member], 0)):
+        membership = assign_pools(plan.pools, nodes)
+        assert len(hidden_messages(hidden_nodes(plan, nodes, membership), membership)) == count
+
+
 def test_a_pool_that_starts_without_nodes_lacks_none() -> None:
     pool = {"name": "burst", "match": {"model": "T4"}, "nodes": {"flavor": "f"}, "autoscale": {"min": 0, "max": 2}}
     plan = derive({"name": "lab", "cloud": {"magnum": {}}}, {}, [pool])
