@@ -67,6 +67,8 @@ options:
       - Used by this collection's role P(accel.gpu.gpu_operator#role). This option is not a stable interface.
       - Whether M(accel.gpu.gpu_sharing) runs next with the result of this module. In this case, nodes in C(broken_nodes) do not cause this module to fail.
         Instead, M(accel.gpu.gpu_sharing) fails after all other nodes are done.
+      - The module then also does not wait for nodes of pools on which the device plugin or gpu-feature-discovery fails because of the node's label
+        C(nvidia.com/device-plugin.config), if M(accel.gpu.gpu_sharing) replaces this label.
     type: bool
     default: false
 extends_documentation_fragment:

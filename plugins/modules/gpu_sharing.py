@@ -32,6 +32,8 @@ description:
     the pods' copies of the ConfigMap promptly instead of after a minute or more.
   - Waits until every node of every pool advertises exactly the resources that the pool declares and until gpu-feature-discovery has set the matching labels. A
     node that still advertises resources of another sharing mode does not match.
+  - If a pool that must have nodes has none, and nodes that may belong to it are hidden from discovery, for example by a taint that no pool declares, the
+    module fails after all other nodes are done, and names the nodes, the causes and the remedies. With O(wait=false) and in check mode, this is a warning.
   - Holds back taints that the ClusterPolicy does not tolerate and shows a warning, because NVIDIA pods could not restart on nodes with these taints. If a node
     already has such a taint, the taint is kept.
   - If there are no differences, the module sends no write requests and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.

@@ -58,8 +58,9 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     if not node.discovered:
         if reason:
             return finding(unreachable, final=True)
-        # The operator has processed the node, so that waiting does not help.
-        return finding(_undiscovered(node), final=node.labels.get(names.GPU_PRESENT_LABEL) == "false")
+        # If NFD has examined the node and the operator has processed the result, waiting does not help.
+        denied = node.has_nfd_labels and node.labels.get(names.GPU_PRESENT_LABEL) == "false"
+        return finding(_undiscovered(node), final=denied)
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
     failed_config = expected_state.expected_mig_config(node, pool, managed=True)
