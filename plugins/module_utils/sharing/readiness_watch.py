@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import math
 import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.names import CONFIG_LABEL, GPU_TAINT_KEY
+from ..catalog.names import CONFIG_LABEL, GPU_TAINT_KEY, OWN_PREFIX
 from ..catalog.taints import format_taint, is_temporary, untolerated_taints
 from ..cluster_state.cluster_policy import active_policy, policy_tolerations
 from ..cluster_state.hidden_gpus import awaited_by_nfd, taint_cause
@@ -18,7 +19,7 @@ from ..cluster_state.node import Node, parse_node
 from ..cluster_state.node_check import NodeDrift, all_final, check_node, progress_text
 from ..cluster_state.operand_pods import node_of, operand_failures
 from ..cluster_state.pool_assignment import assign_pools, awaited_nodes
-from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands
+from ..drain.operand_diagnosis import OPERANDS_INTERVAL, failing_operands, operand_pods
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, NODES, PODS
 from . import operand_restart
@@ -26,13 +27,16 @@ from .reader import ClusterState
 from .scope import PRESENT
 
 if t.TYPE_CHECKING:
+    from ..catalog.taints import Taint
     from .run_context import RunContext
 
 # Seconds during which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
 # A node alternates between states if it has entered each of them this number of times.
 _ALTERNATIONS = 3
-# The pods of NFD's workers, as its Helm chart and its operator for OpenShift label them.
+# The maximum time, in seconds, that a run waits for NFD to label a node on which its worker has just started. The next constant contains the labels of the
+# workers, as NFD's Helm chart and its operator for OpenShift set them.
+_NFD_WAIT = 60.0
 _NFD_WORKERS = ("app.kubernetes.io/name=node-feature-discovery,role=worker", "app=nfd-worker")
 
 
@@ -75,8 +79,16 @@ class ReadinessWatch:
         version = state.resource_version
         discovered_at: float | None = None
         operands_checked: float | None = None
+        nfd_until = time.monotonic() + _NFD_WAIT
         while not all_final(findings) or undiscovered:
             seconds_left = changed_at + limit - time.monotonic()
+            unlabeled = {name for name in undiscovered if not nodes[name].has_nfd_labels}
+            if unlabeled and time.monotonic() >= nfd_until:
+                # NFD may be configured to set no label on nodes without GPUs.
+                undiscovered -= unlabeled
+                continue
+            if unlabeled:
+                seconds_left = min(seconds_left, nfd_until - time.monotonic())
             if self._waiting_for_discovery(nodes, findings, undiscovered):
                 if operands_checked is None or time.monotonic() - operands_checked >= OPERANDS_INTERVAL:
                     self._find_failing(nodes, state, findings, undiscovered)
@@ -185,12 +197,12 @@ class ReadinessWatch:
                 undiscovered.add(node.name)
 
     def _with_nfd_worker(self, names: t.Collection[str]) -> list[str]:
-        """The nodes on which a worker of NFD runs or starts; only these will be labeled."""
+        """The nodes on which a worker of NFD has just started; only these will be labeled soon."""
         pods = [
             pod
             for selector in _NFD_WORKERS
             for pod in self._context.client.list(PODS, label_selector=selector)
-            if node_of(pod) in names
+            if node_of(pod) in names and _age(pod) < 2 * _NFD_WAIT
         ]
         failing = operand_failures(pods, time.time())
         return sorted({node_of(pod) for pod in pods} - failing.keys())
@@ -228,11 +240,10 @@ class ReadinessWatch:
 
     def _kept_away(self, nodes: t.Iterable[Node]) -> dict[str, str]:
         """The nodes with a taint that the ClusterPolicy does not tolerate, so that NVIDIA's pods never run there, with the reason."""
-        tainted = {
-            node.name: node.taints
-            for node in nodes
-            if any(taint.get("key") != GPU_TAINT_KEY and not is_temporary(taint) for taint in node.taints)
-        }
+        tainted = {node.name: node.taints for node in nodes if any(map(_may_keep_away, node.taints))}
+        # A pod that runs already stays there.
+        pods = operand_pods(self._context.client, self._context.namespace, tainted) if tainted else ()
+        tainted = {name: taints for name, taints in tainted.items() if name not in set(map(node_of, pods))}
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES)) if tainted else None
         if policy is None:
             return {}
@@ -240,7 +251,7 @@ class ReadinessWatch:
         declared = {format_taint(taint) for pool in self._context.plan.pools for taint in pool.taints}
         reasons = {}
         for name, taints in tainted.items():
-            untolerated = [taint for taint in untolerated_taints(tolerations, taints) if not is_temporary(taint)]
+            untolerated = list(filter(_may_keep_away, untolerated_taints(tolerations, taints)))
             listed = ", ".join(map(format_taint, untolerated))
             if untolerated and declared.issuperset(map(format_taint, untolerated)):
                 reasons[name] = (
@@ -267,3 +278,15 @@ class ReadinessWatch:
         else:
             findings.pop(node.name, None)
             self._context.since.forget(node.name)
+
+
+def _age(pod: t.Mapping[str, t.Any]) -> float:
+    """The age of a pod in seconds."""
+    created = pod["metadata"].get("creationTimestamp") or ""
+    return time.time() - datetime.datetime.fromisoformat(created).timestamp() if created else math.inf
+
+
+def _may_keep_away(taint: Taint) -> bool:
+    """Whether NVIDIA's pods may not tolerate this taint although it stays on the node."""
+    key = str(taint.get("key") or "")
+    return key != GPU_TAINT_KEY and not key.startswith(OWN_PREFIX) and not is_temporary(taint)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import replace
 from unittest import mock
@@ -31,12 +32,13 @@ class Cluster:
     def __init__(self, workers: dict[str, int] | None = None, tolerations: t.Sequence[t.Any] = ()) -> None:
         self.workers = workers or {}
         self.tolerations = tolerations
+        self.created = datetime.datetime.now(datetime.UTC).isoformat()
 
-    def list(self, dummy_path: str, label_selector: str) -> list[dict[str, t.Any]]:
+    def list(self, dummy_path: str, label_selector: str = "", field_selector: str = "") -> list[dict[str, t.Any]]:
         waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
         return [
             {
-                "metadata": {"name": f"nfd-worker-{name}", "labels": {"app": "nfd-worker"}},
+                "metadata": {"name": f"nfd-{name}", "labels": {"app": "nfd-worker"}, "creationTimestamp": self.created},
                 "spec": {"nodeName": name},
                 "status": {
                     "containerStatuses": [{"name": "w", "restartCount": restarts, "state": waiting if restarts else {}}]
@@ -70,6 +72,9 @@ def test_a_node_without_labels_of_nfd_is_awaited_if_its_worker_runs(workers: dic
     watched = watch(Cluster(workers))
     state = state_of(watched, LABELED, LATE)
     assert watched._undiscovered(state.nodes, state) == awaited
+    # A worker that has run for a while has nothing to label.
+    t.cast("t.Any", watched._context.client).created = "2026-01-01T00:00:00Z"
+    assert watched._undiscovered(state.nodes, state) == set()
 
 
 def test_a_node_is_awaited_from_nfd_s_labels_until_those_of_gpu_feature_discovery() -> None:
@@ -129,3 +134,11 @@ def test_a_node_whose_labels_flip_is_found() -> None:
         watched._update(states[at % 2], state, findings)
         assert watched.alternating(["n"]) == (["n"] if at >= 6 else [])
     assert watched.alternating(["other"]) == []
+
+
+def test_a_node_on_which_nvidia_s_pods_run_already_is_awaited() -> None:
+    """They stay there after the taint NoSchedule is added."""
+    watched = watch(Cluster())
+    running = [{"metadata": {"name": "gfd"}, "spec": {"nodeName": "n"}}]
+    with mock.patch.object(Cluster, "list", return_value=running):
+        assert watched._kept_away([Node("n", {PCI: "true"}, taints=(SKU,), ready=True)]) == {}
