@@ -47,7 +47,7 @@ class Cluster:
             for name, restarts in (self.workers.items() if label_selector == "app=nfd-worker" else ())
         ]
 
-    def list_known(self, dummy_path: str) -> list[dict[str, t.Any]]:
+    def list_known(self, dummy_path: str) -> t.Sequence[dict[str, t.Any]]:
         metadata = {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}
         return [{"metadata": metadata, "spec": {"daemonsets": {"tolerations": self.tolerations}}}]
 
