@@ -158,7 +158,9 @@ def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
         yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, but {expected} is expected"
     elif node.mig_state in CHANGING:
         yield f"{names.MIG_STATE_LABEL} is {node.mig_state}"
-    elif not node.mig_state and (pool.for_node(node.name).mig_key or awaits_mig_manager):
+    elif not node.mig_state and (
+        (expected and node.labels.get(names.MIG_CAPABLE_LABEL) != "false") or awaits_mig_manager
+    ):
         # This is a difference even if everything else is as expected: without a MIG strategy, the plugin offers
         # partitioned GPUs as whole ones until the MIG manager stops it to disable MIG.
         yield f"the MIG manager has not processed {node.mig_config} yet"

@@ -25,6 +25,14 @@ from tests.helpers.fleet import node, pool
         (node(allocatable={"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0}), pool()),
         # A leftover label on a node without a MIG manager is ignored.
         (node(labels={"nvidia.com/mig.config": "all-disabled"}), pool()),
+        # The same if a run has replaced a configuration that did not exist. GPUs without MIG have no MIG manager.
+        (
+            node(
+                labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.capable": "false"},
+                annotations={"accel.gpu/pool-labels": '["nvidia.com/mig.config"]'},
+            ),
+            pool(),
+        ),
     ],
 )
 def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
