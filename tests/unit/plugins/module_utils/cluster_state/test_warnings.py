@@ -113,9 +113,9 @@ def test_labels_that_contradict_each_other(labels: dict[str, str], capacity: int
     node = Node(
         "n", labels, capacity={"nvidia.com/gpu": capacity}, allocatable={"nvidia.com/gpu": capacity}, ready=True
     )
-    found = list(warnings.label_contradictions(node))
-    assert len(found) == bool(words)
-    assert (words or "") in "".join(found)
+    contradictions = list(warnings.label_contradictions(node))
+    assert len(contradictions) == bool(words)
+    assert (words or "") in "".join(contradictions)
     texts = warnings.all_warnings([node], assign_pools([], [node]), (), {}, run=True)
     assert any(text.startswith("Labels contradict each other on n: ") for text in texts) is bool(words)
 
