@@ -67,7 +67,7 @@ OTHER_RELEASE = {"meta.helm.sh/release-name": "nvidia", "meta.helm.sh/release-na
 
 
 def policy(annotations: Object, writer: str = "", part: str = "devicePlugin", value: bool = False) -> Object:
-    fields = {"f:spec": {f"f:{part}": {"f:enabled": {}}}}
+    fields: Object = {"f:spec": {f"f:{part}": {"f:enabled": {}}}}
     managed = [{"manager": writer, "operation": "Update", "fieldsV1": fields}] if writer else []
     labels = {"app.kubernetes.io/managed-by": "Helm"}
     metadata = {"name": "cluster-policy", "labels": labels, "annotations": annotations, "managedFields": managed}

@@ -132,8 +132,8 @@ class Pods:
         }
         return [pod] if app else []
 
-    def list_known(self, dummy_path: str) -> list[dict[str, t.Any]]:
-        return []
+    def list_known(self, dummy_path: str) -> t.Sequence[dict[str, t.Any]]:
+        return ()
 
     def text(self, *dummy: t.Any) -> str:
         return "insmod: ERROR"
