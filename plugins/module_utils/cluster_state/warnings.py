@@ -104,9 +104,9 @@ def foreign_plugin_warnings(
     signs: dict[tuple[str, str], set[str]] = {}
     for (sign, plugin), on_nodes in plugins.items():
         signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(on_nodes)
-    found = set().union(*signs.values())
+    with_pods = set().union(*signs.values())
     for node in by_name.values():
-        if node.name in found:
+        if node.name in with_pods:
             continue
         for resource in node.foreign_resources:
             known = plugin_of_resource(resource)
