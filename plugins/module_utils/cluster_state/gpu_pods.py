@@ -111,14 +111,14 @@ def is_reservation(pod: Pod) -> bool:
 
 def foreign_plugins(pods: t.Iterable[Pod], operator_namespace: str) -> dict[tuple[str, DevicePlugin], list[str]]:
     """The nodes with each device plugin that is not an operand, by the name of its DaemonSet or pod and the plugin."""
-    found: dict[tuple[str, DevicePlugin], list[str]] = {}
+    nodes_of: dict[tuple[str, DevicePlugin], list[str]] = {}
     for node, pod in active_pods(pods):
         images = (str(container.get("image") or "") for container in pod["spec"].get("containers") or ())
         plugin = next(filter(None, map(plugin_of_image, images)), None)
         owner = _daemonset_of(pod)
         if plugin is not None and owner and not _is_operand(pod, operator_namespace):
-            found.setdefault((f"DaemonSet {pod['metadata'].get('namespace', '')}/{owner}", plugin), []).append(node)
-    return found
+            nodes_of.setdefault((f"DaemonSet {pod['metadata'].get('namespace', '')}/{owner}", plugin), []).append(node)
+    return nodes_of
 
 
 def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
@@ -184,7 +184,7 @@ def classify_pods(by_node: ByNode) -> PodsByNode:
         other_pods=select(lambda pod: not pod.access and not pod.keep_reason),
         possible_holders=select(lambda pod: bool(pod.possible_access)),
         demands={
-            node: found for node, pods in by_node.items() if (found := [pod.demands for pod in pods if pod.demands])
+            node: demands for node, pods in by_node.items() if (demands := [pod.demands for pod in pods if pod.demands])
         },
     )
 

@@ -168,11 +168,11 @@ def foreign_plugin_warnings(
         node.name: node for node in nodes if node.name in members and node.labels.get(PLUGIN_DEPLOY_LABEL) != "false"
     }
     signs: dict[tuple[str, str], set[str]] = {}
-    for (sign, plugin), names in plugins.items():
-        signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(names)
-    found = set().union(*signs.values())
+    for (sign, plugin), on_nodes in plugins.items():
+        signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(on_nodes)
+    with_pods = set().union(*signs.values())
     for node in by_name.values():
-        if node.name in found:
+        if node.name in with_pods:
             continue
         for resource in node.foreign_resources:
             known = plugin_of_resource(resource)

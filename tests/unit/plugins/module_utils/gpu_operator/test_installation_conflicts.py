@@ -76,8 +76,8 @@ def policy(annotations: Object, writer: str = "", part: str = "devicePlugin", va
 
 def operand_problem(live: Object, *pools: Object, values: Object | None = None, managed: bool = True) -> str:
     cluster = {"name": "lab", "operator": {"values": values or {}}}
-    found = InstallationFinding(finding().installation, managed=managed)
-    return with_operands(found, live, derive(cluster, {}, list(pools))).problem
+    installed = InstallationFinding(finding().installation, managed=managed)
+    return with_operands(installed, live, derive(cluster, {}, list(pools))).problem
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ class Pods:
         return [pod] if app else []
 
     def list_known(self, dummy_path: str) -> t.Sequence[dict[str, t.Any]]:
-        return []
+        return ()
 
     def text(self, *dummy: t.Any) -> str:
         return "insmod: ERROR"
