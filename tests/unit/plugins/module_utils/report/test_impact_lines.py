@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import COUNTS
-from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import impact_lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import _total_impact, impact_lines
 
 NONE = dict.fromkeys(COUNTS, 0)
 RELEASE = {**NONE, "pods": 2, "operand_pods": 20, "repartitioned_nodes": 4, "resets": 4}
@@ -56,3 +56,10 @@ def test_one_node_and_several_nodes() -> None:
     assert "pods: a1 has pods to evict (2): x/a, x/b" in shown(RELEASE, {}, {"a1": ["x/a", "x/b"]}, released=["a1"])
     text = shown(RELEASE, {}, {"a1": ["x/a"], "a2": ["x/b"]}, released=["a1", "a2"])
     assert "pods: a1, a2 have pods to evict (2): x/a, x/b" in text
+
+
+def test_an_older_operator_is_a_downgrade() -> None:
+    total = {**dict.fromkeys(COUNTS, 0), "release": {"installed": "v25.10.1", "desired": "v25.3.2"}, "upgrade": None}
+    (paragraph,) = _total_impact(total)
+    assert paragraph[1].startswith("DOWNGRADE from v25.10.1, which is newer than the declared version, to v25.3.2")
+    assert "set gpu_cluster.operator.version: v25.10.1" in paragraph[1]
