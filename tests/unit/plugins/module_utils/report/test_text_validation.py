@@ -38,7 +38,12 @@ def _report(**changes: Any) -> str:
         "as_declared": True,
         **changes,
     }
-    info = {"reachable": True, "cluster": "lab", "pools": {"a": pool}}
+    info = {
+        "reachable": True,
+        "cluster": "lab",
+        "pools": {"a": pool},
+        "totals": {"nodes": 9, "gpu_nodes": 4, "gpus": 4, "allocatable": {}},
+    }
     return " ".join("\n".join(lines(info)).split())
 
 
