@@ -137,7 +137,7 @@ class StateReader:
 
         Requests are sent only for nodes with a Machine that have a taint which neither their pool declares nor a record contains.
         """
-        found: dict[str, Node] = {}
+        changed: dict[str, Node] = {}
         read: dict[str, t.Any] = {}
         for pool in self._plan.pools:
             for node in (nodes[name] for name in membership.by_pool[pool.name] if pool.nodegroup):
@@ -148,8 +148,8 @@ class StateReader:
                 )
                 if obsolete:
                     taints = [taint for taint in undeclared if taint_identity(taint) in obsolete]
-                    found[node.name] = with_recorded_taints(node, taints)
-        return {**nodes, **found} if found else nodes
+                    changed[node.name] = with_recorded_taints(node, taints)
+        return {**nodes, **changed} if changed else nodes
 
     def list_pods(self, node: str | None = None) -> PodsByNode:
         """The pods on one node, or on all nodes."""

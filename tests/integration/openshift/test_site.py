@@ -208,16 +208,6 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert all(map(runs, scaled))
     assert play(lab, "share").require_success().changed(HOST) == 0, "both pools are as declared"
 
-    # The Machine API would restore the taint if the Machine kept it.
-    open_to_all = [{**pool, "taints": []} if pool["name"] == "burst" else pool for pool in DECLARED["gpu_pools"]]
-    assert play(lab, "share", "--check", gpu_pools=open_to_all).require_success().changed(HOST), "it is predicted"
-    play(lab, "site", gpu_pools=open_to_all).require_success()
-    (node,) = nodes("burst")
-    machine = f"{MACHINES}/{node['metadata']['annotations'][MACHINE_ANNOTATION].rpartition('/')[2]}"
-    assert [taint_keys(item["spec"]) for item in (node, openshift.get(machine))] == [[], []]
-    assert play(lab, "site", gpu_pools=open_to_all).require_success().changed(HOST) == 0
-    assert taint_keys(nodes("burst")[0]["spec"]) == [], "it has not come back"
-
 
 @pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(90)

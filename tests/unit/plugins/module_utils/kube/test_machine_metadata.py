@@ -233,7 +233,7 @@ class Objects:
 
 
 @pytest.mark.parametrize(
-    ("objects", "found"),
+    ("objects", "is_obsolete"),
     [
         (Objects({"taints": ["team:NoSchedule"]}, [TEAM]), True),
         (Objects({"former_taints": ["team:NoSchedule"]}, []), True),
@@ -253,12 +253,12 @@ class Objects:
         "no right",
     ],
 )
-def test_taints_of_a_node_that_no_run_has_seen(objects: Objects, found: bool) -> None:
+def test_taints_of_a_node_that_no_run_has_seen(objects: Objects, is_obsolete: bool) -> None:
     """The record of its MachineSet decides which of them the collection had set."""
     identity = ("team", "NoSchedule")
     machine = MACHINE["machine.openshift.io/machine"]
     actual = obsolete_taints(objects, machine, {identity, ("by-hand", "NoSchedule")}, {})
-    assert actual == ({identity} if found else set())
+    assert actual == ({identity} if is_obsolete else set())
     undeclared = undeclared_taints(registered(), replace(POOL, taints=()))
     assert undeclared == [TEAM]
     edit = membership_edit(with_recorded_taints(registered(), undeclared), replace(POOL, taints=()))

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import COUNTS
-from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import impact_lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import _total_impact, impact_lines
 
 NONE = dict.fromkeys(COUNTS, 0)
 RELEASE = {**NONE, "pods": 2, "operand_pods": 20, "repartitioned_nodes": 4, "resets": 4}
@@ -81,3 +81,10 @@ def test_workloads_that_fit_no_node_are_named() -> None:
     text = " ".join(" ".join(impact_lines({"impact": total, "pools": {}}, 100)).split())
     assert f"2 workload(s) fit no node after the change: Deployment team/serve ({field}: Tesla-T4; change it to" in text
     assert "Job team/train (x: 2)" in text
+
+
+def test_an_older_operator_is_a_downgrade() -> None:
+    total = {**dict.fromkeys(COUNTS, 0), "release": {"installed": "v25.10.1", "desired": "v25.3.2"}, "upgrade": None}
+    (paragraph,) = _total_impact(total)
+    assert paragraph[1].startswith("DOWNGRADE from v25.10.1, which is newer than the declared version, to v25.3.2")
+    assert "set gpu_cluster.operator.version: v25.10.1" in paragraph[1]

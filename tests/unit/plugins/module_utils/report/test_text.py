@@ -142,13 +142,6 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ),
     ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
     (
-        "idle",
-        "report",
-        _info(pools={"a": _pool(nodes=0)}),
-        ["idle", "a: no nodes, as declared (its number of nodes may be 0)"],
-    ),
-    ("idle", "plan", _info(pools={"a": _pool(nodes=0)}), ["a: no nodes, as declared (its number of nodes may be 0)"]),
-    (
         "before discovery",
         "plan",
         _info(
@@ -252,15 +245,6 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             "on these nodes are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
             "mig: GPUs of 2 node(s) are repartitioned in a rolling update: cordon, drain, change, verify, uncordon",
             "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
-        ],
-    ),
-    (
-        "an older operator",
-        "plan",
-        _costing(driver_restarts=2, reasons=["a"], release={"installed": "v25.10.1", "desired": "v25.3.2"}),
-        [
-            "operator: DOWNGRADE from v25.10.1, which is newer than the declared version, to v25.3.2; it restarts all operands. To keep the "
-            "installed version, set gpu_cluster.operator.version: v25.10.1",
         ],
     ),
     (

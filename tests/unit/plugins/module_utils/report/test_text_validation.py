@@ -38,7 +38,12 @@ def _report(**changes: Any) -> str:
         "as_declared": True,
         **changes,
     }
-    info = {"reachable": True, "cluster": "lab", "pools": {"a": pool}}
+    info = {
+        "reachable": True,
+        "cluster": "lab",
+        "pools": {"a": pool},
+        "totals": {"nodes": 9, "gpu_nodes": 4, "gpus": 4, "allocatable": {}},
+    }
     return " ".join("\n".join(lines(info)).split())
 
 
@@ -78,3 +83,10 @@ def test_a_failed_validation_in_the_report(changes: dict[str, Any], state: str, 
 )
 def test_a_failed_validation_on_the_page(validation: dict[str, Any], text: str) -> None:
     assert verification({"validation": validation}) == text
+
+
+def test_a_pool_without_nodes_that_may_be_empty_is_idle() -> None:
+    actual = _report(nodes=0)
+    assert "idle" in actual
+    assert "a: no nodes, as declared (its number of nodes may be 0)" in actual
+    assert "no node of the cluster belongs to it" in _report(nodes=0, as_declared=False)
