@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two inventories and a person share a VKS cluster: whatever they do, nobody changes, drains or deletes a group of another."""
+"""Two inventories and a person share a VKS cluster: no operation of one changes, drains or deletes a group of another."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Shared:
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(1500, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
-def test_nobody_touches_a_group_of_another(account: Account, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_no_operation_touches_a_group_of_another(account: Account, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     chance = random.Random(os.environ["ACCEL_GPU_SEED"])
     shared = Shared(account, chance, monkeypatch)
     for dummy in range(count):

@@ -71,9 +71,9 @@ def test_nodes_by_the_labels_of_the_cloud_and_of_the_pool() -> None:
 def test_the_nodes_that_an_adopted_group_already_has_are_taken_in() -> None:
     machineset: Document = {"name": "lab", "distribution": "openshift", "cloud": {"machineset": {}}}
     pool: Document = {"name": "t4", "model": "T4", "nodes": {"flavor": "g4dn.xlarge", "count": 2, "adopt": True}}
-    found = [raw("old", {}), raw("joined", {PIN: "t4"}), raw("other", {}), raw("elsewhere", {PIN: "a100"})]
+    existing = [raw("old", {}), raw("joined", {PIN: "t4"}), raw("other", {}), raw("elsewhere", {PIN: "a100"})]
     result = {"t4": {"name": "t4", "node_count": 2, "adopted_nodes": ["old", "elsewhere", "gone"]}}
-    (status,) = statuses(*found, pools=(pool,), cluster=machineset, nodegroups=result)
+    (status,) = statuses(*existing, pools=(pool,), cluster=machineset, nodegroups=result)
     assert [node.name for node in status.nodes] == ["joined", "old"]
     assert (status.missing, status.complete) == (0, True)
     edits = {node.name: status.edit_of(node) for node in status.nodes}

@@ -307,7 +307,7 @@ def test_a_replacement_does_not_get_the_name_of_a_group_of_others() -> None:
     (change,), dummy = plan_group_changes([spec], [actual(), actual(alone.name)], FIXED, 255)
     assert change.name not in ("train", alone.name)
     assert may_be_replacement(change.name, "train")
-    # The name of a replacement that another spec has taken as its own is refused.
+    # A spec cannot take the name of a replacement that belongs to another spec.
     other = NodeGroupSpec(alone.name, count=2)
     dummy2, problems = plan_group_changes([other], [marked(alone.name)], FIXED, 255)
     assert problems == [

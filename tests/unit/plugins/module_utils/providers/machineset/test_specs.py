@@ -210,7 +210,7 @@ def test_copies_and_groups_of_others_are_not_read_as_groups(state: str) -> None:
     plain["metadata"] |= {"name": "train-2026", "uid": "2"}
     renamed["metadata"] |= {"name": "train-beef", "uid": "3", "labels": {"accel.gpu/nodegroup": "train-beef"}}
     api = StubApi(worker_machineset(), own, plain, renamed, worker_machineset("train-0002"))
-    assert [found.name for found in provider_of_read(api, options(state=state))] == ["train"]
+    assert [group.name for group in provider_of_read(api, options(state=state))] == ["train"]
 
 
 def test_a_machineset_is_adopted_with_a_mark_even_if_it_is_the_copy_of_another_group() -> None:
