@@ -105,7 +105,6 @@ def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path
     )
     for playbook, arguments in (
         (UNINSTALL, ["--start-at-task", "Clean up nodes, ClusterPolicies and ConfigMaps"]),
-        (UNINSTALL, ["--start-at-task", "Delete residue, CRDs and namespaces"]),
         (UNINSTALL, ["--tags", "uninstall", "-e", "gpu_confirm=other"]),
         (str(role), []),
         ("accel.gpu.reset", ["--start-at-task", "Configure the nodes of every pool as declared"]),
