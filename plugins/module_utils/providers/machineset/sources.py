@@ -99,14 +99,14 @@ def select_source(
             )
         if platform_of_object(named) is None:
             kind = str(provider_spec_of(named).get("kind") or "unknown")
-            platform = UNSUPPORTED_PLATFORMS.get(kind)
+            unsupported = UNSUPPORTED_PLATFORMS.get(kind)
             where = (
-                f"MachineSet {like} creates {platform} machines ({kind})"
-                if platform
+                f"MachineSet {like} creates {unsupported} machines ({kind})"
+                if unsupported
                 else f"the machines of MachineSet {like} have the kind {kind}"
             )
             raise NoSource(
-                f"like: {where}; only {join_words(PLATFORM_NAMES)} are supported. {_own_machines(platform)}."
+                f"like: {where}; only {join_words(PLATFORM_NAMES)} are supported. {_own_machines(unsupported)}."
             )
         if zone is None or zone in zone_of(named, infrastructure).names:
             return Source(named)
