@@ -207,7 +207,7 @@ def scaled(scales: bool | None, code: str = "no_capacity") -> dict[str, t.Any]:
         "now": True,
         "after_run": True,
     }
-    item = {
+    item: dict[str, t.Any] = {
         "pool": "notebooks", "machine_set": "notebooks", "scales": scales, "scales_after_run": scales, "exists": True, "declared": True,
         "findings": [finding] if scales is False else [], "min": 0, "max": 4, "resources": {}, "accelerator": None, "gpu_limit": None, "taints": [],
     }  # fmt: skip
