@@ -94,6 +94,8 @@ gpu_info:
       type: str
       returned: always
       sample: lab
+    kubelet_versions: {description: The versions of Kubernetes on the nodes., type: list, elements: str, returned: when the cluster is reachable,
+      sample: [v1.33.4]}
     reachable: {description: Whether the cluster responded., type: bool, returned: always, sample: true}
     reason: {description: The reason why the cluster could not be reached., type: str, returned: when the cluster is not reachable,
       sample: "GET https://10.0.0.10:6443/version: connection refused"}
@@ -271,6 +273,8 @@ gpu_info:
                 name: {description: Name of the group., type: str, returned: always, sample: train}
                 flavor: {description: Flavor of the nodes., type: str, returned: always, sample: g4.p4.40g}
                 size: {description: 'The number of nodes in the group, or the range of this number.', type: str, returned: always, sample: '2'}
+                may_be_empty: {description: 'Whether the group may have no nodes, for example because an autoscaler scales it from zero.', type: bool,
+                  returned: always, sample: false}
             match_labels: {description: The labels that select the nodes of the pool., type: dict, returned: always, sample: {}}
             mode: {description: The sharing mode., type: str, returned: always, sample: time-slicing}
             replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}

@@ -259,6 +259,20 @@ PLATFORMS: tuple[Platform, ...] = (
     ),
 )
 PLATFORM_NAMES = tuple(platform.name for platform in PLATFORMS)
+# The platforms whose machines the collection does not create, by the kind of the providerSpec (openshift/api machine/v1 and v1alpha1, and the actuators).
+UNSUPPORTED_PLATFORMS = {
+    "OpenstackProviderSpec": "OpenStack",
+    "NutanixMachineProviderConfig": "Nutanix",
+    "BareMetalMachineProviderSpec": "bare metal",
+    "IBMCloudMachineProviderSpec": "IBM Cloud",
+    "PowerVSMachineProviderConfig": "IBM Power Virtual Server",
+    "LibvirtMachineProviderConfig": "libvirt",
+}
+# What works on a cluster whose machines the collection does not create.
+OWN_MACHINES_REMEDY = (
+    "Everything else works: create the GPU nodes yourself (%s), remove gpu_cluster.cloud.machineset and the pools' nodes, and select the nodes with the "
+    "pools' match"
+)
 
 
 def platform_of(provider_spec: t.Mapping[str, t.Any]) -> Platform | None:

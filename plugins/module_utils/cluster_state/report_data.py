@@ -136,6 +136,7 @@ def cluster_result(nodes: t.Sequence[Node], results: t.Iterable[t.Mapping[str, t
             }
             for model, of_model in sorted(by_model.items())
         },
+        "kubelet_versions": sorted({node.kubelet_version for node in nodes if node.kubelet_version}),
         "driver_upgrade": driver_upgrade((node.name, node.labels) for node in nodes).as_dict(),
     }
 
@@ -218,7 +219,7 @@ def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
     members = [
         {"name": member.name, "zone": member.zone, "size": member.size} for member in group.members if member.zone
     ]
-    result = {"name": group.name, "flavor": group.flavor, "size": group.size}
+    result = {"name": group.name, "flavor": group.flavor, "size": group.size, "may_be_empty": group.may_be_empty}
     return {**result, "members": members} if members else result
 
 

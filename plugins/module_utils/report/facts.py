@@ -91,9 +91,14 @@ def _memory_on_page(pool: Document) -> str:
     return f"{memory(share)} per {'GPU' if pool.get('shares_per_gpu') == 1 else 'share'}" if share else ""
 
 
+def is_idle(pool: Document) -> bool:
+    """Whether a pool has no nodes because its node group may be empty, for example because an autoscaler has scaled it to zero."""
+    return not pool.get("nodes") and bool((pool.get("nodegroup") or {}).get("may_be_empty"))
+
+
 def _state(pool: Document) -> str:
     if not pool["nodes"]:
-        return "idle" if pool["as_declared"] else "no nodes"
+        return "idle" if is_idle(pool) else "no nodes"
     if not pool["as_declared"]:
         return "drift"
     return "failed" if has_failed_validation(pool) else "ok"
@@ -112,7 +117,7 @@ POOL_FACTS: tuple[PoolFact, ...] = (
         page=lambda pool: plural(pool.get("nodes") or 0, "node"),
         observed=True,
     ),
-    PoolFact(column=Column("MODEL", _model, cuts=True), page=_all_models),
+    PoolFact(column=Column("MODEL", _model), page=_all_models),
     PoolFact(
         column=Column("GPUS", operator.itemgetter("gpus"), number=True),
         page=lambda pool: plural(pool.get("gpus") or 0, "GPU"),

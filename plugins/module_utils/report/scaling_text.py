@@ -25,6 +25,7 @@ class ScalingSummary(t.NamedTuple):
     text: str
     findings: tuple[Paragraph, ...]
     scales: bool | None
+    at_maximum: bool = False
 
 
 def scaling_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
@@ -64,11 +65,14 @@ def _summary(items: t.Sequence[Document], kind: str) -> ScalingSummary:
     subject = f"MachineSet{'' if len(items) == 1 else 's'} {names}" if names else "no MachineSet"
     scales = _scales(first, kind)
     text = _headline(subject, len(items) == 1, scales, kind == "plan" and not first["scales"])
-    if scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {_MAXIMUM}:
+    at_maximum = scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {
+        _MAXIMUM
+    }
+    if at_maximum:
         # The configuration is correct; the autoscaler has already added all nodes that it is allowed to add.
         text = f"{subject} {'has' if len(items) == 1 else 'have'} the maximum number of nodes"
     parts = [text, *(_expectations(first, "_after_run" if kind == "plan" else "") if scales is not False else ())]
-    return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales)
+    return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales, at_maximum)
 
 
 def _headline(subject: str, single: bool, scales: bool | None, changes: bool) -> str:

@@ -10,7 +10,7 @@ import typing as t
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.modes import mode_with_replicas
-from .facts import pool_columns, pool_details, totals_text
+from .facts import is_idle, pool_columns, pool_details, totals_text
 from .formatting import NODE_CHANGES, has_failed_validation, only_records, validation_failure, validation_result
 from .plan_text import (
     component_paragraphs,
@@ -107,7 +107,7 @@ def _awaits_discovery(info: Document) -> bool:
 
 def _verdict(pool: Document) -> str:
     if not pool["nodes"]:
-        return _IDLE if pool.get("as_declared") else _NO_NODE
+        return _IDLE if is_idle(pool) else _NO_NODE
     if pool["as_declared"]:
         return f"as declared{_validation(pool)}"
     drift, more = list(pool["drift"]), pool["drifted_nodes"] - len(pool["drift"])
@@ -132,7 +132,7 @@ def _validation(pool: Document) -> str:
 
 def _changes(pool: Document) -> str:
     if not pool["nodes"]:
-        return _IDLE if pool.get("as_declared") else _NO_NODE
+        return _IDLE if is_idle(pool) else _NO_NODE
     changes = pool["changes"]
     if not changes:
         return "no change"

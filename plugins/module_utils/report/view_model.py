@@ -9,8 +9,9 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from ..schema.messages import abbreviate
 from .drawing import NodeDrawing, node_drawing
-from .facts import page_facts, totals_title
+from .facts import is_idle, page_facts, totals_title
 from .formatting import DOT, has_failed_validation, pending_changes, plural
 from .node_view import BAD, DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
 from .scaling_text import ScalingSummary, scaling_summaries
@@ -51,6 +52,16 @@ class PoolView:
         return self.declared or {}
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the pool has no nodes at the moment, which its node group allows; this needs no attention."""
+        return not self.nodes and is_idle(self.info) and not self.cannot_scale
+
+    @property
+    def cannot_scale(self) -> list[str]:
+        """The reasons why the autoscaler adds no node to the pool, although the pool declares autoscaling; empty if it does, or if this is unknown."""
+        return [summary.text for summary in self.scaling if summary.scales is False and not summary.at_maximum]
+
+    @property
     def as_declared(self) -> bool:
         """Whether all nodes match the pool's declaration."""
         return bool(self.info.get("as_declared"))
@@ -77,8 +88,12 @@ class PoolView:
             return Badge("not declared", NOTE)
         if not self.reachable:
             return Badge("not reachable", NOTE)
+        if self.cannot_scale:
+            return Badge("cannot scale", BAD if not self.node_count else WARN)
+        if self.is_idle:
+            return Badge("idle", NOTE)
         if not self.node_count:
-            return Badge("no nodes, as declared", NOTE) if self.as_declared else Badge("no nodes", WARN)
+            return Badge("no nodes", WARN)
         if has_failed_validation(self.info):
             return Badge("validation failed", BAD)
         return Badge("as declared", OK) if self.as_declared else Badge(DRIFT, WARN)
@@ -108,7 +123,7 @@ class PoolView:
         """The differences between the pool and its declaration, and the changes that a run would make."""
         reported = self.info.get("drift") or ()
         lines = [*map(str, reported), *pending_changes(self.info)]
-        if self.reachable and not self.node_count and not self.as_declared:
+        if self.reachable and not self.node_count and not self.is_idle:
             lines.append("no node of the cluster belongs to the pool")
         if reported and self.drifted_nodes > len(reported):
             lines.append(f"and {plural(self.drifted_nodes - len(reported), 'more node')}")
@@ -182,19 +197,43 @@ class Page:
         pools = self.declared_pools
         if not pools:
             return "No pools are declared."
-        good = sum(pool.as_declared for pool in pools)
-        empty = sum(not pool.node_count and not pool.as_declared for pool in pools)
-        drifted = len(pools) - good - empty
+        good = sum(pool.as_declared and bool(pool.node_count) for pool in pools)
+        idle = sum(pool.is_idle for pool in pools)
+        empty = sum(not pool.node_count for pool in pools) - idle
+        drifted = len(pools) - good - empty - idle
         failed = sum(has_failed_validation(pool.info) for pool in pools)
         failure = [f"the validation of {plural(failed, 'pool')} failed"] if failed else []
+        stuck = sum(bool(pool.cannot_scale) for pool in pools)
+        failure += [f"{plural(stuck, 'pool')} cannot scale"] if stuck else []
         if good == len(pools):
             text = "The pool is as declared" if good == 1 else f"All {good} pools are as declared"
             return "; ".join([text, *failure]) + "."
         parts = [f"{good} of {plural(len(pools), 'pool')} {'is' if good == 1 else 'are'} as declared"]
         parts += [f"{drifted} differ{'s' if drifted == 1 else ''}"] if drifted else []
         parts += [f"{empty} {'has' if empty == 1 else 'have'} no nodes"] if empty else []
+        parts += [f"{idle} {'is' if idle == 1 else 'are'} idle"] if idle else []
         parts += failure
         return "; ".join(parts) + "."
+
+    @property
+    def origin(self) -> str:
+        """When the data was read, and the versions of the cluster's components, as far as they are known."""
+        info = self.info
+        installed: Document = info.get("installed") or {}
+        drivers = sorted(
+            {str(item) for row in (info.get("models") or {}).values() for item in row.get("driver_versions") or ()}
+        )
+        versions = (
+            ("Kubernetes", [str(item) for item in info.get("kubelet_versions") or ()]),
+            ("OpenShift", [str((info.get("autoscaling") or {}).get("version") or "")]),
+            ("GPU operator", [str((installed.get("operator") or {}).get("version") or "")]),
+            ("NFD", [str((installed.get("nfd") or {}).get("version") or "")]),
+            ("driver", drivers),
+        )
+        shown = [
+            f"{name} {abbreviate(known)}" for name, all_known in versions if (known := list(filter(None, all_known)))
+        ]
+        return DOT.join([*([f"Read {info['time']}"] if info.get("time") else []), *shown])
 
     @property
     def warnings(self) -> list[str]:

@@ -100,12 +100,11 @@ def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path
     refusal = f"To confirm, add -e gpu_confirm={lab.name}"
     role = tmp_path / "role.yml"
     include = {"ansible.builtin.include_role": {"name": "accel.gpu.uninstall"}}
-    role.write_text(
-        json.dumps([{"hosts": "gpu_clusters", "connection": "local", "gather_facts": False, "tasks": [include]}])
-    )
+    usual = {"connection": "local", "gather_facts": False}
+    interpreter = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    role.write_text(json.dumps([{"hosts": "gpu_clusters", **usual, "vars": interpreter, "tasks": [include]}]))
     for playbook, arguments in (
         (UNINSTALL, ["--start-at-task", "Clean up nodes, ClusterPolicies and ConfigMaps"]),
-        (UNINSTALL, ["--start-at-task", "Delete residue, CRDs and namespaces"]),
         (UNINSTALL, ["--tags", "uninstall", "-e", "gpu_confirm=other"]),
         (str(role), []),
         ("accel.gpu.reset", ["--start-at-task", "Configure the nodes of every pool as declared"]),

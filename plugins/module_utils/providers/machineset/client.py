@@ -15,6 +15,7 @@ from ...catalog.machine_api import (
     INFRASTRUCTURE_PATH,
     MACHINE_API_VERSION,
     MACHINE_CONFIGURATION_PATH,
+    OWN_MACHINES_REMEDY,
     machine_sets_path,
     machines_path,
     openshift_release,
@@ -65,7 +66,8 @@ class MachineApi:
             raise InvalidOptions(
                 [
                     f"The cluster has no MachineSet API ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift "
-                    "clusters have this API. On other clusters, remove gpu_cluster.cloud.machineset and the pools' nodes."
+                    "clusters have this API, and not those with a hosted control plane (HyperShift). "
+                    f"{OWN_MACHINES_REMEDY % 'on a hosted control plane, with a NodePool'}."
                 ]
             ) from error
         return MachineObjects(machinesets, tuple(self.client.list(self._machines)))

@@ -8,13 +8,30 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
-from ...catalog.machine_api import MACHINE_ROLE_LABEL, PLATFORM_NAMES, Platform, zone_and_region
+from ...catalog.machine_api import (
+    MACHINE_ROLE_LABEL,
+    OWN_MACHINES_REMEDY,
+    PLATFORM_NAMES,
+    UNSUPPORTED_PLATFORMS,
+    Platform,
+    zone_and_region,
+)
 from ...common.nested import get_nested
 from ...kube.metadata import is_deleting, name_of
 from ...schema.messages import abbreviate, join_words, quote
 from .machineset_object import group_label_of, platform_of_object, provider_spec_of
 
 Object = t.Mapping[str, t.Any]
+
+# The platforms in the cluster's Infrastructure (status.platformStatus.type) that have no supported MachineSets.
+_PLATFORM_TYPES = {
+    "OpenStack": "OpenStack",
+    "Nutanix": "Nutanix",
+    "BareMetal": "bare metal",
+    "IBMCloud": "IBM Cloud",
+    "PowerVS": "IBM Power Virtual Server",
+    "None": "no cloud (platform None)",
+}
 
 
 class NoSource(Exception):
@@ -81,9 +98,15 @@ def select_source(
                 f"like: MachineSet {like} does not exist. {_available(like, [name_of(machineset) for machineset in machinesets])}"
             )
         if platform_of_object(named) is None:
-            kind = provider_spec_of(named).get("kind") or "unknown"
+            kind = str(provider_spec_of(named).get("kind") or "unknown")
+            unsupported = UNSUPPORTED_PLATFORMS.get(kind)
+            where = (
+                f"MachineSet {like} creates {unsupported} machines ({kind})"
+                if unsupported
+                else f"the machines of MachineSet {like} have the kind {kind}"
+            )
             raise NoSource(
-                f"like: the machines of MachineSet {like} have the kind {kind}; only {join_words(PLATFORM_NAMES)} are supported."
+                f"like: {where}; only {join_words(PLATFORM_NAMES)} are supported. {_own_machines(unsupported)}."
             )
         if zone is None or zone in zone_of(named, infrastructure).names:
             return Source(named)
@@ -96,7 +119,10 @@ def select_source(
         machineset for machineset in candidates if zone is None or zone in zone_of(machineset, infrastructure).names
     ]
     if not in_zone:
-        raise NoSource(_none_fits(candidates, zone, infrastructure))
+        raise NoSource(
+            (None if candidates else unsupported_cluster(machinesets, infrastructure))
+            or _none_fits(candidates, zone, infrastructure)
+        )
     platforms = sorted({platform.name for machineset in in_zone if (platform := platform_of_object(machineset))})
     if len(platforms) > 1:
         raise NoSource(
@@ -129,6 +155,33 @@ def _is_candidate(machineset: Object) -> bool:
         and not is_deleting(machineset)
         and role in (None, "worker")
     )
+
+
+def unsupported_cluster(machinesets: t.Sequence[Object], infrastructure: Object | None) -> str:
+    """The reason why no MachineSet of the cluster can be copied, if it is the platform; otherwise empty."""
+    topology = get_nested(infrastructure, "status", "controlPlaneTopology")
+    if topology == "External" and not machinesets:
+        return (
+            "like: this cluster has a hosted control plane (HyperShift), so its nodes come from NodePools of the management cluster, and there are no "
+            f"MachineSets. {OWN_MACHINES_REMEDY % 'with a NodePool'}."
+        )
+    kinds = {str(provider_spec_of(machineset).get("kind")) for machineset in machinesets}
+    platforms = sorted({UNSUPPORTED_PLATFORMS[kind] for kind in kinds if kind in UNSUPPORTED_PLATFORMS})
+    supported = any(platform_of_object(machineset) is not None for machineset in machinesets)
+    of_cluster = str(get_nested(infrastructure, "status", "platformStatus", "type") or "")
+    if not platforms and not machinesets and of_cluster in _PLATFORM_TYPES:
+        platforms = [_PLATFORM_TYPES[of_cluster]]
+    if not platforms or supported:
+        return ""
+    return (
+        f"like: the MachineSets of this cluster create {join_words(platforms)} machines; only {join_words(PLATFORM_NAMES)} are supported. "
+        f"{_own_machines(platforms[0])}."
+    )
+
+
+def _own_machines(platform: str | None) -> str:
+    how = "by registering hosts" if platform == "bare metal" else "for example with a MachineSet that you maintain"
+    return OWN_MACHINES_REMEDY % how
 
 
 def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure: Object | None) -> str:

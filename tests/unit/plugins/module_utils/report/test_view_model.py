@@ -197,13 +197,63 @@ def test_a_failed_validation_is_the_state_of_its_pool(validation: dict[str, t.An
     assert page.pools[0].badge.text == badge
 
 
+def scaled(scales: bool | None, code: str = "no_capacity") -> dict[str, t.Any]:
+    """The scaling of the pool's MachineSet, with the finding that prevents it."""
+    finding = {
+        "code": code,
+        "effect": "no_pod",
+        "message": "it lacks capacity",
+        "remedy": "set it",
+        "now": True,
+        "after_run": True,
+    }
+    item: dict[str, t.Any] = {
+        "pool": "notebooks", "machine_set": "notebooks", "scales": scales, "scales_after_run": scales, "exists": True, "declared": True,
+        "findings": [finding] if scales is False else [], "min": 0, "max": 4, "resources": {}, "accelerator": None, "gpu_limit": None, "taints": [],
+    }  # fmt: skip
+    return {"machine_sets": [item], "version": "4.18.3", "not_read": []}
+
+
 @pytest.mark.parametrize(
-    ("as_declared", "badge", "lines"),
-    [(True, "no nodes, as declared", 0), (False, "no nodes", 1)],
+    ("may_be_empty", "autoscaling", "text", "summary"),
+    [
+        (True, None, "idle", "0 of 1 pool are as declared; 1 is idle."),
+        (True, scaled(True), "idle", "1 is idle."),
+        (True, scaled(None), "idle", "1 is idle."),
+        (True, scaled(False), "cannot scale", "1 has no nodes; 1 pool cannot scale."),
+        (True, scaled(False, "maximum"), "idle", "1 is idle."),
+        (False, None, "no nodes", "1 has no nodes."),
+        (False, scaled(False), "cannot scale", "1 pool cannot scale."),
+    ],
 )
-def test_an_idle_pool_needs_no_attention(as_declared: bool, badge: str, lines: int) -> None:
-    pools = {"notebooks": {**POOL, "nodes": 0, "as_declared": as_declared}}
-    page = build_page({"reachable": True, "cluster": "prod", "pools": pools, "nodes": []})
-    assert page.pools[0].badge.text == badge
-    assert len(page.pools[0].drift) == lines
-    assert ("no nodes" in page.summary) is not as_declared
+def test_an_idle_pool_needs_no_attention_and_one_that_cannot_scale_does(
+    may_be_empty: bool, autoscaling: dict[str, t.Any] | None, text: str, summary: str
+) -> None:
+    group = {"name": "notebooks", "flavor": "f", "size": "0 to 4", "may_be_empty": may_be_empty}
+    pool = {**POOL, "nodes": 0, "drifted_nodes": 0, "as_declared": False, "nodegroup": group}
+    page = build_page({"reachable": True, "cluster": "prod", "pools": {"notebooks": pool}, "autoscaling": autoscaling})
+    assert page.pools[0].badge.text == text
+    assert page.summary.endswith(summary)
+    assert bool(page.pools[0].drift) == (text != "idle")
+
+
+def test_the_page_says_when_it_was_read_and_the_versions() -> None:
+    info = {
+        "reachable": True,
+        "time": "2026-11-28 13:00 UTC",
+        "kubelet_versions": ["v1.33.4", "v1.33.5"],
+        "autoscaling": {"version": "4.18.3"},
+        "installed": {"operator": {"version": "v25.10.1"}, "nfd": {}},
+        "models": {"T4": {"driver_versions": ["580.95.05"]}},
+    }
+    origin = build_page(info).origin
+    for part in (
+        "Read 2026-11-28 13:00 UTC",
+        "Kubernetes v1.33.4, v1.33.5",
+        "OpenShift 4.18.3",
+        "GPU operator v25.10.1",
+        "driver 580.95.05",
+    ):
+        assert part in origin
+    assert "NFD" not in origin
+    assert build_page({"reachable": False}).origin == ""

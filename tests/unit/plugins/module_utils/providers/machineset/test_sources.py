@@ -31,7 +31,55 @@ TAINTED["spec"]["template"]["spec"]["taints"] = [{"key": "infra", "effect": "NoS
 ARM = in_zone("b", "prod-arm-us-east-2b")
 MASTER = worker_machineset("prod-master", role="master")
 CLONES = worker_machineset("clones", "vSphere")
+MASTER_OF = {
+    kind: worker_machineset("master", kind=kind, role="master")
+    for kind in (
+        "OpenstackProviderSpec",
+        "NutanixMachineProviderConfig",
+        "BareMetalMachineProviderSpec",
+        "PowerVSMachineProviderConfig",
+    )
+}
 BARE_METAL = worker_machineset("metal", kind="BareMetalMachineProviderSpec")
+
+
+HOSTED = {"status": {"controlPlaneTopology": "External", "platformStatus": {"type": "AWS"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "platform"),
+    [
+        ("OpenstackProviderSpec", "OpenStack"),
+        ("NutanixMachineProviderConfig", "Nutanix"),
+        ("BareMetalMachineProviderSpec", "bare metal"),
+        ("PowerVSMachineProviderConfig", "IBM Power Virtual Server"),
+    ],
+)
+@pytest.mark.parametrize("like", [None, "workers"])
+def test_an_unsupported_platform_is_named_with_what_works(kind: str, platform: str, like: str | None) -> None:
+    with pytest.raises(NoSource) as error:
+        select_source([worker_machineset("workers", kind=kind), MASTER_OF[kind]], like, None, None)
+    message = str(error.value)
+    assert f"{platform} machines" in message
+    assert "only AWS, Azure, GCP and vSphere are supported" in message
+    assert "create the GPU nodes yourself" in message
+    assert "select the nodes with the pools' match" in message
+
+
+@pytest.mark.parametrize(
+    ("infrastructure", "text"),
+    [
+        (HOSTED, "has a hosted control plane (HyperShift), so its nodes come from NodePools"),
+        ({"status": {"platformStatus": {"type": "None"}}}, "no cloud (platform None) machines"),
+        ({"status": {"platformStatus": {"type": "BareMetal"}}}, "bare metal machines"),
+        ({"status": {"platformStatus": {"type": "AWS"}}}, "there is no worker MachineSet for AWS"),
+        (None, "there is no worker MachineSet for AWS"),
+    ],
+)
+def test_a_cluster_without_machinesets_is_explained(infrastructure: Object | None, text: str) -> None:
+    with pytest.raises(NoSource) as error:
+        select_source([], None, None, infrastructure)
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +133,7 @@ def test_the_machineset_to_copy(
             [BARE_METAL],
             "metal",
             None,
-            "like: the machines of MachineSet metal have the kind BareMetalMachineProviderSpec; only AWS",
+            "like: MachineSet metal creates bare metal machines (BareMetalMachineProviderSpec); only AWS",
         ),
         (
             [MASTER, managed("gpu")],
