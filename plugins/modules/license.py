@@ -243,7 +243,17 @@ license_rotation:
   description: With O(rotate), the result for the first node, as RV(accel.gpu.license_rotation#module:license_rotation).
   returned: if loading the new files into the driver of the first node has failed
   type: dict
-  sample: {}
+  sample: {rotated: [], rotated_count: 0, restarted: [], evicted: [], removed: [], unchanged_count: 0, pending: [gpu-1], failed: null, reached: null}
+  contains:
+    rotated: {description: The first nodes that were rotated., type: list, elements: str, returned: always, sample: []}
+    rotated_count: {description: Number of these nodes., type: int, returned: always, sample: 0}
+    restarted: {description: The first nodes whose drivers were restarted., type: list, elements: str, returned: always, sample: []}
+    evicted: {description: The pods that were evicted., type: list, elements: str, returned: always, sample: []}
+    removed: {description: The first nodes that left the cluster., type: list, elements: str, returned: always, sample: []}
+    unchanged_count: {description: Always 0., type: int, returned: always, sample: 0}
+    pending: {description: The nodes whose rotation was not started., type: list, elements: str, returned: always, sample: [gpu-1]}
+    failed: {description: The node that failed; null if no node failed., type: str, returned: always, sample: null}
+    reached: {description: The last step that the failed node reached; null if no node failed., type: str, returned: always, sample: null}
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from

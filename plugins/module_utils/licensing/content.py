@@ -100,14 +100,14 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
     return LicenseFiles(data.get(LICENSE_TOKEN_KEY), data.get(LICENSE_CONFIG_KEY), stray, previous)
 
 
-def kept_files(before: LicenseFiles, after: LicenseFiles, *, proven: bool = True) -> LicenseFiles | None:
+def kept_files(before: LicenseFiles, after: LicenseFiles, *, verified: bool = True) -> LicenseFiles | None:
     """The files that an object keeps as the previous ones when `after` replaces `before`; None if there are none.
 
-    These are the replaced files. If they were not `proven`, because a node has no license with them, an earlier pair of files is kept instead.
+    These are the replaced files. If they were not `verified`, because a node has no license with them, an earlier pair of files is kept instead.
     """
     if (before.token, before.config) == (after.token, after.config):
         return before.previous
-    kept = before.previous if before.previous is not None and not proven else before
+    kept = before.previous if before.previous is not None and not verified else before
     if kept.token is None or token_of(kept) is None or (kept.token, kept.config) == (after.token, after.config):
         return None
     return kept

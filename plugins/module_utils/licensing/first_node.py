@@ -39,8 +39,8 @@ def survey_first_nodes(
     survey = read_survey(module, cluster, nodes, LicenseContainers(module.client), lease)
     if module.params["restore"]:
         _require_complete(survey, written)
-    objects.unproven = _unproven(survey, written)
-    if any(change.before.previous and change.target.name in objects.unproven for change in written):
+    objects.unverified = _unverified(survey, written)
+    if any(change.before.previous and change.target.name in objects.unverified for change in written):
         changes = [objects.compare(change.target) for change in changes]
     return changes, survey.first_nodes()
 
@@ -65,7 +65,7 @@ def try_files(module: PlanModule, survey: Survey, labels: t.Sequence[str], lease
     return result.evicted
 
 
-def _unproven(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[str]:
+def _unverified(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[str]:
     """The names of the objects whose present token does not license all of their nodes. Nodes that already have the desired token do not count."""
     names = set()
     for change in changes:
@@ -81,7 +81,7 @@ def _unproven(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[s
 
 def _require_complete(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> None:
     """Raise InvalidOptions if nodes have a token that their object neither contains nor has kept: an attempt to replace the present token has failed before
-    it changed the object, so the present files, not the kept ones, are to be loaded.
+    it changed the object, so the present files must be loaded, not the kept ones.
     """
     for change in changes:
         files = change.before

@@ -115,7 +115,7 @@ class LicenseObjects:
         self._cluster = cluster
         self._options = options
         # The names of the objects whose files some node could not use yet. The files that they have kept stay in place.
-        self.unproven: set[str] = set()
+        self.unverified: set[str] = set()
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
         """The objects to compare. If the user has provided a token, `name` selects one of several objects. Raises InvalidOptions if no object has this name
@@ -193,7 +193,7 @@ class LicenseObjects:
                 require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
             if text := other_config_warning(target, desired.files, origin, mounted, namespace):
                 desired = replace(desired, warnings=(*desired.warnings, text))
-        previous = kept_files(before, desired.files, proven=target.name not in self.unproven)
+        previous = kept_files(before, desired.files, verified=target.name not in self.unverified)
         body = object_body(target, namespace, live, before, desired.files, previous)
         copied = origin if known != before else None
         return LicenseObjectChange(target, live, before, desired, body, copied, former, previous=previous)

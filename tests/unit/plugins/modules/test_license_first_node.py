@@ -274,7 +274,7 @@ def test_a_pod_that_starts_with_the_old_secret_meanwhile() -> None:
     assert set(api.loaded().values()) == {NEW}
 
 
-def test_nodes_that_cannot_be_read_are_no_proof() -> None:
+def test_nodes_that_cannot_be_read_verify_nothing() -> None:
     api = fleet(2)
 
     def fail(node: str, command: tuple[str, ...]) -> None:
@@ -355,7 +355,7 @@ class TestPrevious:
             assert not result.get("failed"), (number, result["msg"])
             assert (api.token, set(api.loaded().values()), api.unlicensed) == (OLD, {OLD}, []), number
 
-    def test_a_token_that_was_not_proven_does_not_replace_the_kept_one(self) -> None:
+    def test_a_token_that_was_not_verified_does_not_replace_the_kept_one(self) -> None:
         api = fleet()
         api.containers.by_node["n1"].accepts = lambda text: text.decode() != NEW
         assert api.rotate(NEW)["license_rotation"]["failed"] == "n1"

@@ -47,7 +47,7 @@ class TestWithoutAnOperator:
         assert self.REMEDY in str(result["warnings"])
 
     @pytest.mark.parametrize("required", [False, True])
-    def test_the_verification_does_not_wait_for_drivers_that_nobody_installs(self, required: bool) -> None:
+    def test_the_verification_does_not_wait_for_drivers_that_no_run_installs(self, required: bool) -> None:
         api = LicenseApi(nodes=[gpu_node("a", pool="vdi")])
         result = api.info([self.POOL], require_licensed=required, wait_timeout=600)
         assert self.REMEDY in (result["msg"] if required else str(result["license_info"]["problems"]))
