@@ -86,7 +86,7 @@ def test_a_failed_validation_on_the_page(validation: dict[str, Any], text: str) 
 
 
 def test_a_pool_without_nodes_that_may_be_empty_is_idle() -> None:
-    actual = _report(nodes=0, nodegroup={"may_be_empty": True})
+    actual = _report(nodes=0, nodegroup={"name": "a", "flavor": "f", "size": "0 to 2", "may_be_empty": True})
     assert "idle" in actual
     assert "a: no nodes, as declared (its number of nodes may be 0)" in actual
     assert "no node of the cluster belongs to it" in _report(nodes=0, as_declared=False)
