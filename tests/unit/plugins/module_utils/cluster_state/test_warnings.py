@@ -127,7 +127,7 @@ def test_other_device_plugins_of_a_pools_nodes_are_named() -> None:
         Node("a", labels, {"hami.io/node-nvidia-register": "GPU-1,10,15360:"}, ready=True),
         Node("b", labels, ready=True, foreign_resources=("4paradigm.com/vgpu",)),
         Node("c", labels, ready=True),
-        # No pool of ours, or a pool that leaves the GPUs to the other plugin.
+        # No pool, or a pool that leaves the GPUs to the other plugin.
         Node("d", ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
         Node("e", without, ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
     ]
