@@ -108,7 +108,8 @@ options:
   recreate:
     description:
       - Whether the group may be replaced to change an immutable setting. Requires O(kubernetes).
-      - The label C(accel_gpu_nodegroup_mark) marks the new group. A group without a valid mark is never changed or deleted, whatever its name is.
+      - The label C(accel_gpu_nodegroup_mark) marks the new group. Of the groups with
+        other names than the declared one, only groups with a valid mark are changed or deleted.
       - During the replacement, the nodes of the old and the new group exist at the same time, so the quota must be sufficient for both groups.
     type: bool
     default: false

@@ -167,7 +167,8 @@ options:
     description:
       - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created first.
         Then the old nodes are drained and the old group is deleted. Requires O(kubernetes).
-      - The label C(accel.gpu/nodegroup-mark) marks the new group. A group without a valid mark is never changed or deleted, whatever its name is.
+      - The label C(accel.gpu/nodegroup-mark) marks the new group. Of the groups with
+        other names than the declared one, only groups with a valid mark are changed or deleted.
     type: bool
     default: false
   node_count: *node_count

@@ -241,11 +241,11 @@ def retry_after(value: str | None) -> float | None:
         return max(0.0, float(value))
     try:
         moment = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        return max(0.0, moment.timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        # The header is text of the service.
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return max(0.0, moment.timestamp() - time.time())
 
 
 def with_query(url: str, query: t.Mapping[str, t.Any] | None) -> str:

@@ -85,12 +85,17 @@ def remove_from_machine(client: Patcher, node: str, removal: Removal, check_leas
 
 
 def obsolete_taints(
-    client: Reader, machine: str, taints: t.Collection[tuple[str, str]], read: dict[str, Object | None]
+    client: Reader,
+    machine: str,
+    taints: t.Collection[tuple[str, str]],
+    read: dict[str, Object | None],
+    is_managed: t.Callable[[Object], bool],
 ) -> set[tuple[str, str]]:
     """Those of a node's taints that its MachineSet once gave it, and that the collection removes or has removed from the MachineSet.
 
-    A node that joins between two runs has no record of what belongs to its pool. `read` contains the objects that were already read, by path. Without the
-    permission to read the Machine or its MachineSet, the result is empty.
+    A node that joins between two runs has no record of what belongs to its pool. `read` contains the objects that were already read, by path.
+    is_managed: whether the collection manages a MachineSet; a copy of a managed one has the same record. Without the permission to read the Machine or its
+    MachineSet, the result is empty.
     """
 
     def get(path: str) -> Object | None:
@@ -106,15 +111,20 @@ def obsolete_taints(
     path = _machine_path(machine)
     item = get(path) if path else None
     owners = get_nested(item, "metadata", "ownerReferences") or []
-    owner = next((each["name"] for each in owners if each.get("controller") and each.get("kind") == "MachineSet"), "")
-    machine_set = get(f"{machine_sets_path(machine.partition('/')[0])}/{owner}") if owner else None
+    owner = next((each for each in owners if each.get("controller") and each.get("kind") == "MachineSet"), None)
+    machine_set = get(f"{machine_sets_path(machine.partition('/')[0])}/{owner['name']}") if owner else None
+    if machine_set is None or owner is None or machine_set["metadata"].get("uid") != owner.get("uid"):
+        return set()
+    if not is_managed(machine_set):
+        return set()
     annotations = get_nested(machine_set, "metadata", "annotations") or {}
     record = parse_json(annotations.get(REGISTRATION_ANNOTATION), dict) or {}
     given = {taint_identity(taint) for taint in get_nested(item, "spec", "taints") or ()}
     kept = {taint_identity(taint) for taint in get_nested(machine_set, "spec", "template", "spec", "taints") or ()}
 
     def is_own(identity: tuple[str, str]) -> bool:
-        return ":".join(identity) in (record.get("taints" if identity in kept else FORMER_TAINTS) or ())
+        entries = record.get("taints" if identity in kept else FORMER_TAINTS)
+        return isinstance(entries, list) and ":".join(identity) in entries
 
     return {identity for identity in taints if identity in given and is_own(identity)}
 

@@ -44,8 +44,9 @@ _FLAG_DEFAULTS: dict[str, t.Any] = {
 }
 
 
-def effective_flags(flags: t.Mapping[str, t.Any], defaults: t.Mapping[str, t.Any] = _FLAG_DEFAULTS) -> dict[str, t.Any]:
-    """The flags of a configuration that differ from the plugin's own values."""
+def effective_flags(flags: t.Mapping[str, t.Any], defaults: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any]:
+    """The flags of a configuration that differ from the plugin's own values, or from the other defaults if they are given."""
+    defaults = _FLAG_DEFAULTS if defaults is None else defaults
     effective: dict[str, t.Any] = {}
     for key, value in flags.items():
         default = defaults.get(key)

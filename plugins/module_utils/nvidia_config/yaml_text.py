@@ -94,7 +94,7 @@ def _scalar(value: t.Any) -> str:
 
 def _float(value: float) -> str:
     """The number with a decimal point, because YAML 1.1 reads 1e+20 as a string."""
-    if value != value or value in (math.inf, -math.inf):
+    if not math.isfinite(value):
         return {math.inf: ".inf", -math.inf: "-.inf"}.get(value, ".nan")
     digits, exponent, power = repr(value).partition("e")
     return f"{digits}{'' if '.' in digits else '.0'}{exponent}{power}"

@@ -15,7 +15,7 @@ from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.mig_allocation import KnownLayouts, MigAllocation, allocate
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.nvidia_driver import untolerated_by_driver
-from ..cluster_state.ownership import undeclared_taints, with_recorded_taints
+from ..cluster_state.ownership import machine_set_owner, undeclared_taints, with_recorded_taints
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.machine_metadata import obsolete_taints
@@ -140,11 +140,16 @@ class StateReader:
         changed: dict[str, Node] = {}
         read: dict[str, t.Any] = {}
         for pool in self._plan.pools:
-            for node in (nodes[name] for name in membership.by_pool[pool.name] if pool.nodegroup):
+            groups = {member.name for member in pool.nodegroup.members} if pool.nodegroup else set()
+            for node in (nodes[name] for name in membership.by_pool[pool.name] if groups):
                 undeclared = undeclared_taints(node, pool) if MACHINE_ANNOTATION in node.annotations else []
                 identities = {taint_identity(taint) for taint in undeclared}
                 obsolete = identities and obsolete_taints(
-                    self._client, node.annotations[MACHINE_ANNOTATION], identities, read
+                    self._client,
+                    node.annotations[MACHINE_ANNOTATION],
+                    identities,
+                    read,
+                    functools.partial(_is_managed, groups),
                 )
                 if obsolete:
                     taints = [taint for taint in undeclared if taint_identity(taint) in obsolete]
@@ -154,6 +159,11 @@ class StateReader:
     def list_pods(self, node: str | None = None) -> PodsByNode:
         """The pods on one node, or on all nodes."""
         return pods_by_node(self._client, pods_on(self._client, node), self._plan.config.namespace)
+
+
+def _is_managed(groups: t.Collection[str], machine_set: t.Mapping[str, t.Any]) -> bool:
+    """Whether a MachineSet belongs to one of the node groups."""
+    return machine_set_owner(machine_set, new=True) in groups
 
 
 def plan_demand(

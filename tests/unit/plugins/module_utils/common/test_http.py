@@ -155,7 +155,18 @@ def test_errors_that_the_caller_handles_are_raised_at_once() -> None:
     assert attempts.count == 1
 
 
-@pytest.mark.parametrize(("header", "seconds"), [(None, None), ("", None), ("7", 7), ("-1", 0), ("Fri, 31 Dec", None)])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7),
+        ("-1", 0),
+        ("Fri, 31 Dec", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", None),
+    ],
+)
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     assert http.retry_after(header) == seconds
 

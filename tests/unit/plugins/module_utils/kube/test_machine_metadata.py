@@ -212,18 +212,23 @@ def test_other_nodes_keep_what_they_had(actual: Node, changes: Object) -> None:
 
 
 SET_PATH = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machinesets/train"
-OWNER = {"kind": "MachineSet", "name": "train", "controller": True}
+OWNER = {"kind": "MachineSet", "name": "train", "uid": "1", "controller": True}
 
 
 class Objects:
     """A Machine with a taint, and its MachineSet."""
 
-    def __init__(self, record: Object, template: list[Object], *, forbidden: bool = False) -> None:
-        self.forbidden = forbidden
+    def __init__(
+        self, record: Object, template: list[Object], *, forbidden: bool = False, uid: str = "1", managed: bool = True
+    ) -> None:
+        self.forbidden, self.managed = forbidden, managed
         annotations = {"accel.gpu/registration": json.dumps(record)} if record else {}
         self.objects: Object = {
             PATH: {"metadata": {"ownerReferences": [OWNER]}, "spec": {"taints": [TEAM]}},
-            SET_PATH: {"metadata": {"annotations": annotations}, "spec": {"template": {"spec": {"taints": template}}}},
+            SET_PATH: {
+                "metadata": {"uid": uid, "annotations": annotations},
+                "spec": {"template": {"spec": {"taints": template}}},
+            },
         }
 
     def get(self, path: str) -> Object | None:
@@ -242,6 +247,10 @@ class Objects:
         (Objects({"taints": []}, []), False),
         (Objects({}, []), False),
         (Objects({"taints": ["team:NoSchedule"]}, [TEAM], forbidden=True), False),
+        (Objects({"taints": ["team:NoSchedule"]}, [TEAM], uid="2"), False),
+        (Objects({"taints": ["team:NoSchedule"]}, [TEAM], managed=False), False),
+        (Objects({"taints": 5, "former_taints": {"team:NoSchedule": 1}}, [TEAM]), False),
+        (Objects({"former_taints": {"team:NoSchedule": 1}}, []), False),
     ],
     ids=[
         "will be removed",
@@ -251,13 +260,17 @@ class Objects:
         "of others, removed",
         "foreign",
         "no right",
+        "another set with the name",
+        "a copy of a set",
+        "a number",
+        "a map",
     ],
 )
 def test_taints_of_a_node_that_no_run_has_seen(objects: Objects, is_obsolete: bool) -> None:
     """The record of its MachineSet decides which of them the collection had set."""
     identity = ("team", "NoSchedule")
     machine = MACHINE["machine.openshift.io/machine"]
-    actual = obsolete_taints(objects, machine, {identity, ("by-hand", "NoSchedule")}, {})
+    actual = obsolete_taints(objects, machine, {identity, ("by-hand", "NoSchedule")}, {}, lambda item: objects.managed)
     assert actual == ({identity} if is_obsolete else set())
     undeclared = undeclared_taints(registered(), replace(POOL, taints=()))
     assert undeclared == [TEAM]
