@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Device plugins and schedulers, other than the GPU operator's operands, that give NVIDIA GPUs to pods, and the marks by which they are recognized.
 
-To add one, add an entry to DEVICE_PLUGINS. Resources that are not listed here are recognized by their names (see is_foreign_gpu_resource()).
+To add one, add an entry to DEVICE_PLUGINS. A resource that is not listed here never counts as an NVIDIA GPU; if its name suggests a GPU, it is only reported
+(see is_unknown_gpu_resource()).
 
 | plugin | source |
 |---|---|
-| HAMi | Project-HAMi/HAMi charts/hami/values.yaml (resourceName, resourceMem), pkg/device/nvidia/device.go (annotations) |
-| Volcano | volcano-sh/devices volcano-device-plugin.yml; Project-HAMi/volcano-vgpu-device-plugin |
+| HAMi | Project-HAMi/HAMi charts/hami/values.yaml (resources, images), pkg/device/nvidia/device.go (annotations) |
+| Volcano | volcano-sh/devices volcano-device-plugin.yml, volcano-vgpu-device-plugin.yml; Project-HAMi/volcano-vgpu-device-plugin |
 | gpushare | AliyunContainerService/gpushare-device-plugin device-plugin-ds.yaml, pkg/gpu/nvidia/const.go |
-| GPU Manager | tkestack/gpu-manager gpu-manager.yaml, pkg/types |
-| InstaSlice | openshift/instaslice-operator internal/controller (resource names, annotations) |
+| GPU Manager | tkestack/gpu-manager gpu-manager.yaml |
+| InstaSlice | openshift/instaslice-operator internal/controller/constants.go, Makefile (image); its newer device plugin offers mig.das.com |
 | stand-alone plugin of NVIDIA | NVIDIA/k8s-device-plugin deployments/static, deployments/helm/nvidia-device-plugin |
 | GKE | GoogleCloudPlatform/container-engine-accelerators cmd/nvidia_gpu/device-plugin.yaml |
-| KAI Scheduler and Run:ai | NVIDIA/KAI-Scheduler pkg/binder/binding/resourcereservation, docs/gpu-sharing |
-| DRA | kubernetes v1.36 pkg/apis/resource (ResourceDeviceClassPrefix) |
+| KAI Scheduler and Run:ai | NVIDIA/KAI-Scheduler pkg/binder/binding/resourcereservation, docs/gpu-sharing; runai-reservation: before v0.6 |
+| DRA | kubernetes v1.36 staging/src/k8s.io/api/resource/v1/types.go (ResourceDeviceClassPrefix) |
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from .names import GPU_RESOURCE
 class DevicePlugin:
     """A device plugin that is not an operand.
 
-    resources: the names of its resources; a name that ends with a hyphen is a prefix. images: the last parts of its images' paths, without tags.
-    annotations: prefixes of the keys of its annotations on nodes. registers_gpu: whether it offers nvidia.com/gpu, as the operator's own plugin does.
+    resources: the names of its resources; a name that ends with a hyphen or a slash is a prefix. images: the last parts of its images' paths, without tags.
+    annotations: the keys of its annotations on nodes; a key that ends with a hyphen is a prefix. registers_gpu: whether it offers nvidia.com/gpu, as the
+    operator's own plugin does.
     """
 
     title: str
@@ -46,6 +48,7 @@ DEVICE_PLUGINS = (
         "HAMi",
         ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority"),
         ("hami", "k8s-vgpu"),
+        # The plugins for other vendors' devices set hami.io/node-handshake-VENDOR.
         ("hami.io/node-nvidia-", "hami.io/node-handshake"),
         registers_gpu=True,
     ),
@@ -58,7 +61,9 @@ DEVICE_PLUGINS = (
     DevicePlugin("gpushare of Alibaba Cloud", ("aliyun.com/gpu-",), ("k8s-gpushare-plugin",)),
     DevicePlugin("GPU Manager of Tencent", ("tencent.com/vcuda-",), ("gpu-manager",)),
     DevicePlugin(
-        "InstaSlice", ("instaslice.redhat.com/", "org.instaslice/"), ("instaslice-daemonset", "instaslice-daemon")
+        "InstaSlice",
+        ("instaslice.redhat.com/", "org.instaslice/", "mig.das.com/"),
+        ("instaslice-daemonset", "instaslice-daemonset-rhel9"),
     ),
     DevicePlugin("the stand-alone device plugin of NVIDIA", images=("k8s-device-plugin",), registers_gpu=True),
     DevicePlugin("the device plugin of GKE", images=("nvidia-gpu-device-plugin",), registers_gpu=True),
@@ -82,13 +87,24 @@ def plugin_of_resource(resource: str) -> DevicePlugin | None:
 
 
 def is_foreign_gpu_resource(resource: str) -> bool:
-    """Whether a resource outside the domain nvidia.com represents NVIDIA GPUs, according to the table or to its name."""
+    """Whether a resource outside the domain nvidia.com is known to represent NVIDIA GPUs. Pods are evicted for this reason, so a name is never enough."""
+    if resource.startswith(_DEVICE_CLASS_PREFIX):
+        return resource.removeprefix(_DEVICE_CLASS_PREFIX) in _DRA_CLASSES
+    return not resource.startswith("nvidia.com/") and plugin_of_resource(resource) is not None
+
+
+def is_unknown_gpu_resource(resource: str) -> bool:
+    """Whether a resource's name suggests a GPU, but its vendor is unknown. This is a reason to report it, never to evict a pod."""
     domain, slash, name = resource.partition("/")
-    if not slash or domain == "nvidia.com" or domain.endswith(("kubernetes.io", ".k8s.io")):
-        return resource.startswith(_DEVICE_CLASS_PREFIX) and resource.removeprefix(_DEVICE_CLASS_PREFIX) in _DRA_CLASSES
-    if domain.endswith(_OTHER_VENDORS):
+    if not slash or domain == "nvidia.com" or domain.endswith((".nvidia.com", "kubernetes.io", ".k8s.io")):
         return False
-    return plugin_of_resource(resource) is not None or bool(_GPU_NAME.search(name.lower()))
+    is_other = any(domain == vendor or domain.endswith(f".{vendor}") for vendor in _OTHER_VENDORS)
+    return not is_other and plugin_of_resource(resource) is None and bool(_GPU_NAME.search(name.lower()))
+
+
+def is_gpu_group_label(label: str) -> bool:
+    """Whether the key is that of a label on pods that share reserved GPUs; a pod with parts of several GPUs has one label for each of them."""
+    return label == GPU_GROUP_LABEL or label.startswith(f"{GPU_GROUP_LABEL}/")
 
 
 def plugin_of_image(image: str) -> DevicePlugin | None:
@@ -101,13 +117,7 @@ def plugin_of_annotations(annotations: t.Iterable[str]) -> tuple[DevicePlugin, s
     """The known plugin that has set one of these annotations on a node, and the annotation."""
     keys = sorted(annotations)
     return next(
-        (
-            (plugin, key)
-            for plugin in DEVICE_PLUGINS
-            if plugin.annotations
-            for key in keys
-            if key.startswith(plugin.annotations)
-        ),
+        ((plugin, key) for plugin in DEVICE_PLUGINS for key in keys if _is_among(key, plugin.annotations)),
         None,
     )
 

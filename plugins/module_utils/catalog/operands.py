@@ -4,7 +4,8 @@
 
 To add an operand, add an entry to OPERANDS.
 
-Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
+Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, IsEnabled() for the defaults of `enabled`), deployments/gpu-operator/values.yaml (the
+chart enables vfioManager, sandboxDevicePlugin and vgpuDeviceManager, which IsEnabled() does not), controllers/object_controls.go (resolveDriverTag),
 controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0. Restarts: the Transform functions in
 controllers/object_controls.go, v25.10.
 """

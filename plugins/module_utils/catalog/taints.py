@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Taint = t.Mapping[str, t.Any]
@@ -30,10 +31,13 @@ _TEMPORARY = (
     ("ToBeDeletedByClusterAutoscaler", "the cluster autoscaler sets it on a node that it removes"),
     ("DeletionCandidateOfClusterAutoscaler", "the cluster autoscaler sets it on a node that it may remove"),
     ("cloud.google.com/impending-node-termination", "Google Cloud sets it on a node that it removes"),
-    # kubernetes-sigs/karpenter: pkg/apis/v1/taints.go
-    ("karpenter.sh/", "Karpenter writes it"),
-    # kubernetes-sigs/cluster-api: api/core/v1beta2 (NodeUninitializedTaint, NodeOutdatedRevisionTaint)
-    ("node.cluster.x-k8s.io/", "Cluster API writes it"),
+    # kubernetes-sigs/karpenter: pkg/apis/v1/taints.go, pkg/apis/v1beta1/taints.go (disruption); users may set other taints with this prefix
+    ("karpenter.sh/disrupted", "Karpenter writes it"),
+    ("karpenter.sh/unregistered", "Karpenter writes it"),
+    ("karpenter.sh/disruption", "Karpenter writes it"),
+    # kubernetes-sigs/cluster-api: api/core/v1beta2 (NodeUninitializedTaint, NodeOutdatedRevisionTaint); users may set other taints with this prefix
+    ("node.cluster.x-k8s.io/uninitialized", "Cluster API writes it"),
+    ("node.cluster.x-k8s.io/outdated-revision", "Cluster API writes it"),
     # gardener: pkg/apis/core/v1beta1/constants; kubernetes-sigs/node-readiness-controller
     ("node.gardener.cloud/critical-components-not-ready", "Gardener removes it once the node has started"),
     ("readiness.k8s.io/", "the node readiness controller writes it"),
@@ -43,15 +47,17 @@ _TEMPORARY = (
     ("node.cilium.io/", "Cilium removes it once the node has started"),
     ("k8s.ovn.org/network-unavailable", "OVN-Kubernetes removes it once the node has started"),
     ("cni.istio.io/not-ready", "Istio removes it once the node has started"),
-    # Maintenance and repair: medik8s/node-maintenance-operator and self-node-remediation, kubevirt, aws/aws-node-termination-handler, AKS node auto-repair
+    # Maintenance and repair: medik8s/node-maintenance-operator and self-node-remediation, kubevirt, aws/aws-node-termination-handler pkg/node/node.go
+    # (spot-itn, scheduled-maintenance, asg-lifecycle-termination, rebalance-recommendation), AKS node auto-repair
     ("medik8s.io/", "a maintenance operator writes it"),
     ("kubevirt.io/drain", "a maintenance operator sets it on a node that it drains"),
     ("aws-node-termination-handler/", "the AWS node termination handler sets it on a node that it drains"),
     ("remediator.aks.microsoft.com/", "AKS sets it on a node that it repairs"),
     ("remediator.kubernetes.azure.com/", "AKS sets it on a node that it repairs"),
 )
-# The name of the startup taint of several CSI drivers, each with its own prefix (ebs.csi.aws.com, efs.csi.aws.com, disk.csi.azure.com and others).
-_CSI_STARTUP = "/agent-not-ready"
+# The startup taint of several CSI drivers, each with the name of its driver as the prefix: kubernetes-sigs/aws-ebs-csi-driver (ebs.csi.aws.com),
+# aws-efs-csi-driver (efs.csi.aws.com), azuredisk-csi-driver (disk.csi.azure.com) and others. Cilium's taint has the same name.
+_CSI_STARTUP = re.compile(r"[^/]*\bcsi\b[^/]*/agent-not-ready")
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # PreferNoSchedule does not keep pods away.
@@ -135,7 +141,7 @@ def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
 
 def temporary_reason(key: str) -> str:
     """The reason why this taint is temporary: which component sets it or removes it; empty if no known component does."""
-    if key.endswith(_CSI_STARTUP):
+    if _CSI_STARTUP.fullmatch(key):
         return "the CSI driver removes it once the node has started"
     return next(
         (reason for start, reason in _TEMPORARY if key == start or (start.endswith("/") and key.startswith(start))),

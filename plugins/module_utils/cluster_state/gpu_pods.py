@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from ..catalog.device_plugins import (
     FRACTION_ANNOTATIONS,
     FRACTION_SCHEDULERS,
-    GPU_GROUP_LABEL,
     RESERVATION_APPS,
     DevicePlugin,
     is_foreign_gpu_resource,
+    is_gpu_group_label,
     plugin_of_image,
 )
 from ..catalog.names import CLIENT_LABEL
@@ -259,8 +259,8 @@ def _other_access(pod: Pod) -> t.Iterator[str]:
     metadata = pod["metadata"]
     if is_reservation(pod):
         yield "reserves a GPU for pods that share it"
-    elif GPU_GROUP_LABEL in (metadata.get("labels") or {}):
-        yield f"label {GPU_GROUP_LABEL}"
+    elif group := next(filter(is_gpu_group_label, sorted(metadata.get("labels") or {})), ""):
+        yield f"label {group}"
     elif pod["spec"].get("schedulerName") in FRACTION_SCHEDULERS:
         for key in FRACTION_ANNOTATIONS:
             if key in (metadata.get("annotations") or {}):

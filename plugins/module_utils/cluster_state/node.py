@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import models, names
-from ..catalog.device_plugins import is_foreign_gpu_resource
+from ..catalog.device_plugins import is_foreign_gpu_resource, is_unknown_gpu_resource
 from ..pools.membership import NodeFacts
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -46,7 +46,7 @@ class Node(NodeFacts):
     # For example, containerd://2.1.4.
     container_runtime: str = ""
     os_image: str = ""
-    # The resources that represent GPUs and that another device plugin offers.
+    # The resources that another device plugin offers and that represent GPUs or, if the plugin is unknown, may represent them.
     foreign_resources: tuple[str, ...] = ()
 
     @property
@@ -177,7 +177,7 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
             sorted(
                 name
                 for name, amount in (status.get("capacity") or {}).items()
-                if amount != "0" and is_foreign_gpu_resource(name)
+                if amount != "0" and (is_foreign_gpu_resource(name) or is_unknown_gpu_resource(name))
             )
         ),
     )

@@ -168,23 +168,30 @@ def foreign_plugin_warnings(
         node.name: node for node in nodes if node.name in members and node.labels.get(PLUGIN_DEPLOY_LABEL) != "false"
     }
     signs: dict[tuple[str, str], set[str]] = {}
+    unknown: dict[str, list[str]] = {}
     for (sign, plugin), on_nodes in plugins.items():
         signs.setdefault((f"{sign}, {plugin.title}", conflict_of(plugin)), set()).update(on_nodes)
     with_pods = set().union(*signs.values())
     for node in by_name.values():
-        if node.name in with_pods:
-            continue
         for resource in node.foreign_resources:
             known = plugin_of_resource(resource)
-            title = f", {known.title}" if known else ""
-            conflict = conflict_of(known or DevicePlugin(""))
-            signs.setdefault((f"the resource {resource}{title}", conflict), set()).add(node.name)
+            if known is None:
+                unknown.setdefault(resource, []).append(node.name)
+            elif node.name not in with_pods:
+                signs.setdefault((f"the resource {resource}, {known.title}", conflict_of(known)), set()).add(node.name)
+        if node.name in with_pods:
+            continue
         if marked := plugin_of_annotations(node.annotations):
             plugin, key = marked
             signs.setdefault((f"the annotation {key}, {plugin.title}", conflict_of(plugin)), set()).add(node.name)
     for (sign, conflict), served in sorted(signs.items()):
         if here := sorted(served & by_name.keys()):
             yield f"Another device plugin serves {abbreviate(here)} ({sign}): {conflict}. {_ONE_PLUGIN}"
+    for resource, offering in sorted(unknown.items()):
+        yield (
+            f"An unknown device plugin offers {resource} on {abbreviate(sorted(offering))}. Pods that request it do not count as users of NVIDIA GPUs, and are "
+            "not evicted as such. If the resource represents NVIDIA GPUs, stop these pods before a change of MIG."
+        )
 
 
 def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:

@@ -6,7 +6,8 @@ An operand is disabled by `enabled: false` of its part, in the spec of the Clust
 driver or container toolkit replaces the operator's own, so no pool needs these operands. NVIDIA's chart writes a Helm value as text, so the text "false"
 also disables an operand.
 
-Source: gpu-operator v25.10.1 controllers/state_manager.go (isStateEnabled), deployments/gpu-operator/templates/clusterpolicy.yaml.
+Source: gpu-operator api/nvidia/v1/clusterpolicy_types.go (IsEnabled() of each part: the value if `enabled` is not set),
+controllers/state_manager.go (isStateEnabled), deployments/gpu-operator/templates/clusterpolicy.yaml.
 """
 
 from __future__ import annotations

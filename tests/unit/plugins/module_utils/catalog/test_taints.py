@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import (
     is_covered,
     is_temporary,
     merge_taints,
+    temporary_reason,
     toleration_identity,
     toleration_of,
     untolerated_taints,
@@ -148,6 +149,13 @@ def test_a_covered_toleration_tolerates_nothing_more(other: dict[str, str]) -> N
         ("kubernetes.azure.com/scalesetpriority", False),
         ("cloud.google.com/gke-spot", False),
         ("karpenter.sh", False),
+        ("karpenter.sh/disruption", True),
+        ("karpenter.sh/capacity-type", False),
+        ("node.cluster.x-k8s.io/team", False),
+        ("aws-node-termination-handler/rebalance-recommendation", True),
+        ("cloud.google.com/impending-node-termination", True),
+        ("s3.csi.scality.com/agent-not-ready", True),
+        ("example.com/agent-not-ready", False),
         ("node-role.kubernetes.io/gpu", False),
         ("nvidia.com/gpu", False),
         ("sku", False),
@@ -155,3 +163,8 @@ def test_a_covered_toleration_tolerates_nothing_more(other: dict[str, str]) -> N
 )
 def test_taints_that_a_component_sets_and_removes_are_temporary(key: str, expected: bool) -> None:
     assert is_temporary({"key": key, "effect": "NoSchedule"}) is expected
+
+
+def test_the_taints_of_ciliums_agents_are_not_those_of_csi_drivers() -> None:
+    assert temporary_reason("node.cilium.io/agent-not-ready").startswith("Cilium ")
+    assert temporary_reason("efs.csi.aws.com/agent-not-ready").startswith("the CSI driver ")

@@ -287,8 +287,7 @@ def requesting(*resources: str) -> Object:
     [
         *("volcano.sh/vgpu-number", "volcano.sh/gpu-memory", "aliyun.com/gpu-mem", "tencent.com/vcuda-core"),
         *("instaslice.redhat.com/mig-1g.5gb", "instaslice.redhat.com/accelerator-memory-quota"),
-        # In no table: recognized by their names.
-        *("4paradigm.com/vgpu", "elasticgpu.io/gpu-memory", "example.com/mig-1g.10gb"),
+        *("org.instaslice/pod-uid", "mig.das.com/1g.5gb"),
         "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
     ],
 )
@@ -303,6 +302,9 @@ def test_a_pod_with_a_resource_of_another_plugin_uses_a_gpu(resource: str) -> No
     "resource",
     [
         *("amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi", "cpu", "hugepages-2Mi", "rdma/hca_shared"),
+        *("gpu.intel.com/xe", "gpu.intel.com/memory.max", "metax-tech.com/gpu", "mthreads.com/vgpu", "xamd.com/gpu"),
+        # Unknown vendors: a name is no reason to evict a pod.
+        *("4paradigm.com/vgpu", "elasticgpu.io/gpu-memory", "example.com/mig-1g.10gb", "example.com/vcuda-core"),
         *("example.com/migration-slots", "kubernetes.io/gpu-less", "deviceclass.resource.kubernetes.io/nic"),
     ],
 )
@@ -322,6 +324,8 @@ def test_hami_pods_are_recognized_by_their_requests() -> None:
         ({"annotations": {"gpu-fraction": "0.5"}}, {"schedulerName": "kai-scheduler"}, "annotation gpu-fraction"),
         ({"annotations": {"gpu-memory": "2000"}}, {"schedulerName": "runai-scheduler"}, "annotation gpu-memory"),
         ({"labels": {"runai-gpu-group": "a"}}, {}, "label runai-gpu-group"),
+        ({"labels": {"runai-gpu-group/b": "b", "runai-gpu-group/a": "a"}}, {}, "label runai-gpu-group/a"),
+        ({"labels": {"runai-gpu-groups": "a"}}, {}, None),
         ({"annotations": {"gpu-memory": "2000"}}, {}, None),
     ],
 )

@@ -71,3 +71,22 @@ def test_a_bare_node_is_read() -> None:
 )
 def test_driver(labels: dict[str, str], driver: str) -> None:
     assert Node("n", labels).driver == driver
+
+
+@pytest.mark.parametrize(
+    ("resource", "reported"),
+    [
+        *((name, True) for name in ("volcano.sh/vgpu-number", "mig.das.com/1g.5gb", "aliyun.com/gpu-mem")),
+        # Unknown vendors.
+        *(
+            (name, True)
+            for name in ("example.com/gpu", "4paradigm.com/vgpu", "example.com/mig-1g.10gb", "xamd.com/gpu")
+        ),
+        # Known vendors of other GPUs, and resources that are no GPUs.
+        *((name, False) for name in ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/gpu", "habana.ai/gaudi")),
+        *((name, False) for name in ("cpu", "nvidia.com/gpu", "example.com/fpga", "example.com/migration-slots")),
+    ],
+)
+def test_resources_of_known_and_unknown_plugins_are_reported(resource: str, reported: bool) -> None:
+    node = parse_node({"metadata": {"name": "n"}, "status": {"capacity": {resource: "1"}}})
+    assert node.foreign_resources == ((resource,) if reported else ())

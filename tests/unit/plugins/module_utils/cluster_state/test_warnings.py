@@ -126,7 +126,9 @@ def test_other_device_plugins_of_a_pools_nodes_are_named() -> None:
     nodes = [
         Node("a", labels, {"hami.io/node-nvidia-register": "GPU-1,10,15360:"}, ready=True),
         Node("b", labels, ready=True, foreign_resources=("4paradigm.com/vgpu",)),
-        Node("c", labels, ready=True),
+        Node("c", labels, ready=True, foreign_resources=("4paradigm.com/vgpu",)),
+        # HAMi's plugin for the devices of another vendor.
+        Node("f", labels, {"hami.io/node-handshake-hcu": "Requesting"}, ready=True),
         # No pool, or a pool that leaves the GPUs to the other plugin.
         Node("d", ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
         Node("e", without, ready=True, foreign_resources=("volcano.sh/vgpu-number",)),
@@ -140,6 +142,6 @@ def test_other_device_plugins_of_a_pools_nodes_are_named() -> None:
             "the kubelet only uses the plugin that registered last",
             "Another device plugin serves a (the annotation hami.io/node-nvidia-register, HAMi): it also registers nvidia.com/gpu, and the kubelet only "
             "uses the plugin that registered last",
-            "Another device plugin serves b (the resource 4paradigm.com/vgpu): it gives the same GPUs to pods a second time, because neither plugin counts "
-            "the pods of the other",
+            "An unknown device plugin offers 4paradigm.com/vgpu on b, c. Pods that request it do not count as users of NVIDIA GPUs, and are not evicted as "
+            "such. If the resource represents NVIDIA GPUs, stop these pods before a change of MIG.",
         ]
