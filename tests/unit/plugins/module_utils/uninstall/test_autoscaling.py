@@ -57,10 +57,19 @@ class Cluster:
     """MachineAutoscalers, and MachineSets of node group burst and of somebody else."""
 
     def __init__(self, *scalers: dict[str, t.Any], allowed: bool = True) -> None:
-        replacement = {"name": "burst-ab12", "namespace": "m", "uid": "2", "labels": {"accel.gpu/nodegroup": "burst"}}
+        replacement: dict[str, t.Any] = {
+            "name": "burst-ab12",
+            "namespace": "m",
+            "uid": "2",
+            "labels": {"accel.gpu/nodegroup": "burst"},
+        }
         copied = {**replacement, "name": "burst-2026", "uid": "3"}
         mark = machine_set_mark({"metadata": replacement}, "burst")
-        names = ("burst", {}), ("burst-ab12", replacement), ("burst-2026", copied)
+        names: tuple[tuple[str, dict[str, t.Any]], ...] = (
+            ("burst", {}),
+            ("burst-ab12", replacement),
+            ("burst-2026", copied),
+        )
         self.machine_sets = [
             {"metadata": {"name": name, "namespace": "m", "annotations": {NODEGROUP_MARK: mark}, **metadata}}
             for name, metadata in names
