@@ -48,7 +48,12 @@ def test_an_adopted_machine_autoscaler_only_loses_its_mark() -> None:
 
 
 def scaler(name: str, target: str, *, manager: str = "accel.gpu", namespace: str = "m") -> dict[str, t.Any]:
-    metadata = {"name": name, "namespace": namespace, "uid": name, "labels": {"accel.gpu/nodegroup": "burst"}}
+    metadata: dict[str, t.Any] = {
+        "name": name,
+        "namespace": namespace,
+        "uid": name,
+        "labels": {"accel.gpu/nodegroup": "burst"},
+    }
     metadata |= {"annotations": {"accel.gpu/created": "true"}, "managedFields": [{"manager": manager}]}
     return {"metadata": metadata, "spec": {"scaleTargetRef": {"kind": "MachineSet", "name": target}}}
 
