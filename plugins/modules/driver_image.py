@@ -331,7 +331,7 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
 
 def _warn_of_downloads(module: DriverImageModule, specs: t.Iterable[BuildSpec]) -> None:
     """Warn, before a build of many minutes, of hosts that its steps need and that this machine does not reach."""
-    hosts = {host: port for spec in specs for host, port in downloads(spec).items()}
+    hosts = {host: address for spec in specs for host, address in downloads(spec).items()}
     if missing := unreachable(hosts):
         module.warn(
             f"The build downloads from {join_words(sorted(hosts))}, and this machine does not reach {join_words(missing)}. If a step of the build needs one "

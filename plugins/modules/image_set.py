@@ -327,7 +327,14 @@ def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
         )
         requested = collector.images(plan)
         public = collector.images(_without_mirror(module)) if _mirror_of(module) else requested
-    return mirrored(requested, public, params["mirror"], params["upstreams"], collector.private)
+    return mirrored(
+        requested,
+        public,
+        params["mirror"],
+        params["upstreams"],
+        collector.private,
+        from_hub=plan.operator.installer != OLM,
+    )
 
 
 def _mirror_of(module: ImageSetModule) -> t.Any:

@@ -38,7 +38,7 @@ _CHUNK = 1 << 20
 _ASSIGNMENT = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*)\s*[?:]?=\s*(?P<value>[^$#\s]+)\s*$", re.MULTILINE)
 _ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The hosts that the steps of a build download from. Variables in the host are unknown here, so such an address is left out.
-_ADDRESS = re.compile(r"https?://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z0-9-]+)(?::(?P<port>\d+))?")
+_ADDRESS = re.compile(r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z0-9-]+)(?::(?P<port>\d+))?")
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 _CONNECT_TIMEOUT = 5.0
 _ARGUMENT = re.compile(r"^ARG\s+(?P<name>[A-Z][A-Z0-9_]*)", re.MULTILINE)
@@ -197,25 +197,25 @@ def _arguments(dockerfile: str, target: BuildTarget, parsed: Installer, options:
     return {**known, **options.build_args}
 
 
-def downloads(spec: BuildSpec) -> dict[str, int]:
-    """The hosts from which the steps of a build download, with their ports, according to the Dockerfile and its scripts.
+def downloads(spec: BuildSpec) -> dict[str, tuple[str, int]]:
+    """The hosts from which the steps of a build download, with their scheme and port, according to the Dockerfile and its scripts.
 
     Base images are not included: they come from registries, for which the collection has credentials and certificates. Source of the steps:
     NVIDIA/gpu-driver-container rhel9/Dockerfile and ubuntu22.04/Dockerfile (Go, packages, the signing key and repository of CUDA, tools on GitHub).
     """
     folder = os.path.join(spec.options.context, spec.folder)
     scripts = sorted(name for name in os.listdir(folder) if name.endswith(".sh"))
-    hosts: dict[str, int] = {}
+    hosts: dict[str, tuple[str, int]] = {}
     for name in (_DOCKERFILE, *scripts):
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
             text = _COMMENT.sub("", file.read())
         for match in _ADDRESS.finditer(text):
-            standard = 443 if match[0].startswith("https") else 80
-            hosts.setdefault(match["host"].lower(), int(match["port"] or standard))
+            standard = 443 if match["scheme"] == "https" else 80
+            hosts.setdefault(match["host"].lower(), (match["scheme"], int(match["port"] or standard)))
     return hosts
 
 
-def unreachable(hosts: t.Mapping[str, int]) -> list[str]:
+def unreachable(hosts: t.Mapping[str, tuple[str, int]]) -> list[str]:
     """Those of the hosts that accept no connection from this machine, on which the steps of a build run. Hosts behind a proxy are not tested."""
     proxies = getproxies()
 
@@ -223,11 +223,7 @@ def unreachable(hosts: t.Mapping[str, int]) -> list[str]:
         with socket.create_connection((host, port), _CONNECT_TIMEOUT):
             pass
 
-    direct = {
-        host: port
-        for host, port in hosts.items()
-        if ("https" if port == 443 else "http") not in proxies or proxy_bypass(host)
-    }
+    direct = {host: port for host, (scheme, port) in hosts.items() if scheme not in proxies or proxy_bypass(host)}
     calls = [(host, functools.partial(connect, host, port)) for host, port in direct.items()]
     outcomes = run_bounded(calls, len(calls) or 1, fatal=lambda dummy: False)
     return sorted(outcome.name for outcome in outcomes if isinstance(outcome.error, OSError))

@@ -82,18 +82,21 @@ def mirrored(
     registry: str | None,
     upstreams: t.Mapping[str, str] | None = None,
     private: t.Collection[str] = (),
+    *,
+    from_hub: bool = True,
 ) -> list[MirroredImage]:
     """The images with their sources, without duplicates; raises InvalidOptions if a name is not valid, or if two images would have the same name in the mirror.
 
     `requested` and `public` contain the image of each component with and without the declared mirror. `registry` is a mirror that replaces the declared
     one, for example a mirror that the cluster does not use yet.
     `upstreams` contains registries, optionally with a folder, that are read instead of public ones. `private` contains the components whose images are
-    not in a public registry; these images keep the names that the variables contain.
+    not in a public registry; these images keep the names that the variables contain. from_hub: whether nodes pull names without a registry from Docker
+    Hub.
     """
     by_destination: dict[str, MirroredImage] = {}
     problems: list[str] = []
     for component, name in requested.items():
-        image, source = pulled_name(name), pulled_name(public.get(component, name))
+        image, source = (pulled_name(one, from_hub=from_hub) for one in (name, public.get(component, name)))
         try:
             parse_image(image)
             parse_image(source)

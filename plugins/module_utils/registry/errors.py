@@ -28,6 +28,9 @@ _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 # The response of servers written in Go to an HTTP request on an HTTPS port.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
+# An error body is small; a manifest or a configuration of this size is not searched.
+_CODE_WITHIN = 4096
+_TITLE = re.compile(r"<title>\s*(.*?)\s*</title>", re.IGNORECASE | re.DOTALL)
 # No role has a variable for this option.
 REQUEST_TIMEOUT_OPTION = (
     "request_timeout of the module (for a role: in module_defaults of group/accel.gpu.registry in your own play)"
@@ -78,7 +81,8 @@ class RegistryError(ServiceError):
     def too_many_requests(self) -> bool:
         """Whether the registry limits the number of requests. Some registries and proxies say so only in the code or the text of another status."""
         return self.status == 429 or bool(
-            self.status and self.status >= 400 and TOO_MANY_REQUESTS.search(f"{self.reason} {self.detail}")
+            self.status
+            and TOO_MANY_REQUESTS.search(f"{self.reason} {self.detail}" if self.status >= 400 else self.reason)
         )
 
 
@@ -104,6 +108,8 @@ def explain(error: RegistryError) -> str:
             f"{where} denies the request {request}. The user needs permission to "
             f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository. {MISSING_PROJECT}"
         )
+    if error.not_found:
+        return f"{where} does not have the repository or the image {request}. {MISSING_PROJECT}"
     if error.reason in _REFUSED_MANIFEST or error.status == 415:
         return (
             f"{where} rejects the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
@@ -137,7 +143,10 @@ def error_text(data: bytes) -> tuple[str, str]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return "", "" if text.startswith("<") else " ".join(text.split())[:_MAX_LENGTH]
+        # Of a page, only the title is shown.
+        title = _TITLE.search(text)
+        text = title[1] if title else "" if text.startswith("<") else text
+        return "", " ".join(text.split())[:_MAX_LENGTH]
     errors = document.get("errors") if isinstance(document, dict) else None
     if not isinstance(errors, list) or not errors:
         messages = (
@@ -150,6 +159,11 @@ def error_text(data: bytes) -> tuple[str, str]:
     code = next((str(entry["code"]) for entry in entries if entry.get("code")), "")
     texts = [_entry_text(entry) for entry in entries]
     return code, " ".join("; ".join(filter(None, texts)).split())[:_MAX_LENGTH]
+
+
+def hides_a_limit(data: bytes) -> bool:
+    """Whether a body has the code for too many requests, which some proxies send with status 200."""
+    return b"TOOMANYREQUESTS" in data[:_CODE_WITHIN].upper() and error_text(data)[0].upper() == "TOOMANYREQUESTS"
 
 
 def _entry_text(entry: t.Mapping[str, t.Any]) -> str:

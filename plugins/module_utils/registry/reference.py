@@ -115,14 +115,15 @@ def parse_image(text: str) -> ImageReference:
     return repository
 
 
-def pulled_name(text: str) -> str:
+def pulled_name(text: str, *, from_hub: bool = True) -> str:
     """The complete name of an image in a pod: nodes pull a name without a registry from Docker Hub, and a name without a tag or a digest as latest.
 
-    Source: kubernetes.io, "Images", "Image names". A name that is not valid is returned unchanged or remains invalid.
+    Source: kubernetes.io, "Images", "Image names". from_hub: false on OpenShift, whose nodes search several registries for a name without a registry,
+    so it remains incomplete. A name that is not valid remains invalid.
     """
     name, at, digest = text.partition("@")
     host, slash, dummy = name.partition("/")
-    if not (slash and (host == "localhost" or "." in host or ":" in host)):
+    if from_hub and not (slash and (host == "localhost" or "." in host or ":" in host)):
         name = f"{HUB}/{name}" if slash else f"{HUB}/{HUB_FOLDER}/{name}"
     if not at and ":" not in name.rpartition("/")[2]:
         name = f"{name}:latest"

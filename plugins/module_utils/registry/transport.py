@@ -16,7 +16,7 @@ from ..common.http import URLLIB3_IMPORT_ERROR, ConnectionPools, HttpResponse, R
 from ..common.parallel import call_within
 from .authorization import PULL, PUSH, Authorization, parse_challenge
 from .credentials import Login
-from .errors import HTTPS_EXPECTED, REPEATABLE, RegistryError, error_text
+from .errors import HTTPS_EXPECTED, REPEATABLE, RegistryError, error_text, hides_a_limit
 from .reference import HUB, HUB_FOLDER
 
 if URLLIB3_IMPORT_ERROR is None:
@@ -133,7 +133,7 @@ class RegistryTransport:
             renewed = authorization.renew(challenge, repository, actions, send, header)
             if renewed is not None:
                 first = self._followed(method, url, _with(headers, renewed), data)
-        if not 200 <= first.status < 300:
+        if not 200 <= first.status < 300 or hides_a_limit(first.data):
             raise self._error(first, method, url, source, accepted=authorization.has_token(repository, actions))
         return first
 
@@ -149,7 +149,7 @@ class RegistryTransport:
         self, source: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
     ) -> HttpResponse:
         answer = self._attempt(method, url, headers, data)
-        if not 200 <= answer.status < 300:
+        if not 200 <= answer.status < 300 or hides_a_limit(answer.data):
             raise self._error(answer, method, url, source)
         return answer
 

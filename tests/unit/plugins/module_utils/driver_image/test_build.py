@@ -259,10 +259,10 @@ RUN curl https://${{HOST}}/x
     )
     (folder / "install.sh").write_text('  echo "deb http://archive.ubuntu.com/ubuntu/ jammy main"\n')
     assert downloads(spec(options)) == {
-        "go.dev": 443,
-        "github.com": 443,
-        "mirror.example.com": 8443,
-        "archive.ubuntu.com": 80,
+        "go.dev": ("https", 443),
+        "github.com": ("https", 443),
+        "mirror.example.com": ("https", 8443),
+        "archive.ubuntu.com": ("http", 80),
     }
 
 
@@ -273,7 +273,7 @@ def test_only_hosts_that_refuse_a_connection_are_unreachable(monkeypatch: pytest
         open_port.bind(("127.0.0.1", 0))
         open_port.listen()
         closed.bind(("127.0.0.1", 0))
-        hosts = {"localhost": open_port.getsockname()[1], "127.0.0.1": closed.getsockname()[1]}
+        hosts = {"localhost": ("http", open_port.getsockname()[1]), "127.0.0.1": ("http", closed.getsockname()[1])}
         assert unreachable(hosts) == ["127.0.0.1"]
         assert unreachable({}) == []
         # A proxy decides on the hosts behind it.

@@ -45,6 +45,14 @@ def test_short_names_are_completed_as_nodes_complete_them(name: str, source: str
     assert (actual.source, actual.destination) == (source, f"{MIRROR}/{source.partition('/')[2]}")
 
 
+def test_nodes_of_openshift_search_several_registries_for_a_short_name() -> None:
+    names = {"operator/a": "ubi9/ubi:1", "operator/b": "nvcr.io/nvidia/x"}
+    with pytest.raises(InvalidOptions) as caught:
+        mirrored(names, names, MIRROR, from_hub=False)
+    (problem,) = caught.value.problems
+    assert problem.startswith('operator/a: the image "ubi9/ubi:1" does not specify a registry')
+
+
 def test_all_invalid_names_are_reported_with_their_components() -> None:
     names = {"operator/a": "nvcr.io/NVIDIA/x:1", "operator/b": "nvcr.io/nvidia/ok:1", "nfd/c": "nvcr.io/x:no tag"}
     with pytest.raises(InvalidOptions) as caught:

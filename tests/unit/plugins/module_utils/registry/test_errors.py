@@ -71,6 +71,7 @@ def test_bodies(body: Any, expected: tuple[str, str]) -> None:
     [
         (b"", ""),
         (b"<html><body>502</body></html>", ""),
+        (b"<html><head><title>429 Too\n Many Requests</title></head></html>", "429 Too Many Requests"),
         (b"404 page\n not found", "404 page not found"),
         (b"x" * 1000, "x" * 300),
         (b"\xff", "\ufffd"),
@@ -156,6 +157,10 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
             error(403, coded("DENIED", "Rate exceeded")),
             f"Registry {HOST} {LIMIT}Rate exceeded. Run the playbook again later, or log in: the limits for authenticated users are higher.",
         ),
+        (
+            error(404, coded("NAME_UNKNOWN", "repository name not known to registry"), method="PUT"),
+            f"Registry {HOST} does not have the repository or the image (PUT /v2/a/manifests/1): repository name not known to registry. {MISSING_PROJECT}",
+        ),
         (error(500), f"Registry {HOST} rejected GET /v2/a/manifests/1 with 500: no reason was given"),
         (
             error(200),
@@ -194,6 +199,8 @@ def test_no_answer(reason: str, remedy: str) -> None:
         (429, coded("DENIED", HARBOR_QUOTA), False),
         (403, coded("TOOMANYREQUESTS", "toomanyrequests: Rate exceeded"), True),
         (400, {"message": "Too Many Requests"}, True),
+        (200, coded("TOOMANYREQUESTS", "slow down"), True),
+        (200, coded("", "rate limit"), False),
         (503, coded("UNAVAILABLE", "rate limit exceeded"), True),
         (403, coded("DENIED", "requested access to the resource is denied"), False),
         (404, coded("NAME_UNKNOWN", "repository name not known to registry"), False),

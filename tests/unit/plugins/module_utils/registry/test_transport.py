@@ -363,3 +363,19 @@ def test_other_hosts_have_a_certificate_of_the_system(tmp_path: Path, monkeypatc
             client(registry, "system").manifest(registry.image())
         with pytest.raises(RegistryError, match="certificate verify failed"):
             client(storage, "own").manifest(storage.image())
+
+
+def test_a_limit_that_the_token_service_reports_as_a_success_is_waited_for(server: Server) -> None:
+    limited = Response(
+        200,
+        json.dumps({"errors": [{"code": "TOOMANYREQUESTS", "message": "slow down"}]}).encode(),
+        {"Retry-After": "0"},
+    )
+    answers = iter([limited, limited, Response(200, b'{"token": "t"}')])
+    server.responses |= {
+        "GET /v2/": Response(401, headers={"WWW-Authenticate": f'Bearer realm="http://{server.address}/token"'}),
+        "GET /token": lambda dummy: next(answers),
+        f"HEAD {MANIFEST}": Response(200, headers={"Docker-Content-Digest": IMAGE.digest}),
+    }
+    assert server.client(USER).digest(server.image()) == IMAGE.digest
+    assert next(answers, None) is None
