@@ -62,7 +62,7 @@ def autoscaling_removals(client: Client) -> list[Removal]:
 def kept_reason(scaler: Document, machine_sets: t.Iterable[Document]) -> str:
     """The reason why a MachineAutoscaler with the collection's label is not deleted; empty if it is deleted.
 
-    A copy carries the label and the annotation of the original. It was written by another field manager, or it scales a MachineSet of somebody else.
+    A copy carries the label and the annotation of the original. It was written by another field manager, or it scales a MachineSet of another owner.
     """
     if not is_created(scaler):
         return _FOREIGN

@@ -59,7 +59,7 @@ def scaler(name: str, target: str, *, manager: str = "accel.gpu", namespace: str
 
 
 class Cluster:
-    """MachineAutoscalers, and MachineSets of node group burst and of somebody else."""
+    """MachineAutoscalers, and MachineSets of node group burst and of another owner."""
 
     def __init__(self, *scalers: dict[str, t.Any], allowed: bool = True) -> None:
         replacement: dict[str, t.Any] = {
@@ -112,7 +112,7 @@ def deleted(cluster: Cluster) -> list[str]:
 
 
 def test_a_copied_machine_autoscaler_is_kept() -> None:
-    """The copy has the label and the annotation; even if it was copied with its managed fields, it scales the MachineSet of somebody else."""
+    """The copy has the label and the annotation; even if it was copied with its managed fields, it scales the MachineSet of another owner."""
     own = [scaler("burst", "burst"), scaler("burst-ab12", "burst-ab12"), scaler("gone", "gone")]
     copies = [scaler("burst-2026", "burst-2026"), scaler("by-hand", "burst", manager="kubectl-client-side-apply")]
     cluster = Cluster(*own, *copies)
