@@ -124,5 +124,5 @@ def test_a_copied_machine_autoscaler_is_kept() -> None:
     assert deleted(Cluster(*own, *copies[1:], allowed=False)) == ["burst", "burst-ab12", "gone"]
 
 
-def test_a_machineset_of_another_namespace_proves_nothing() -> None:
+def test_a_machineset_of_another_namespace_does_not_count() -> None:
     assert deleted(Cluster(scaler("x", "burst-2026", namespace="other"))) == ["x"]
