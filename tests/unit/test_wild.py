@@ -91,8 +91,9 @@ def helm_values(case: Document) -> Result:
     release = InstalledRelease(
         planned.name, planned.namespace, case.get("version", planned.version), merge(planned.values, case["values"])
     )
-    document, remarks = export_cluster({"name": "prod"}, {component: release}, [])
-    _round_trip(document, [], remarks)
+    pools = case.get("pools", [])
+    document, remarks = export_cluster({"name": "prod"}, {component: release}, pools)
+    _round_trip(document, pools, remarks)
     fields = document.get(component, {})
     return {"values": fields.get("values", {}), "version": fields.get("version"), "remarks": remarks}
 

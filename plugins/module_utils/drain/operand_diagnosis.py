@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..cluster_state.operand_pods import operand_failures, with_meaning
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES
+from ..schema.messages import abbreviate
+from .pods_on_nodes import pods_by_node, pods_on
 
 if t.TYPE_CHECKING:
     from ..cluster_state.operand_pods import ContainerFailure
@@ -21,6 +24,13 @@ _LOG_LINES = 3
 _MAX_LOG_CHARS = 400
 # The containers that copy the configuration in the node's label for the device plugin and gpu-feature-discovery (config-manager, config-manager-init).
 _CONFIG_MANAGER = "config-manager"
+
+# The messages of a driver that cannot be unloaded while it is in use (gpu-driver-container nvidia-driver, _unload_driver; k8s-driver-manager
+# cmd/driver-manager/main.go, uninstallDriver).
+_CANNOT_UNLOAD = re.compile(
+    "could not unload NVIDIA driver|unable to (?:unload|cleanup) driver|failed to (?:unload|uninstall) (?:nvidia )?driver",
+    re.IGNORECASE,
+)
 
 Object = t.Mapping[str, t.Any]
 
@@ -53,14 +63,29 @@ def failing_operands(
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
-    """For each node, a description of its failure; the first few descriptions include the end of the log."""
+    """For each node, a description of its failure; the first few descriptions include the end of the log, and the pods that keep a driver in use."""
     texts = {node: str(failure) for node, failure in failures.items()}
     for node in sorted(failures)[:_MAX_LOGS]:
         failure = failures[node]
         log = log_end(client, namespace, failure.pod, failure.container, previous=bool(failure.restarts))
         if log and log not in texts[node]:
             texts[node] += f"; its log ends: {log}"
+        if _CANNOT_UNLOAD.search(texts[node]):
+            texts[node] += gpu_holders(client, namespace, node)
     return {node: with_meaning(text) for node, text in texts.items()}
+
+
+def gpu_holders(client: Client, namespace: str, node: str) -> str:
+    """The pods that hold a GPU of the node and prevent that its driver is unloaded, as the end of a message; empty if there are none or they cannot be read."""
+    try:
+        pods = pods_by_node(client, pods_on(client, node), namespace)
+    except ApiError:
+        return ""
+    held = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in pods.gpu_pods.get(node, ())]
+    held += [
+        f"{pod.full_name} (maybe: {', '.join(pod.possible_access)})" for pod in pods.possible_holders.get(node, ())
+    ]
+    return f"; pods that hold a GPU of the node: {abbreviate(held)}; delete them, or drain the node" if held else ""
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:

@@ -33,6 +33,8 @@ _DEFAULTS = {
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")
 _WIDTH = 100
+# The problem of an operand that is disabled, although a pool needs it (schema/operand_switches.py).
+_DISABLED = re.compile(r"gpu_cluster\.operator\.values\.\w+\.enabled: false disables an operand")
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def export_cluster(
                 "upgrades the Helm release, store each secret in a Secret, and set the value to the Secret's name."
             )
         if values:
-            kept, rejected = _accepted_values(document, component, values)
+            kept, rejected = _accepted_values(document, component, values, pools)
             remarks += rejected
             if kept:
                 document[component] = {**document.get(component, {}), "values": kept}
@@ -129,17 +131,21 @@ def _release_fields(document: Document, component: str, release: InstalledReleas
     return {**fields, "version": release.version}, []
 
 
-def _problem(document: Document) -> str:
-    return next(iter(validate(document, {}, [])), "")
+def _problem(document: Document, pools: t.Sequence[Document] = ()) -> str:
+    """The first problem of gpu_cluster, which may also depend on what the pools need."""
+    return next((text for text in validate(document, {}, list(pools)) if not text.startswith("gpu_pools")), "")
 
 
-def _accepted_values(document: Document, component: str, values: Document) -> tuple[Document, list[str]]:
+def _accepted_values(
+    document: Document, component: str, values: Document, pools: t.Sequence[Document]
+) -> tuple[Document, list[str]]:
     """The Helm values without each entry that the plan rejects, and the reasons as remarks."""
     remarks: list[str] = []
     values = copy.deepcopy(values)
     start = f"gpu_cluster.{component}.values"
-    while problem := _problem({**document, component: {**document.get(component, {}), "values": values}}):
-        remarks.append(f"{start}: an entry is not exported, because the variables do not allow it: {problem}")
+    while problem := _problem({**document, component: {**document.get(component, {}), "values": values}}, pools):
+        effect = ". Until you change this, site enables the operand" if _DISABLED.match(problem) else ""
+        remarks.append(f"{start}: an entry is not exported, because the variables do not allow it: {problem}{effect}")
         if not _remove_entry(values, start, problem):
             return {}, remarks
     return values, remarks

@@ -217,7 +217,7 @@ class Page:
 
     @property
     def origin(self) -> str:
-        """When the data was read, and the versions of the cluster's components, as far as they are known."""
+        """When the data was read, the versions of the cluster's components and the licenses of vGPU nodes, as far as they are known."""
         info = self.info
         installed: Document = info.get("installed") or {}
         drivers = sorted(
@@ -233,7 +233,8 @@ class Page:
         shown = [
             f"{name} {abbreviate(known)}" for name, all_known in versions if (known := list(filter(None, all_known)))
         ]
-        return DOT.join([*([f"Read {info['time']}"] if info.get("time") else []), *shown])
+        licenses = str((info.get("licenses") or {}).get("summary") or "")
+        return DOT.join([*([f"Read {info['time']}"] if info.get("time") else []), *shown, *filter(None, [licenses])])
 
     @property
     def warnings(self) -> list[str]:

@@ -18,14 +18,18 @@ from ..catalog.cluster_autoscaler import (
     PRIORITY_KEY,
     machine_autoscalers_path,
 )
+from ..catalog.machine_api import machine_sets_path
 from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
 from ..cluster_state import expander_priorities, gpu_limits
-from ..cluster_state.ownership import is_created_by_collection
+from ..cluster_state.autoscaling import scaled_machine_set
+from ..cluster_state.ownership import is_created_by_collection, machine_set_owner
 from ..cluster_state.record_annotation import set_record
 from ..common.nested import merge_patch
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
+from ..kube.metadata import name_of
+from .ownership_marks import is_created
 from .result import EXISTS
 from .stage import Removal, deletion
 
@@ -44,13 +48,29 @@ def autoscaling_removals(client: Client) -> list[Removal]:
         if not error.lacks_right:
             raise
         return []
-    own = [item for item in scalers if NODEGROUP_LABEL in (item["metadata"].get("labels") or {})]
-    foreign = [item for item in scalers if item not in own or not is_created_by_collection(item)]
-    removals = [_scaler_removal(client, item) for item in own]
+    labeled = [item for item in scalers if _group_of(item)]
+    machine_sets = _machine_sets(client, {str(item["metadata"]["namespace"]) for item in labeled if is_created(item)})
+    reasons = {id(item): kept_reason(item, machine_sets) for item in labeled}
+    foreign = [item for item in scalers if reasons.get(id(item), _FOREIGN)]
+    removals = [_scaler_removal(client, item, reasons[id(item)]) for item in labeled]
     removals += _priority_removals(client, {str(item["metadata"]["namespace"]) for item in scalers} or {""})
     if cluster is not None:
         removals += _cluster_removals(client, cluster, foreign)
     return removals
+
+
+def kept_reason(scaler: Document, machine_sets: t.Iterable[Document]) -> str:
+    """The reason why a MachineAutoscaler with the collection's label is not deleted; empty if it is deleted.
+
+    A copy carries the label and the annotation of the original. It was written by another field manager, or it scales a MachineSet of another owner.
+    """
+    if not is_created(scaler):
+        return _FOREIGN
+    group, target, namespace = _group_of(scaler), scaled_machine_set(scaler), scaler["metadata"]["namespace"]
+    scaled = [item for item in machine_sets if (item["metadata"]["namespace"], name_of(item)) == (namespace, target)]
+    if scaled and group not in (target, machine_set_owner(scaled[0], new=True)):
+        return f"it scales MachineSet {target}, which does not belong to node group {group}"
+    return ""
 
 
 def without_marks(live: Document) -> Object:
@@ -87,24 +107,41 @@ def _unmarked(desired: Object) -> Object:
     return desired
 
 
-def _scaler_removal(client: Client, live: Object) -> Removal:
+def _group_of(scaler: Document) -> str:
+    return str((scaler["metadata"].get("labels") or {}).get(NODEGROUP_LABEL) or "")
+
+
+def _machine_sets(client: Client, namespaces: t.Collection[str]) -> list[Document]:
+    """The MachineSets of the namespaces; empty if the user is not allowed to read them, so that only the field manager shows what is a copy."""
+    try:
+        return [item for namespace in sorted(namespaces) for item in client.list_known(machine_sets_path(namespace))]
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return []
+
+
+def _scaler_removal(client: Client, live: Object, reason: str) -> Removal:
     metadata = live["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
     path = f"{machine_autoscalers_path(namespace)}/{name}"
-    if is_created_by_collection(live):
+    if not reason:
         return deletion(client, path, live, label)
+    if is_created_by_collection(live):
+        # A copy is not changed either.
+        return Removal(label, action="", kept=reason)
     return _edit(client, path, live, label, without_marks, "managed label removed")
 
 
 def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
     label = f"{KIND} {NAME}"
-    if is_created_by_collection(live) and not foreign:
+    if is_created(live) and not foreign:
         return [deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
-    if not is_created_by_collection(live) and not gpu_limits.record_of(live):
+    if not is_created(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
-    reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created_by_collection(live) else _FOREIGN
+    reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created(live) else _FOREIGN
     return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_own_limits, "managed limits removed", reason)]
 
 
@@ -116,7 +153,7 @@ def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterato
             continue
         label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
         rest = without_priorities(live).get("data") or {}
-        if is_created_by_collection(live) and not any(rest.values()):
+        if is_created(live) and not any(rest.values()):
             yield deletion(client, path, live, label)
         else:
             yield _edit(

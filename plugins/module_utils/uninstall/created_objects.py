@@ -21,7 +21,6 @@ from ..catalog.names import (
 )
 from ..cluster_state.nvidia_driver import KIND as DRIVER_KIND
 from ..cluster_state.nvidia_driver import is_managed
-from ..cluster_state.ownership import is_created_by_collection
 from ..kube.client import Client
 from ..kube.paths import Kind, known_kind
 from . import ownership_marks
@@ -83,21 +82,26 @@ class CreatedKind:
 
 
 def _has_token(configmap: Document) -> bool:
-    return is_created_by_collection(configmap) and LICENSE_TOKEN_KEY in (configmap.get("data") or {})
+    return ownership_marks.is_created(configmap) and LICENSE_TOKEN_KEY in (configmap.get("data") or {})
+
+
+def _is_own_driver(driver: Document) -> bool:
+    """Whether the collection has created the object, or has changed it after a user handed it over with the label."""
+    return is_managed(driver) and ownership_marks.is_written(driver)
 
 
 # The objects of the role new_nodes, starting with its CronJob.
 NEW_NODES = tuple(
-    CreatedKind(known_kind(*kind), names=(NEW_NODES_NAME,))
+    CreatedKind(known_kind(*kind), ownership_marks.is_written, names=(NEW_NODES_NAME,))
     for kind in (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 )
 # The ClusterRoleBinding is deleted last. It names the other objects' namespace, which the next run must know if this run is killed.
 NEW_NODES_PERMISSIONS = tuple(
-    CreatedKind(known_kind(_RBAC, kind), names=(NEW_NODES_NAME,))
+    CreatedKind(known_kind(_RBAC, kind), ownership_marks.is_written, names=(NEW_NODES_NAME,))
     for kind in ("RoleBinding", "Role", "ClusterRole", "ClusterRoleBinding")
 )
 # Deleted after the ClusterPolicy, so that the operator does not install another driver in between.
-DRIVERS = CreatedKind(Kind("nvidia.com/v1alpha1", DRIVER_KIND, "nvidiadrivers", namespaced=False), is_managed)
+DRIVERS = CreatedKind(Kind("nvidia.com/v1alpha1", DRIVER_KIND, "nvidiadrivers", namespaced=False), _is_own_driver)
 # Deleted once NVIDIA's pods have terminated; in all namespaces, because the operator's namespace may have changed.
 AFTER_OPERANDS = (
     CreatedKind(
@@ -111,7 +115,7 @@ AFTER_OPERANDS = (
 OF_OPERATORS = (
     CreatedKind(
         known_kind("v1", "Secret"),
-        is_created_by_collection,
+        ownership_marks.is_created,
         listed={"field_selector": "type=Opaque", "metadata_only": True},
     ),
     CreatedKind(known_kind("v1", "ConfigMap"), _has_token),
@@ -120,7 +124,7 @@ OF_OPERATORS = (
 VALIDATION_PODS = (
     CreatedKind(
         known_kind("v1", "Pod"),
-        lambda pod: _VALIDATION in (pod["metadata"].get("labels") or {}),
+        lambda pod: _VALIDATION in (pod["metadata"].get("labels") or {}) and ownership_marks.is_written(pod),
         listed={"label_selector": _VALIDATION, "metadata_only": True},
         removal=validation_pod_removal,
     ),

@@ -9,7 +9,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
-from ..cluster_state.ownership import is_created_by_collection
 from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.access_review import Permission
@@ -120,11 +119,11 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if any(created.is_deleted(kind, metadata) for created in departing.created):
         return True
-    if departing.by_olm and (is_created_by_collection(item) or _is_of_operator(kind, metadata)):
+    if departing.by_olm and (ownership_marks.is_created(item) or _is_of_operator(kind, metadata)):
         return True
     if kind == "Secret":
         # A Secret for pulling images is deleted with its namespace.
-        if is_created_by_collection(item):
+        if ownership_marks.is_created(item):
             return True
         labels = metadata.get("labels") or {}
         account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)

@@ -12,12 +12,12 @@ from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.olm import API_PATH, PACKAGES, WORKER_TOLERATIONS
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import recorded_tolerations
-from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERY
+from .ownership_marks import is_created
 from .stage import Removal, await_gone, deletion
 
 Object = dict[str, t.Any]
@@ -52,7 +52,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
             "package": str(get_nested(item, "spec", "name") or ""),
         }
         for item in client.list_known(f"{API_PATH}/subscriptions")
-        if is_created_by_collection(item)
+        if is_created(item)
     ]
     order = [package.package for package in PACKAGES.values()]
     return sorted(subscriptions, key=lambda item: order.index(item["package"]) if item["package"] in order else 0)
@@ -82,7 +82,7 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
     metadata = item["metadata"]
     label = f"NodeFeatureDiscovery {metadata['namespace']}/{metadata['name']}"
     path = NODE_FEATURE_DISCOVERY.path(metadata["name"], metadata["namespace"])
-    if is_created_by_collection(item):
+    if is_created(item):
         gone = functools.partial(await_gone, client, path, metadata["uid"], label, _finalizers)
         return deletion(client, path, item, label, wait=gone)
     recorded = recorded_tolerations(item)

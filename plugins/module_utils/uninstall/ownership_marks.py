@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER, OWN_PREFIX
+from ..cluster_state.ownership import is_created_by_collection
 from ..kube.managed_fields import child, owned_by
 
 Object = dict[str, t.Any]
@@ -21,7 +22,17 @@ def own_annotations(live: Document) -> dict[str, str]:
 
 def is_marked(live: Document) -> bool:
     """Whether any mark on the object shows that the collection has written it."""
-    return bool(own_annotations(live)) or any(_is_own(entry) for entry in _managers(live))
+    return bool(own_annotations(live)) or is_written(live)
+
+
+def is_written(live: Document) -> bool:
+    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
+    return any(_is_own(entry) for entry in _managers(live))
+
+
+def is_created(live: Document) -> bool:
+    """Whether the collection has created the object, and the object is not a copy of such an object."""
+    return is_created_by_collection(live) and is_written(live)
 
 
 def unmark_patch(live: Document) -> Object | None:
@@ -34,7 +45,7 @@ def unmark_patch(live: Document) -> Object | None:
     metadata: Object = {"resourceVersion": live["metadata"]["resourceVersion"]}
     if own_annotations(live):
         metadata["annotations"] = dict.fromkeys(own_annotations(live))
-    if any(_is_own(entry) for entry in _managers(live)):
+    if is_written(live):
         # The server ignores an empty list; one empty entry removes all managers.
         metadata["managedFields"] = [entry for entry in _managers(live) if not _is_own(entry)] or [{}]
     return {"metadata": metadata}

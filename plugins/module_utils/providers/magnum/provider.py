@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import typing as t
 
 from ...catalog.names import MAGNUM_NODEGROUP_MARK
@@ -32,6 +33,8 @@ GROUP_LABELS = (MAGNUM_NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
 # With these drivers, Cluster API chooses the nodes to remove and drains them itself.
 _CLUSTER_API_DRIVERS = ("capi", "cluster_api")
 _SERVER_PREFIX = "openstack://"
+# What names of nodes cannot contain; the driver of Cluster API replaces it.
+_NO_NAME = re.compile(r"[^a-z0-9]+")
 
 _Spec = t.TypeVar("_Spec", bound=NodeGroupSpec)
 
@@ -141,12 +144,18 @@ class MagnumProvider:
         self._magnum.delete_nodegroup(self.cluster_id, state.id)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """The nodes that belong to the group according to the addresses that Magnum returns or according to a node label in GROUP_LABELS."""
+        """The nodes that belong to the group: those with an address that Magnum returns, and those whose label and name both contain the group's name.
+
+        Anyone can set the label on a node, so it does not count alone. Magnum's Heat drivers return the addresses; Cluster API puts the name of the group
+        into the names of its nodes.
+        """
         addresses = set(state.addresses)
+        part = f"-{_NO_NAME.sub('-', state.name.lower()).strip('-')}-"
         return [
             node
             for node in nodes
-            if addresses & set(node.addresses) or any(node.labels.get(key) == state.name for key in GROUP_LABELS)
+            if addresses & set(node.addresses)
+            or (part in node.name and any(node.labels.get(key) == state.name for key in GROUP_LABELS))
         ]
 
     def is_busy(self, error: ServiceError) -> bool:

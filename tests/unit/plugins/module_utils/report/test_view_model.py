@@ -257,3 +257,11 @@ def test_the_page_says_when_it_was_read_and_the_versions() -> None:
         assert part in origin
     assert "NFD" not in origin
     assert build_page({"reachable": False}).origin == ""
+
+
+def test_the_page_says_whether_the_vgpu_nodes_have_a_license() -> None:
+    summary = "19 of 20 vGPU nodes have a license; the token expires in 364 days"
+    assert build_page({"reachable": True, "licenses": {"summary": summary}}).origin == summary
+    unread_forms: tuple[dict[str, t.Any], ...] = ({}, {"licenses": {}}, {"licenses": {"summary": ""}})
+    for unread in unread_forms:
+        assert build_page({"reachable": True, **unread}).origin == ""

@@ -98,7 +98,11 @@ class CustomObjects:
 
 
 def custom_object(plural: str, name: str, *, own: bool) -> Object:
-    marks = {"labels": {"app.kubernetes.io/managed-by": "accel.gpu"}, "annotations": {"accel.gpu/created": "true"}}
+    marks: Object = {
+        "labels": {"app.kubernetes.io/managed-by": "accel.gpu"},
+        "annotations": {"accel.gpu/created": "true"},
+    }
+    marks["managedFields"] = [{"manager": "accel.gpu"}]
     return {"plural": plural, "metadata": {"name": name, **(marks if own else {})}}
 
 
@@ -141,7 +145,12 @@ def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() ->
 class Namespaces:
     """The collection's namespace `n` with a Secret and a ConfigMap of licensing, and a namespace `theirs`; check mode has deleted nothing."""
 
-    MADE: Mapping[str, Any] = {"resourceVersion": "1", "uid": "u", "annotations": {"accel.gpu/created": "true"}}
+    MADE: Mapping[str, Any] = {
+        "resourceVersion": "1",
+        "uid": "u",
+        "annotations": {"accel.gpu/created": "true"},
+        "managedFields": [{"manager": "accel.gpu"}],
+    }
     OBJECTS: Mapping[str, Object] = {
         "secrets": {"metadata": {"name": "token", "namespace": "n", **MADE}},
         "configmaps": {

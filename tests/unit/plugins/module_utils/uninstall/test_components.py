@@ -51,7 +51,12 @@ class Cluster:
         annotations = {"accel.gpu/created": "true"}
         return [
             {
-                "metadata": {"name": package, "namespace": "n", "annotations": annotations},
+                "metadata": {
+                    "name": package,
+                    "namespace": "n",
+                    "annotations": annotations,
+                    "managedFields": [{"manager": "accel.gpu"}],
+                },
                 "spec": {"name": package},
             }
             for package in self._packages

@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_object
     DRIVERS,
     NEW_NODES,
     NEW_NODES_PERMISSIONS,
+    OF_OPERATORS,
     VALIDATION_PODS,
     CreatedKind,
     created_removals,
@@ -22,6 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_object
 
 Object = dict[str, Any]
 
+DRIVER = {"app.kubernetes.io/managed-by": "accel.gpu"}
 OWN = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:a": {}}}}]
 BOTH = [*OWN, {"manager": "kubectl", "fieldsV1": {"f:data": {"f:b": {}}}}]
 
@@ -34,7 +36,8 @@ class FakeClient:
         self.sent: list[tuple[str, Object | None, bool]] = []
 
     def list(self, path: str, **options: Any) -> list[Object]:
-        name = options.get("field_selector", "").removeprefix("metadata.name=")
+        selector = options.get("field_selector", "")
+        name = selector.removeprefix("metadata.name=") if selector.startswith("metadata.name=") else ""
         actual = self.objects.get(path.rpartition("/")[2], [])
         return [item for item in actual if not name or item["metadata"]["name"] == name]
 
@@ -61,7 +64,7 @@ def removed(client: Any, kinds: tuple[CreatedKind, ...]) -> list[str]:
 def test_only_objects_of_the_name_and_with_a_mark_are_deleted() -> None:
     client = FakeClient(
         cronjobs=[item("accel-gpu-new-nodes", managedFields=OWN), item("other", managedFields=OWN)],
-        serviceaccounts=[item("accel-gpu-new-nodes")],
+        serviceaccounts=[item("accel-gpu-new-nodes", annotations={"accel.gpu/created": "true"})],
     )
     assert removed(client, NEW_NODES) == ["CronJob gpus/accel-gpu-new-nodes: deleted"]
     body = {"preconditions": {"uid": "uid-accel-gpu-new-nodes"}}
@@ -74,7 +77,7 @@ def test_cluster_wide_objects_have_no_namespace() -> None:
     assert removed(client, NEW_NODES_PERMISSIONS) == ["ClusterRole accel-gpu-new-nodes: deleted"]
     assert client.sent[0][0] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
     drivers = FakeClient(
-        nvidiadrivers=[item("a", None, labels={"app.kubernetes.io/managed-by": "accel.gpu"}), item("b")]
+        nvidiadrivers=[item("a", None, labels=DRIVER, managedFields=OWN), item("copy", None, labels=DRIVER), item("b")]
     )
     assert removed(drivers, (DRIVERS,)) == ["NVIDIADriver a: deleted"]
     assert drivers.sent[0][0] == "/apis/nvidia.com/v1alpha1/nvidiadrivers/a"
@@ -84,7 +87,8 @@ def test_a_kind_may_have_its_own_removal() -> None:
     configmap = {**item("accel-gpu-mig-parted", managedFields=BOTH), "data": {"a": "1", "b": "2"}}
     (removal,) = created_removals(cast(Client, FakeClient(configmaps=[configmap])), AFTER_OPERANDS)
     assert (removal.label, removal.action) == ("ConfigMap gpus/accel-gpu-mig-parted", "managed entries removed")
-    client = FakeClient(pods=[item("x", labels={"accel.gpu/validation": "p"})])
+    labels = {"accel.gpu/validation": "p"}
+    client = FakeClient(pods=[item("x", labels=labels, managedFields=OWN), item("copy", labels=labels)])
     assert removed(client, VALIDATION_PODS) == ["validation pods: deleted"]
     assert client.sent == [("/api/v1/namespaces/gpus/pods/x", None, False)]
 
@@ -103,3 +107,11 @@ def test_a_kind_may_have_its_own_removal() -> None:
 )
 def test_what_keeps_no_namespace(kind: str, metadata: Object, deleted: bool) -> None:
     assert any(created.is_deleted(kind, metadata) for created in CREATED) == deleted
+
+
+def test_a_copied_secret_is_not_deleted() -> None:
+    """`kubectl get -o yaml`, an editor and `kubectl apply` carry labels and annotations to a copy, but not the record of the field manager."""
+    created = {"accel.gpu/created": "true"}
+    copy = item("copy", annotations=created, managedFields=[{"manager": "kubectl-client-side-apply"}])
+    client = FakeClient(secrets=[item("token", annotations=created, managedFields=OWN), copy])
+    assert removed(client, OF_OPERATORS) == ["Secret gpus/token: deleted"]

@@ -34,8 +34,8 @@ class Secrets:
 
 
 def secret(name: str, *, created: bool = True) -> Object:
-    annotations = {"accel.gpu/created": "true"} if created else {}
-    return {"metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}", "annotations": annotations}}
+    marks: Object = {"annotations": {"accel.gpu/created": "true"}, "managedFields": [{"manager": "accel.gpu"}]}
+    return {"metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}", **(marks if created else {})}}
 
 
 def configmap(name: str, *, created: bool = True, key: str = "client_configuration_token.tok") -> Object:

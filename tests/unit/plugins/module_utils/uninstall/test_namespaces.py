@@ -35,14 +35,14 @@ DEPARTING_OBJECTS = [
     entry("Lease", "53822513.nvidia.com"),
     entry("Lease", "accel-gpu-helm-nfd"),
     entry("ConfigMap", "accel-gpu-device-plugin", managedFields=OWN_ENTRY),
-    entry("Pod", "validation-x", labels={"accel.gpu/validation": "p"}),
+    entry("Pod", "validation-x", labels={"accel.gpu/validation": "p"}, managedFields=OWN_ENTRY),
     entry("DaemonSet", "worker", annotations=HELM),
     entry("Pod", "worker-1", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
     entry("ControllerRevision", "worker-abc", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
     entry("DaemonSet", "driver", ownerReferences=[{"kind": "ClusterPolicy", "uid": "elsewhere"}]),
     entry("Secret", "sh.helm.release.v1.nfd.v1", labels={"owner": "helm", "name": "nfd"}),
     entry("Secret", "default-dockercfg-x", annotations={"kubernetes.io/service-account.name": "default"}),
-    entry("Secret", "registry-login", annotations={"accel.gpu/created": "true"}),
+    entry("Secret", "registry-login", annotations={"accel.gpu/created": "true"}, managedFields=OWN_ENTRY),
     entry("NodeFeature", "t4-1", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
     entry("Role", "accel-gpu-new-nodes", uid="role", managedFields=OWN_ENTRY),
     entry("RoleBinding", "accel-gpu-new-nodes", uid="binding", managedFields=OWN_ENTRY),
@@ -73,8 +73,8 @@ def test_foreign_objects_are_named(actual: tuple[str, Object]) -> None:
 
 def test_objects_of_licensing() -> None:
     """The stage before Helm deletes them, unless a kept object names them; in check mode, they still exist."""
-    made = {"accel.gpu/created": "true"}
-    token, login = entry("ConfigMap", "licensing-config", annotations=made), entry("Secret", "token", annotations=made)
+    made: Object = {"annotations": {"accel.gpu/created": "true"}, "managedFields": OWN_ENTRY}
+    token, login = entry("ConfigMap", "licensing-config", **made), entry("Secret", "token", **made)
     assert foreign_objects([token, login], DEPARTING) == ["ConfigMap licensing-config"]
     named = DepartingObjects(
         objects=frozenset({("ConfigMap", "licensing-config")}), kept=frozenset({("Secret", "token")})
@@ -87,20 +87,21 @@ def test_an_owned_object_is_reported_by_its_owner() -> None:
     assert foreign_objects([entry("ReplicaSet", "web"), pod], DEPARTING) == ["ReplicaSet web"]
 
 
-CREATED = {"accel.gpu/created": "true"}
+CREATED: Object = {"annotations": {"accel.gpu/created": "true"}, "managedFields": OWN_ENTRY}
 OF_PACKAGE = {"operators.coreos.com/nfd.openshift-nfd": ""}
 
 
 @pytest.mark.parametrize(
     ("item", "departs"),
     [
-        (entry("OperatorGroup", "openshift-nfd", annotations=CREATED), True),
-        (entry("Subscription", "nfd", annotations=CREATED, labels=OF_PACKAGE), True),
+        (entry("OperatorGroup", "openshift-nfd", **CREATED), True),
+        (entry("Subscription", "nfd", **CREATED, labels=OF_PACKAGE), True),
         (entry("ClusterServiceVersion", "nfd.v4.18.0", labels=OF_PACKAGE), True),
         (entry("Role", "prometheus-k8s", labels={"olm.managed": "true"}), True),
         # An operator of another tool, which stays.
         (entry("Subscription", "other", labels={"operators.coreos.com/other.openshift-nfd": ""}), False),
         (entry("OperatorGroup", "theirs"), False),
+        (entry("OperatorGroup", "copy", **{**CREATED, "managedFields": FOREIGN_ENTRY}), False),
         (entry("ConfigMap", "theirs"), False),
     ],
 )

@@ -84,9 +84,11 @@ class Cluster:
     def list_known(self, path: str) -> tuple[Object, ...]:
         if self._status:
             raise ApiError("no", status=self._status, reason="Forbidden", method="GET", path=path)
-        metadata = {"name": "nfd", "namespace": "openshift-nfd", "annotations": {"accel.gpu/created": "true"}}
+        metadata: Object = {"name": "nfd", "namespace": "openshift-nfd", "annotations": {"accel.gpu/created": "true"}}
+        metadata["managedFields"] = [{"manager": "accel.gpu"}]
         foreign = {"metadata": {"name": "other", "namespace": "x"}, "spec": {"name": "other"}}
-        return ({"metadata": metadata, "spec": {"name": "nfd"}}, foreign) if self._olm else ()
+        copy = {"metadata": {**metadata, "name": "copy", "managedFields": [{"manager": "kubectl-create"}]}}
+        return ({"metadata": metadata, "spec": {"name": "nfd"}}, foreign, copy) if self._olm else ()
 
 
 OWN_SUBSCRIPTION = {"name": "nfd", "namespace": "openshift-nfd", "package": "nfd"}

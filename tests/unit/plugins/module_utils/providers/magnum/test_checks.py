@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -125,14 +126,21 @@ def provider(*names: str, driver: str = "heat") -> MagnumProvider:
 
 
 def test_members_of_a_group() -> None:
+    by_heat, by_capi = {"magnum.openstack.org/nodegroup": "gpu_T4"}, {"capi.stackhpc.com/node-group": "gpu_T4"}
     nodes = [
         Node("by-address", addresses=("10.0.0.5",)),
-        Node("by-label", {"magnum.openstack.org/nodegroup": "g"}),
-        Node("by-capi", {"capi.stackhpc.com/node-group": "g"}),
-        Node("other", {"magnum.openstack.org/nodegroup": "h"}, addresses=("10.0.0.6",)),
+        Node("prod-x2-gpu-t4-k8s5h-vx7kd", by_capi),
+        Node("prod-x2-gpu-t4-new-node-0", by_heat),
+        # Labeled by hand: nodes of other groups.
+        Node("prod-x2-node-1", by_heat, addresses=("10.0.0.6",)),
+        Node("prod-x2-gpu-t40-k8s5h-vx7kd", by_capi),
+        Node("gpu-t4", by_heat),
+        # The name alone does not count either.
+        Node("prod-x2-gpu-t4-other", {"magnum.openstack.org/nodegroup": "h"}, addresses=("10.0.0.7",)),
     ]
-    actual = provider().members(group(addresses=("10.0.0.5",)), nodes)
-    assert [node.name for node in actual] == ["by-address", "by-label", "by-capi"]
+    state = dataclasses.replace(group(addresses=("10.0.0.5",)), name="gpu_T4")
+    assert provider().members(state, nodes) == nodes[:3]
+    assert provider().members(dataclasses.replace(state, addresses=()), nodes) == nodes[1:3]
 
 
 @pytest.mark.parametrize(
