@@ -84,6 +84,7 @@ def test_nodes_apply_and_scale(own: OwnLab, tmp_path: Path) -> None:
         "gpus": 4,
         "memory_mib": 24576,
         "family": "ampere",
+        "pci_class": "0302",
         "compute": "8.0",
         "mig_capable": True,
         "driver": "570.172.08",
