@@ -123,7 +123,7 @@ def plugin_of_annotations(annotations: t.Iterable[str]) -> tuple[DevicePlugin, s
 
 
 def conflict_of(plugin: DevicePlugin) -> str:
-    """What the plugin means for the operator's own device plugin on the same node, as the end of a sentence."""
+    """The effect of the plugin for the operator's own device plugin on the same node, as the end of a sentence."""
     if plugin.registers_gpu:
         return f"it also registers {GPU_RESOURCE}, and the kubelet only uses the plugin that registered last"
     return "it gives the same GPUs to pods a second time, because neither plugin counts the pods of the other"

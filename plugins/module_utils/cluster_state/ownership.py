@@ -107,7 +107,7 @@ def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
 
 @dataclass(frozen=True)
 class MachineRemoval:
-    """What an edit removes from a node, or changes, and what the node's Machine (`namespace/name`) must lose first, if it has it."""
+    """The entries that an edit removes from a node, or changes, and what the node's Machine (`namespace/name`) must lose first, if it has it."""
 
     machine: str
     labels: frozenset[str] = frozenset()
@@ -269,7 +269,7 @@ def edit_of(
 
 
 def _machine_removal(node: Node, patch: t.Mapping[str, t.Any]) -> MachineRemoval | None:
-    """What the node's Machine must lose before the node is patched; None if there is nothing, or no Machine.
+    """The entries that the node's Machine must lose before the node is patched; None if there is nothing, or no Machine.
 
     Metadata that only the collection and NVIDIA's operands set on nodes, never a template, is left out, so that it costs no request.
     """

@@ -29,7 +29,7 @@ _SELECTOR, _AFFINITY = "spec.nodeSelector", "spec.affinity.nodeAffinity.required
 
 @dataclass(frozen=True)
 class Demands:
-    """What the pods of a workload require of a node. owner: the kind and the name of the workload, with the namespace."""
+    """The requirements that the pods of a workload have of a node. owner: the kind and the name of the workload, with the namespace."""
 
     owner: str
     selector: t.Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class UnfitWorkload:
 
 
 def demands_of(pod: Document, resources: t.Mapping[str, int]) -> Demands | None:
-    """What a pod requires of its node; None if it neither requests a resource of NVIDIA nor selects a label of NVIDIA."""
+    """The requirements that a pod has of its node; None if it neither requests a resource of NVIDIA nor selects a label of NVIDIA."""
     spec = pod.get("spec") or {}
     selector = spec.get("nodeSelector") or {}
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_AFFINITY.rpartition(".")[2]) or {}

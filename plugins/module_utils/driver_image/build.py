@@ -216,7 +216,7 @@ def downloads(spec: BuildSpec) -> dict[str, tuple[str, int]]:
 
 
 def unreachable(hosts: t.Mapping[str, tuple[str, int]]) -> list[str]:
-    """Those of the hosts that accept no connection from this machine, on which the steps of a build run. Hosts behind a proxy are not tested."""
+    """The hosts that accept no connection from this machine, on which the steps of a build run. Hosts behind a proxy are not tested."""
     proxies = getproxies()
 
     def connect(host: str, port: int) -> None:

@@ -45,7 +45,7 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
 
 
 def _subscriptions(client: Client, namespace: str) -> t.Sequence[Object]:
-    """The Subscriptions of all namespaces or, without the right to list them, of this namespace."""
+    """The Subscriptions of all namespaces or, without the permission to list them, of this namespace."""
     try:
         return client.list_known(f"{API_PATH}/subscriptions")
     except ApiError as error:

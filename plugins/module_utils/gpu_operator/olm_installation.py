@@ -85,7 +85,7 @@ def evaluate_olm(
 
 
 def other_subscriptions(client: Client, component: str, planned: ComponentPlan) -> str:
-    """The problem if another Subscription for the component exists before it is installed; otherwise empty. Nothing is known without the right to list them.
+    """The problem if another Subscription for the component exists before it is installed; otherwise empty. Without the permission to list them, it is unknown.
 
     A Subscription without a running operator has failed or is still at work. With a second one, two versions would own the same CRDs.
     """

@@ -91,7 +91,7 @@ def obsolete_taints(
     read: dict[str, Object | None],
     is_managed: t.Callable[[Object], bool],
 ) -> set[tuple[str, str]]:
-    """Those of a node's taints that its MachineSet once gave it, and that the collection removes or has removed from the MachineSet.
+    """The taints of a node that its MachineSet once gave it, and that the collection removes or has removed from the MachineSet.
 
     A node that joins between two runs has no record of what belongs to its pool. `read` contains the objects that were already read, by path.
     is_managed: whether the collection manages a MachineSet; a copy of a managed one has the same record. Without the permission to read the Machine or its

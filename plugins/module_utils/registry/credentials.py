@@ -170,7 +170,7 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
 def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
     user, password = entry.get("username") or "", entry.get("password") or ""
     if entry.get("auth"):
-        # Files written by hand contain the line breaks of `base64`, the URL-safe alphabet, or no padding.
+        # Manually written files contain the line breaks of `base64`, the URL-safe alphabet, or no padding.
         encoded = "".join(entry["auth"].split()).translate(_STANDARD_ALPHABET).rstrip("=")
         plain = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
         user, dummy, password = plain.decode().rstrip("\0\r\n").partition(":")

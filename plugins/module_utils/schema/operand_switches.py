@@ -98,7 +98,7 @@ def explain_missing(part: str, pools: t.Sequence[str]) -> str:
 
 
 def remedy_for_pools(part: str) -> str:
-    """What to do about a pool if the operand must stay disabled, as the continuation of a sentence."""
+    """The remedy for a pool if the operand must stay disabled, as the continuation of a sentence."""
     return "or choose another sharing.mode" if part == _MIG_MANAGER else _OTHER_PLUGIN
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a message about a failing operand says: the end of the log, and the pods that keep a driver in use."""
+"""The text of a message about a failing operand: the end of the log, and the pods that keep a driver in use."""
 
 from __future__ import annotations
 

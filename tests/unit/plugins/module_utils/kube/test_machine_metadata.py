@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a patch removes from a node first leaves its Machine; other nodes and other patches cost no request."""
+"""The entries that a patch removes from a node first leave its Machine; other nodes and other patches cost no request."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_names_as_docker_and_podman_write_them(key: str, name: str) -> None:
         ({"identitytoken": "t"}, ("", "", "t")),
         ({**auth("u", "p\0\0")}, ("u", "p", "")),
         (auth("ü", "ß"), ("ü", "ß", "")),
-        # As base64 of a command line, of JWTs, and of files written by hand writes it.
+        # As base64 of a command line, of JWTs, and manually written files contain it.
         ({"auth": base64.encodebytes(f"u:{'p' * 100}".encode()).decode()}, ("u", "p" * 100, "")),
         ({"auth": base64.b64encode(b"u:p\n").decode()}, ("u", "p", "")),
         ({"auth": "dTpwcA"}, ("u", "pp", "")),

@@ -131,7 +131,7 @@ def test_members_of_a_group() -> None:
         Node("by-address", addresses=("10.0.0.5",)),
         Node("prod-x2-gpu-t4-k8s5h-vx7kd", by_capi),
         Node("prod-x2-gpu-t4-new-node-0", by_heat),
-        # Labeled by hand: nodes of other groups.
+        # Manually labeled: nodes of other groups.
         Node("prod-x2-node-1", by_heat, addresses=("10.0.0.6",)),
         Node("prod-x2-gpu-t40-k8s5h-vx7kd", by_capi),
         Node("gpu-t4", by_heat),
