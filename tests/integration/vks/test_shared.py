@@ -69,7 +69,9 @@ class Shared:
         drainer = Drainer(self.account, fails=self.chance.random() < 0.3)
         self.monkeypatch.setattr(DrainingModule, "drainer", drainer)
         since = self.account.mark()
-        result = self.account.run(vks_nodegroup.main, cluster=CLUSTER, wait_sleep=1, wait_timeout=60, **args)
+        result = self.account.run(
+            vks_nodegroup.main, cluster=CLUSTER, confirm=[CLUSTER], wait_sleep=1, wait_timeout=60, **args
+        )
         done = f"{owner}: {args} -> {result.get('msg') or result['nodegroup']['action']}"
         assert not result.get("failed") or drainer.drained, done
         after = self.account.groups()
