@@ -17,6 +17,7 @@ from ..common.nested import get_nested, parse_json
 from ..schema import validators
 from .conflict_retry import Patcher, patch_object
 from .errors import ApiError
+from .metadata import controller_of
 
 Object = dict[str, t.Any]
 
@@ -110,12 +111,11 @@ def obsolete_taints(
 
     path = _machine_path(machine)
     item = get(path) if path else None
-    owners = get_nested(item, "metadata", "ownerReferences") or []
-    owner = next((each for each in owners if each.get("controller") and each.get("kind") == "MachineSet"), None)
-    machine_set = get(f"{machine_sets_path(machine.partition('/')[0])}/{owner['name']}") if owner else None
-    if machine_set is None or owner is None or machine_set["metadata"].get("uid") != owner.get("uid"):
+    owner = controller_of(item) if item else None
+    if owner is None or owner.get("kind") != "MachineSet":
         return set()
-    if not is_managed(machine_set):
+    machine_set = get(f"{machine_sets_path(machine.partition('/')[0])}/{owner['name']}")
+    if machine_set is None or machine_set["metadata"].get("uid") != owner.get("uid") or not is_managed(machine_set):
         return set()
     annotations = get_nested(machine_set, "metadata", "annotations") or {}
     record = parse_json(annotations.get(REGISTRATION_ANNOTATION), dict) or {}
