@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates label selectors in kubectl's notation locally, so that one list request is sufficient for any number of selectors (pure)."""
+"""Evaluates selectors locally, in the notations of kubectl and of objects, so that one list request is sufficient for any number of selectors (pure)."""
 
 from __future__ import annotations
 
@@ -37,20 +37,37 @@ class Requirement:
 
 def selects(selector: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
     """Whether a selector in the notation of objects (matchLabels, matchExpressions) selects these labels. An empty selector selects nothing here."""
-    equal = selector.get("matchLabels") or {}
-    requirements = [
-        Requirement(
-            str(item.get("key")),
-            item.get("operator") in ("NotIn", "DoesNotExist"),
-            None if item.get("operator") in ("Exists", "DoesNotExist") else tuple(item.get("values") or ()),
-        )
-        for item in selector.get("matchExpressions") or ()
-    ]
+    equal, rules = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
     return (
-        bool(equal or requirements)
+        bool(equal or rules)
         and all(labels.get(key) == value for key, value in equal.items())
-        and all(requirement.is_met(labels) for requirement in requirements)
+        and all(rule_matches(rule, labels) for rule in rules)
     )
+
+
+def term_matches(term: t.Mapping[str, t.Any], labels: t.Mapping[str, str], name: str) -> bool:
+    """Whether a term of a required node affinity matches a node with these labels and this name. An empty term matches no node."""
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return bool(expressions or fields) and (
+        all(rule_matches(rule, labels) for rule in expressions)
+        and all(rule_matches(rule, {"metadata.name": name}) for rule in fields)
+    )
+
+
+def rule_matches(rule: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
+    """Whether labels meet one of matchExpressions; as in the API server, a missing key meets a negative rule."""
+    value, operands = labels.get(str(rule.get("key"))), rule.get("values") or []
+    operator = rule.get("operator")
+    if operator in ("Exists", "DoesNotExist"):
+        return bool((value is not None) == (operator == "Exists"))
+    if operator == "NotIn":
+        return value not in operands
+    if operator == "In" or value is None:
+        return value is not None and value in operands
+    try:
+        return int(value) > int(operands[0]) if operator == "Gt" else int(value) < int(operands[0])
+    except (ValueError, IndexError):
+        return False
 
 
 def parse_selector(text: str) -> list[Requirement]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import COUNT_LABEL, PRODUCT_LABEL, REPLICAS_LABEL, STRATEGY_LABEL
 from . import expected_state
-from .node import to_count
+from .label_selector import rule_matches, term_matches
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -151,29 +151,7 @@ def _fits(demand: Demands, node: NodeAfter) -> bool:
 def _selects(demand: Demands, node: NodeAfter) -> bool:
     if any(node.labels.get(key) != value for key, value in demand.selector.items()):
         return False
-    return not demand.terms or any(_meets_term(term, node) for term in demand.terms)
-
-
-def _meets_term(term: Document, node: NodeAfter) -> bool:
-    expressions = term.get("matchExpressions") or ()
-    fields = term.get("matchFields") or ()
-    return (
-        bool(expressions or fields)
-        and all(_meets(item, node.labels) for item in expressions)
-        and all(_meets(item, {"metadata.name": node.name}) for item in fields)
-    )
-
-
-def _meets(item: Document, labels: t.Mapping[str, str]) -> bool:
-    value, members, operator = labels.get(str(item.get("key"))), item.get("values") or (), item.get("operator")
-    if operator in ("In", "NotIn"):
-        return (value in members) is (operator == "In")
-    if operator in ("Exists", "DoesNotExist"):
-        return (value is not None) is (operator == "Exists")
-    if value is None or not members:
-        return False
-    bound = to_count(members[0])
-    return to_count(value) > bound if operator == "Gt" else operator == "Lt" and to_count(value) < bound
+    return not demand.terms or any(term_matches(term, node.labels, node.name) for term in demand.terms)
 
 
 def _problem(demand: Demands, home: NodeAfter) -> UnfitWorkload | None:
@@ -181,11 +159,11 @@ def _problem(demand: Demands, home: NodeAfter) -> UnfitWorkload | None:
     for key, value in demand.selector.items():
         if home.labels.get(key) != value:
             return UnfitWorkload(demand.owner, f"{_SELECTOR}[{key}]", value, home.labels.get(key, ""))
-    if demand.terms and not any(_meets_term(term, home) for term in demand.terms):
+    if demand.terms and not any(term_matches(term, home.labels, home.name) for term in demand.terms):
         for term in demand.terms:
             for item in term.get("matchExpressions") or ():
                 key = str(item.get("key"))
-                if not _meets(item, home.labels):
+                if not rule_matches(item, home.labels):
                     members = ", ".join(map(str, item.get("values") or ()))
                     value = f"{item.get('operator')} {members}".strip()
                     fitting = home.labels.get(key, "") if item.get("operator") == "In" else ""

@@ -13,6 +13,7 @@ import typing as t
 from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER
 from ..catalog.taints import untolerated_taints
 from ..cluster_state import nvidia_driver
+from ..cluster_state.label_selector import term_matches
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting
@@ -108,7 +109,9 @@ def selects(pod_spec: Document, node: Document) -> bool:
         return False
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    return not required or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or [])
+    return not required or any(
+        term_matches(term, labels, node["metadata"]["name"]) for term in required.get("nodeSelectorTerms") or []
+    )
 
 
 def untolerated(pod_spec: Document, node: Document) -> list[Document]:
@@ -117,30 +120,6 @@ def untolerated(pod_spec: Document, node: Document) -> list[Document]:
     tolerations = list(pod_spec.get("tolerations") or [])
     tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in implicit]
     return untolerated_taints(tolerations, node.get("spec", {}).get("taints") or [])
-
-
-def _term_matches(term: Document, node: Document) -> bool:
-    labels = node["metadata"].get("labels") or {}
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    names = {"metadata.name": node["metadata"]["name"]}
-    return bool(expressions or fields) and (
-        all(_rule_matches(rule, labels) for rule in expressions) and all(_rule_matches(rule, names) for rule in fields)
-    )
-
-
-def _rule_matches(rule: Document, labels: Document) -> bool:
-    value, operands = labels.get(rule["key"]), rule.get("values") or []
-    operator = rule["operator"]
-    if operator in ("Exists", "DoesNotExist"):
-        return bool((value is not None) == (operator == "Exists"))
-    if operator == "NotIn":
-        return value not in operands
-    if operator == "In" or value is None:
-        return value is not None and value in operands
-    try:
-        return int(value) > int(operands[0]) if operator == "Gt" else int(value) < int(operands[0])
-    except (ValueError, IndexError):
-        return False
 
 
 def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
