@@ -138,12 +138,15 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     (node,) = nodes()
     machine = f"{MACHINES}/{node['metadata']['annotations'][MACHINE_ANNOTATION].rpartition('/')[2]}"
     assert key in taint_keys(openshift.get(machine)["spec"])
-    # If only the node loses the taint, the Machine API sets it again. The cordon keeps the pending pod away in the meantime.
+    # If only the node loses the taint, the Machine API sets it again. No pod waits in the meantime: it would start on the node
+    # and, if a cordon kept it away, the autoscaler would create a second node for it.
     path = f"/api/v1/nodes/{node['metadata']['name']}"
-    patched = openshift.client.patch(path, {"spec": {"taints": None, "unschedulable": True}})
+    openshift.client.delete(f"{PODS}/experiments")
+    patched = openshift.client.patch(path, {"spec": {"taints": None}})
     assert key not in taint_keys(patched["spec"])
     until(lambda: key in taint_keys(openshift.get(path)["spec"]), limit=60)
-    openshift.client.patch(path, {"spec": {"unschedulable": None}})
+    until(lambda: openshift.client.get(f"{PODS}/experiments") is None, limit=60)
+    openshift.create(PODS, waiting_pod("experiments"))
 
     environ = lab.env_as("new_nodes")
     rules = "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
