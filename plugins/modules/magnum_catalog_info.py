@@ -174,7 +174,7 @@ details:
 import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.magnum.fields import magnum_label
+from ..module_utils.providers.magnum.clusters import magnum_label
 from ..module_utils.providers.magnum.flavors import gpus_of
 from ..module_utils.providers.magnum.module import MagnumModule
 

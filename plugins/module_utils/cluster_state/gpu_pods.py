@@ -27,7 +27,8 @@ from ..catalog.operands import DISCOVERY
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
 from .node import to_count
 from .operand_pods import app_of
-from .workload_fit import Demands, demands_of
+
+Document = t.Mapping[str, t.Any]
 
 PREFIX = "nvidia.com/"
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
@@ -297,3 +298,40 @@ def _is_operand(pod: Pod, operator_namespace: str) -> bool:
     """Whether the operator has created the pod. All pods that it creates, including validators, have one of these labels (gpu-operator assets)."""
     app = app_of(pod)
     return pod["metadata"].get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
+
+
+@dataclass(frozen=True)
+class Demands:
+    """The requirements that the pods of a workload have of a node. owner: the kind and the name of the workload, with the namespace."""
+
+    owner: str
+    selector: t.Mapping[str, str] = field(default_factory=dict)
+    terms: tuple[Document, ...] = ()
+    resources: t.Mapping[str, int] = field(default_factory=dict)
+
+
+def demands_of(pod: Document, resources: t.Mapping[str, int]) -> Demands | None:
+    """The requirements that a pod has of its node; None if it neither requests a resource of NVIDIA nor selects a label of NVIDIA."""
+    spec = pod.get("spec") or {}
+    selector = spec.get("nodeSelector") or {}
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    terms = tuple(affinity.get("nodeSelectorTerms") or ())
+    keys = {*selector, *(item.get("key", "") for term in terms for item in term.get("matchExpressions") or ())}
+    if not resources and not any(str(key).startswith(PREFIX) for key in keys):
+        return None
+    return Demands(_owner(pod), selector, terms, resources)
+
+
+def _owner(pod: Document) -> str:
+    metadata = pod["metadata"]
+    namespace = metadata.get("namespace", "")
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            kind, name = str(owner.get("kind")), str(owner["name"])
+            suffix = f"-{(metadata.get('labels') or {}).get('pod-template-hash')}"
+            if kind == "ReplicaSet" and name.endswith(suffix):
+                kind, name = "Deployment", name.removesuffix(suffix)
+            return f"{kind} {namespace}/{name}"
+    return f"Pod {namespace}/{metadata['name']}"

@@ -10,10 +10,11 @@ the free capacity are not, because they depend on other workloads. Sources: kube
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..catalog.names import COUNT_LABEL, PRODUCT_LABEL, REPLICAS_LABEL, STRATEGY_LABEL
 from . import expected_state
+from .gpu_pods import Demands
 from .label_selector import rule_matches, term_matches
 
 if t.TYPE_CHECKING:
@@ -23,18 +24,7 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-_NVIDIA = "nvidia.com/"
 _SELECTOR, _AFFINITY = "spec.nodeSelector", "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-
-
-@dataclass(frozen=True)
-class Demands:
-    """The requirements that the pods of a workload have of a node. owner: the kind and the name of the workload, with the namespace."""
-
-    owner: str
-    selector: t.Mapping[str, str] = field(default_factory=dict)
-    terms: tuple[Document, ...] = ()
-    resources: t.Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,31 +56,6 @@ class UnfitWorkload:
     def as_dict(self) -> dict[str, str]:
         """The workload, formatted for a module's result."""
         return {"owner": self.owner, "field": self.field, "value": self.value, "fitting": self.fitting}
-
-
-def demands_of(pod: Document, resources: t.Mapping[str, int]) -> Demands | None:
-    """The requirements that a pod has of its node; None if it neither requests a resource of NVIDIA nor selects a label of NVIDIA."""
-    spec = pod.get("spec") or {}
-    selector = spec.get("nodeSelector") or {}
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_AFFINITY.rpartition(".")[2]) or {}
-    terms = tuple(affinity.get("nodeSelectorTerms") or ())
-    keys = {*selector, *(item.get("key", "") for term in terms for item in term.get("matchExpressions") or ())}
-    if not resources and not any(str(key).startswith(_NVIDIA) for key in keys):
-        return None
-    return Demands(_owner(pod), selector, terms, resources)
-
-
-def _owner(pod: Document) -> str:
-    metadata = pod["metadata"]
-    namespace = metadata.get("namespace", "")
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("controller"):
-            kind, name = str(owner.get("kind")), str(owner["name"])
-            suffix = f"-{(metadata.get('labels') or {}).get('pod-template-hash')}"
-            if kind == "ReplicaSet" and name.endswith(suffix):
-                kind, name = "Deployment", name.removesuffix(suffix)
-            return f"{kind} {namespace}/{name}"
-    return f"Pod {namespace}/{metadata['name']}"
 
 
 def node_before(node: Node) -> NodeAfter:

@@ -22,7 +22,7 @@ from ..common.errors import ConnectionProblem
 from ..common.postponed_imports import postponed_imports
 from .conflicts import require_no_conflict, same_server
 from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
-from .errors import WrongCluster
+from .errors import ApiError, WrongCluster
 from .key_files import keep_keys_in_memory
 
 # Modules that `import kubernetes` imports, but that a connection does not use (only the auth-provider `oidc` needs those for OAuth). Without
@@ -325,3 +325,68 @@ def _check_files(configuration: t.Any, origin: str) -> None:
         path = getattr(configuration, attribute, None)
         if path and not os.path.exists(path):
             raise ConnectionProblem(f"The {word} {path} does not exist ({origin}).")
+
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+# The message about a role that grants more than the user's own permissions (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
+_ESCALATION = "attempting to grant RBAC permissions not currently held"
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
+
+
+def explain(error: ApiError, connection: Connection) -> str:
+    """One message with the request, the response and the remedy."""
+    if error.unreachable:
+        return f"Cannot reach the Kubernetes API at {connection.address}: {error.message}. {error.remedy}"
+    if error.status == 401:
+        return _unauthorized(error, connection)
+    if error.forbidden and "system:anonymous" in error.message:
+        return f"The request to {connection.server} had no credentials ({connection.origin}): {error.message}. Log in again."
+    if error.forbidden:
+        return f"{error.message} ({connection.origin}).{_forbidden_remedy(error)}"
+    if error.status == 429:
+        return f"{connection.server} rejects more requests for now: {error.message}. Run the playbook again when the server is less busy."
+    return f"{error.operation} on {connection.server} failed with {error.status} {error.reason}: {error.message}"
+
+
+def _unauthorized(error: ApiError, connection: Connection) -> str:
+    expiry = connection.expiry()
+    if expiry:
+        return (
+            f"{connection.server} does not accept the client certificate ({connection.origin}): it expired at {expiry}. "
+            "Renew the kubeconfig."
+        )
+    return (
+        f"{connection.server} does not know this user (401 {error.message}; {connection.origin}). "
+        "Log in again or renew the token or certificate."
+    )
+
+
+def _forbidden_remedy(error: ApiError) -> str:
+    if error.lacks_right:
+        return f" {_missing_right(error)}"
+    if _ESCALATION in error.message:
+        verb = "bind" if "bindings" in error.path else "escalate"
+        return f" The user must have all permissions that the role grants, or the verb {verb} for the role."
+    return f" Raise the limit of ResourceQuota {error.quota}, or delete objects that it counts." if error.quota else ""
+
+
+def _missing_right(error: ApiError) -> str:
+    match = _FORBIDDEN.search(error.message)
+    if match:
+        group, resource, verb = match["group"], match["resource"], match["verb"]
+        scope = f"a Role in namespace {match['namespace']} or a ClusterRole" if match["namespace"] else "a ClusterRole"
+    else:
+        group, resource = _resource_of(error.path)
+        verb, scope = _VERBS.get(error.method, error.method.lower()), "a ClusterRole"
+    return f'The user needs {scope} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"].'
+
+
+def _resource_of(path: str) -> tuple[str, str]:
+    parts = path.split("?")[0].strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return group, rest[0] if rest else "*"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Represents the errors of a Kubernetes API server and explains them to users."""
+"""Represents the errors of a Kubernetes API server ."""
 
 from __future__ import annotations
 
@@ -11,25 +11,15 @@ import typing as t
 
 from ..common.errors import ModuleFailure, ServiceError
 
-if t.TYPE_CHECKING:
-    from .connection import Connection
-
 # How responses of the eviction API report disruption budgets: the cause of a 429 and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
-_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # The API server's message about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
 # resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). Text is quoted as in Go. Webhooks may use the same text
 # later in the message.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _MISSING_RIGHT = re.compile(rf"(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ")
-# The message about a role that grants more than the user's own permissions (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
-_ESCALATION = "attempting to grant RBAC permissions not currently held"
-_FORBIDDEN = re.compile(
-    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
-    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
-)
 
 
 # The fields of a Status object that are read, with their types; the fields of its causes are strings (apimachinery pkg/apis/meta/v1/types.go).
@@ -142,59 +132,3 @@ def parse_status(body: bytes) -> dict[str, t.Any]:
 def _causes(value: t.Any) -> list[dict[str, str]]:
     causes = [cause for cause in value if isinstance(cause, dict)] if isinstance(value, list) else []
     return [{name: text for name, text in cause.items() if isinstance(text, str)} for cause in causes]
-
-
-def explain(error: ApiError, connection: Connection) -> str:
-    """One message with the request, the response and the remedy."""
-    if error.unreachable:
-        return f"Cannot reach the Kubernetes API at {connection.address}: {error.message}. {error.remedy}"
-    if error.status == 401:
-        return _unauthorized(error, connection)
-    if error.forbidden and "system:anonymous" in error.message:
-        return f"The request to {connection.server} had no credentials ({connection.origin}): {error.message}. Log in again."
-    if error.forbidden:
-        return f"{error.message} ({connection.origin}).{_forbidden_remedy(error)}"
-    if error.status == 429:
-        return f"{connection.server} rejects more requests for now: {error.message}. Run the playbook again when the server is less busy."
-    return f"{error.operation} on {connection.server} failed with {error.status} {error.reason}: {error.message}"
-
-
-def _unauthorized(error: ApiError, connection: Connection) -> str:
-    expiry = connection.expiry()
-    if expiry:
-        return (
-            f"{connection.server} does not accept the client certificate ({connection.origin}): it expired at {expiry}. "
-            "Renew the kubeconfig."
-        )
-    return (
-        f"{connection.server} does not know this user (401 {error.message}; {connection.origin}). "
-        "Log in again or renew the token or certificate."
-    )
-
-
-def _forbidden_remedy(error: ApiError) -> str:
-    if error.lacks_right:
-        return f" {_missing_right(error)}"
-    if _ESCALATION in error.message:
-        verb = "bind" if "bindings" in error.path else "escalate"
-        return f" The user must have all permissions that the role grants, or the verb {verb} for the role."
-    return f" Raise the limit of ResourceQuota {error.quota}, or delete objects that it counts." if error.quota else ""
-
-
-def _missing_right(error: ApiError) -> str:
-    match = _FORBIDDEN.search(error.message)
-    if match:
-        group, resource, verb = match["group"], match["resource"], match["verb"]
-        scope = f"a Role in namespace {match['namespace']} or a ClusterRole" if match["namespace"] else "a ClusterRole"
-    else:
-        group, resource = _resource_of(error.path)
-        verb, scope = _VERBS.get(error.method, error.method.lower()), "a ClusterRole"
-    return f'The user needs {scope} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"].'
-
-
-def _resource_of(path: str) -> tuple[str, str]:
-    parts = path.split("?")[0].strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
-    if rest[:1] == ["namespaces"] and len(rest) > 2:
-        rest = rest[2:]
-    return group, rest[0] if rest else "*"

@@ -19,7 +19,7 @@ from ..schema.lease import lease_settings
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
 from .connection_options import CONNECTION, ConnectionOptions, secret_variables
-from .errors import ApiError, explain
+from .errors import ApiError
 from .lease import Lease
 from .lease_holder import holder_of
 from .objects import ExpectedObjects
@@ -129,6 +129,8 @@ class ClusterModule(BaseModule):
     def explain_error(self, error: ServiceError) -> str:
         """The message for an error; if the error comes from Kubernetes, the message includes the connection."""
         if isinstance(error, ApiError) and self._client is not None:
+            from .connection import explain
+
             return explain(error, self._client.connection)
         return super().explain_error(error)
 

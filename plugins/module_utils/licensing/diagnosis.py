@@ -9,26 +9,22 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
-from ..schema.messages import abbreviate_nodes, as_sentence, join_words
+from ..schema.messages import join_words
 from . import gridd_conf
 from .connectivity import Server, are_unreachable, proxy_of, servers_of
 from .content import LicenseFiles
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
-from .node_reads import CommandFailed
 from .option_names import (
     FEATURE_TYPE_OPTION,
     RESTART_OPTION,
     SOURCE_OPTION,
-    TOKEN_ENV,
-    TOKEN_OPTION,
-    TOKEN_PATH_OPTION,
 )
 from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
 
 if t.TYPE_CHECKING:
-    from .rotation import NodeRotation, RotationResult
+    pass
 
 # The clock difference in seconds above which a message mentions it.
 _MAX_SKEW = 60.0
@@ -223,23 +219,3 @@ def expiry_warning(expected: LicenseObject, now: datetime.datetime, min_days: in
         f"The token in {expected.label} expires at {format_time(token.expires)}, in {days}. Create a new one in the license system, and run the playbook "
         "license_rotate."
     )
-
-
-def stop_message(
-    rotation: NodeRotation, error: Exception, result: RotationResult, step: str, unwritten: str = ""
-) -> str:
-    """The message of a rotation that stops at a node after `step`; `unwritten` lists the objects that do not have the new files yet."""
-    done = f" Already rotated: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
-    pending = f" Not rotated yet: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    cordon = ""
-    if rotation.is_restart and result.reached != "draining":
-        cordon = " The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
-    advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
-    where = f"The rotation stopped at node {rotation.node.name}, {step}"
-    remedy = "Correct the cause, and run the playbook again; it continues with this node, and nodes that are already rotated are skipped."
-    if unwritten:
-        remedy = (
-            f"{unwritten} was not changed, and still has the previous files. Correct the cause, and run the playbook again; it continues with this node. To "
-            f"load the previous files on this node, run license_rotate without a token ({TOKEN_OPTION}, {TOKEN_PATH_OPTION}, {TOKEN_ENV})."
-        )
-    return f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. {remedy}"

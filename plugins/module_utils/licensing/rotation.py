@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
+from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import LicenseContainers
-from .diagnosis import LicenseObject, problem, stop_message
+from .diagnosis import LicenseObject, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
 from .node_reads import NODE_LEFT, CommandFailed
-from .option_names import RESTART_OPTION
+from .option_names import RESTART_OPTION, TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:
@@ -396,3 +397,23 @@ class Rotator:
                 f"rotating the license of {node.name}: {reading.status.text if reading.status else 'unknown'}"
             ),
         )
+
+
+def stop_message(
+    rotation: NodeRotation, error: Exception, result: RotationResult, step: str, unwritten: str = ""
+) -> str:
+    """The message of a rotation that stops at a node after `step`; `unwritten` lists the objects that do not have the new files yet."""
+    done = f" Already rotated: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
+    pending = f" Not rotated yet: {abbreviate_nodes(result.pending)}." if result.pending else ""
+    cordon = ""
+    if rotation.is_restart and result.reached != "draining":
+        cordon = " The node stays cordoned until a run completes its rotation, and even then if it was already cordoned before the restart."
+    advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
+    where = f"The rotation stopped at node {rotation.node.name}, {step}"
+    remedy = "Correct the cause, and run the playbook again; it continues with this node, and nodes that are already rotated are skipped."
+    if unwritten:
+        remedy = (
+            f"{unwritten} was not changed, and still has the previous files. Correct the cause, and run the playbook again; it continues with this node. To "
+            f"load the previous files on this node, run license_rotate without a token ({TOKEN_OPTION}, {TOKEN_PATH_OPTION}, {TOKEN_ENV})."
+        )
+    return f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. {remedy}"

@@ -18,7 +18,8 @@ from ..common.parallel import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.results import MAX_LISTED, diff_of
 from ..kube.client import Client
-from ..kube.errors import ApiError, explain
+from ..kube.connection import explain
+from ..kube.errors import ApiError
 from ..kube.lease import Lease, LeaseLost
 from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED

@@ -12,7 +12,7 @@ from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.messages import abbreviate
 from ...schema.providers import MAGNUM
 from .client import IN_DELETION, Magnum
-from .fields import magnum_label
+from .clusters import magnum_label
 from .flavors import gpus_of
 from .nova_glance import Glance, Nova
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .fields import magnum_label, magnum_labels
-
 Object = t.Mapping[str, t.Any]
 
 # The options and their names in Magnum's API.
@@ -126,3 +124,17 @@ def create_body(options: Object) -> dict[str, t.Any]:
     if "labels" in declared:
         body["merge_labels"] = bool(options.get("merge_labels", True))
     return {"name": options["name"], **body}
+
+
+def magnum_label(value: t.Any) -> str:
+    """The value of a Magnum label as a string, for comparisons and requests.
+
+    Booleans become `true` and `false`, whereas Magnum itself would convert them to `True` and `False`.
+    """
+    text = str(value)
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def magnum_labels(labels: t.Mapping[str, t.Any] | None) -> dict[str, str | None]:
+    """Magnum's labels with their values as strings. The value None removes a label."""
+    return {str(key): None if value is None else magnum_label(value) for key, value in (labels or {}).items()}

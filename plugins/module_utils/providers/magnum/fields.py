@@ -4,32 +4,17 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ...schema import validators
 from ...schema.providers import MAGNUM
 from ...schema.types import Text
 from ..fields import NodeGroupField, node_labels_field, node_taints_field
 from ..nodegroup_module import NodeGroupFields
+from .clusters import magnum_labels
 
 # The request that changes bounds, labels and taints.
 PATCH = ("PATCH", "")
 # The first microversion that supports node labels and taints (Magnum 23.0).
 _NODE_METADATA = (1, 14)
-
-
-def magnum_label(value: t.Any) -> str:
-    """The value of a Magnum label as a string, for comparisons and requests.
-
-    Booleans become `true` and `false`, whereas Magnum itself would convert them to `True` and `False`.
-    """
-    text = str(value)
-    return text.lower() if text.lower() in ("true", "false") else text
-
-
-def magnum_labels(labels: t.Mapping[str, t.Any] | None) -> dict[str, str | None]:
-    """Magnum's labels with their values as strings. The value None removes a label."""
-    return {str(key): None if value is None else magnum_label(value) for key, value in (labels or {}).items()}
 
 
 FIELDS = NodeGroupFields(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ...nodegroups.spec import NodeGroupSpec
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT
-from .fields import FIELDS, magnum_label
+from .clusters import magnum_label
+from .fields import FIELDS
 
 Options = t.Mapping[str, t.Any]
 

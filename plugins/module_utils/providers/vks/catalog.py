@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from ...catalog.flavors import vks_flavor_gpus
 from ...catalog.models import MODELS, Model
-from .fields import number
 from .transport import Row
 
 _SHOWN = 12
@@ -178,3 +177,13 @@ def _item(row: Row, **more: t.Any) -> CatalogItem:
     usable = str(row.get("status") or "ACTIVE").upper() in ("ACTIVE", "AVAILABLE", "CREATED", "ENABLED")
     name = str(row.get("name") or row.get("displayName") or "")
     return CatalogItem(str(row.get("uuid") or row.get("id") or ""), name, **{"usable": usable, **more})
+
+
+def text(value: t.Any) -> str:
+    """A value in a response as a string, which is empty if the value is missing."""
+    return "" if value is None else str(value)
+
+
+def number(value: t.Any) -> int:
+    """A whole number in a response, or 0 if it is missing."""
+    return int(value) if isinstance(value, (int, float)) else 0

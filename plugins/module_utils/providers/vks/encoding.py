@@ -11,7 +11,8 @@ from ...nodegroups.group_changes import Differences
 from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, group_mark, marked_owner
-from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
+from .catalog import number, text
+from .fields import FIELDS, METADATA, UPDATE, UPGRADE
 from .transport import Row
 
 RANGE = (MIN_NODE_COUNT, MAX_NODE_COUNT)

@@ -13,22 +13,13 @@ from ...schema.providers import VKS
 from ...schema.types import Text
 from ..fields import NodeGroupField, node_labels_field, node_taints_field, text_map
 from ..nodegroup_module import NodeGroupFields
+from .catalog import number, text
 
 # The prefixes of the service's own tags. In requests, the service ignores tags with these prefixes (docs, release notes of June 2026).
 _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
 # The requests that change a group. If any other field changes, the vendor's Terraform provider replaces the group (ForceNew).
 METADATA, UPDATE, UPGRADE = ("PATCH", "/metadata"), ("PUT", ""), ("POST", "/upgrade-version")
 _STRATEGY = {"max_surge": 1, "max_unavailable": 0}
-
-
-def text(value: t.Any) -> str:
-    """A value in a response as a string, which is empty if the value is missing."""
-    return "" if value is None else str(value)
-
-
-def number(value: t.Any) -> int:
-    """A whole number in a response, or 0 if it is missing."""
-    return int(value) if isinstance(value, (int, float)) else 0
 
 
 def _sorted(values: t.Iterable[t.Any] | None) -> list[str]:

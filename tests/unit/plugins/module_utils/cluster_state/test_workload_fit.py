@@ -8,8 +8,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import classify_pods, parse_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.workload_fit import demands_of
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
+    classify_pods,
+    demands_of,
+    parse_pods,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import Membership
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, explain
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection, explain
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.secrets import w
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.cluster_identity import ClusterIdentity, identity_report
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import explain
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster, explain
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
 from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import helm_environment
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.fields import FIELDS, magnum_labels
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.clusters import magnum_labels
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.fields import FIELDS
 
 
 def test_fields_that_an_older_magnum_does_not_have() -> None:
