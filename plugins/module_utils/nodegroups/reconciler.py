@@ -57,6 +57,12 @@ class ReconcileResult:
             if change.action in (CREATE, REPLACE, DELETE)
             for name in change.lookalikes
         ]
+        lookalikes += [
+            f"Node group {change.spec.name} does not exist, but {name} has the {evidence}. No mark proves that it is this node group, so it is not deleted. "
+            f"If it is, declare its name, {name}, and delete it by this name."
+            for change in self.changes
+            for name, evidence in change.unproven.items()
+        ]
         return (
             orphans
             + lookalikes

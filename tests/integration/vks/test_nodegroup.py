@@ -238,6 +238,20 @@ def test_two_inventories_and_a_person_share_a_cluster(account: Account) -> None:
         assert shown["deletes"] == ["train (1 node)", "train-1a2b (1 node)"]
     assert account.groups() == {name: group for name, group in before.items() if name not in own}
     assert all(name in str(deleted["warnings"]) for name in set(others) - own)
+    # Only the copy of the mark may be train after a restore, so train is not created beside it until the user decides.
+    start = account.mark()
+    for check in (True, False):
+        refused = account.run(vks_nodegroup.main, check=check, **options(**NEW, node_count=1))
+        assert "train-beef has the label accel.gpu/nodegroup-mark with the name train" in refused["msg"]
+        assert not any(name in refused["msg"] for name in ("train-2026", "train-0002"))
+    absent = account.run(vks_nodegroup.main, **options(state="absent"))
+    assert absent["changed"] is False
+    assert "train-beef" in str(absent["warnings"])
+    assert account.writes(start) == []
+    unmarked = {"node_labels": {"accel.gpu/nodegroup-mark": None}}
+    assert account.run(vks_nodegroup.main, **{**options(**unmarked), "name": "train-beef"})["changed"]
+    created = account.run(vks_nodegroup.main, **options(**NEW, node_count=1))
+    assert (created["changed"], created["nodegroup"]["name"]) == (True, "train")
 
 
 @pytest.mark.sampled(3)

@@ -10,7 +10,7 @@ from ...catalog.names import NODEGROUP_MARK
 from ...nodegroups.group_changes import Differences
 from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, group_mark, marked_owner
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, claimed_owner, group_mark, marked_owner
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
 from .transport import Row
 
@@ -38,6 +38,7 @@ def state_of(
     failed = listed.status in _FAILED
     count = number(row.get("numNodes"))
     scaling = row.get("autoScaleConfig")
+    mark = text((row.get("labels") or {}).get(NODEGROUP_MARK))
     all_ready = nodes is None or sum(node.get("ready") is not False for node in nodes) >= count
     return NodeGroupState(
         id=listed.id,
@@ -51,7 +52,8 @@ def state_of(
         fields=FIELDS.decode({**row, "subnetId": row.get("subnetId") or subnet}),
         addresses=tuple(str(node["fixedIp"]) for node in nodes or () if node.get("fixedIp")),
         machines=tuple(str(node["name"]) for node in nodes or () if node.get("name")),
-        owner=marked_owner(text((row.get("labels") or {}).get(NODEGROUP_MARK)), cluster, listed.name),
+        owner=marked_owner(mark, cluster, listed.name),
+        claims={f"label {NODEGROUP_MARK}": claimed_owner(mark)},
     )
 
 

@@ -316,6 +316,48 @@ def test_a_replacement_does_not_get_the_name_of_a_group_of_others() -> None:
     ]
 
 
+POOLED = {"node_labels": {"accel.gpu/pool": "train"}}
+OTHERS = {"node_labels": {"accel.gpu/pool": "research"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "evidence"),
+    [
+        ("train-ab12", {"claims": {"label accel.gpu/nodegroup-mark": "train"}}, "label accel.gpu/nodegroup-mark with"),
+        (
+            "train-ab12",
+            {"claims": {"label a": "train", "annotation b": "train"}},
+            "label a and annotation b with the name",
+        ),
+        ("train-ab12", {"fields": POOLED}, "node label accel.gpu/pool=train"),
+        ("train-ab12", {"claims": {"label accel.gpu/nodegroup-mark": "other"}}, ""),
+        ("train-2026", {"fields": OTHERS}, ""),
+        ("train-2026", {}, ""),
+        ("train-copy", {"claims": {"label a": "train"}, "fields": POOLED}, ""),
+    ],
+)
+def test_a_group_that_may_be_the_declared_one_is_never_doubled(name: str, more: dict[str, Any], evidence: str) -> None:
+    """For example, a replacement whose mark is no longer valid after a restore from a backup."""
+    spec, group = desired(fields={"flavor": "g4", **POOLED}), actual(name, **more)
+    (change,), problems = plan_group_changes([spec], [group], FIXED, 255)
+    assert change.action == CREATE
+    assert [[text in problem for text in (evidence, f"is {name}", "or delete it")] for problem in problems] == (
+        [[True] * 3] if evidence else []
+    )
+    (absent,), problems = plan_group_changes([desired(present=False, fields=POOLED)], [group], FIXED, 255)
+    assert (absent.action, problems) == (NOTHING, [])
+    assert [evidence in text for text in ReconcileResult([absent]).warnings] == ([True] if evidence else [])
+    # Beside the declared group, its replacement, or a group in deletion, it is what a person has copied; and a group in deletion costs nothing.
+    for own in (actual(fields=POOLED), marked("train-5f3a"), deleting(), deleting("train-5f3a")):
+        dummy, problems = plan_group_changes([spec], [own, group], FIXED, 255)
+        assert problems == []
+    gone = dataclasses.replace(group, status="DELETING", settled=False)
+    assert plan_group_changes([spec], [gone], FIXED, 255)[1] == []
+    # The remedy: the name is declared.
+    dummy, problems = plan_group_changes([dataclasses.replace(spec, name=name)], [group], FIXED, 255)
+    assert problems == []
+
+
 def test_every_deletion_is_named() -> None:
     both = [actual(), marked("train-5f3a", count=1)]
     names = ["train (2 nodes)", "train-5f3a (1 node)"]
