@@ -65,6 +65,11 @@ class GroupChange:
         return bool(self.superseded) or (count is not None and self.current is not None and count < self.current.count)
 
     @property
+    def unmarked(self) -> tuple[NodeGroupState, ...]:
+        """The groups that a replacement deletes although no mark shows that the collection has created or adopted them."""
+        return tuple(group for group in self.superseded if self.action == REPLACE and not group.marked)
+
+    @property
     def deletes(self) -> list[str]:
         """The groups that the change deletes, each with its number of nodes."""
         return [f"{group.name} ({group.count} node{'' if group.count == 1 else 's'})" for group in self.superseded]

@@ -236,6 +236,7 @@ class MagnumProvider:
             fields=fields,
             addresses=tuple(group.get("node_addresses") or ()),
             owner=owner,
+            marked=bool(owner),
             claims={f"label {MAGNUM_NODEGROUP_MARK}": claimed_owner(str(mark) if mark else None)},
         )
 

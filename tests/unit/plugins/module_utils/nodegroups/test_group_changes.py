@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import (
     CREATE,
     DELETE,
@@ -22,7 +27,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes
     plan_group_changes,
     range_problems,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import ReconcileOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult, reconcile
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import (
     MAX_NODE_COUNT,
@@ -33,6 +39,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names im
     may_be_replacement,
     replacement_name,
 )
+
+from .slow_cloud import SlowCloud, Time
 
 FIXED = frozenset({"flavor"})
 
@@ -356,6 +364,49 @@ def test_a_group_that_may_be_the_declared_one_is_never_doubled(name: str, more: 
     # The remedy: the name is declared.
     dummy, problems = plan_group_changes([dataclasses.replace(spec, name=name)], [group], FIXED, 255)
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "states", "names"),
+    [
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual()], ["train"]),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(marked=True)], []),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(owner="train")], ["train"]),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(), marked("train-5f3a", marked=True)], ["train"]),
+        (desired(recreate=True), [marked("train-5f3a", marked=True), actual(fields={"flavor": "g5"})], ["train"]),
+        (desired(count=1), [actual()], []),
+        (desired(), [actual()], []),
+        (desired(present=False), [actual()], ["train"]),
+        (desired(present=False), [actual(marked=True)], ["train"]),
+    ],
+)
+@pytest.mark.parametrize("check", [False, True])
+def test_a_group_that_the_collection_did_not_create_is_replaced_only_after_a_confirmation(
+    spec: NodeGroupSpec, states: list[NodeGroupState], names: list[str], check: bool
+) -> None:
+    class Unconfirmed(Exception):
+        pass
+
+    asked: list[str] = []
+
+    def ask(groups: Sequence[NodeGroupState]) -> None:
+        asked.extend(group.name for group in groups)
+        raise Unconfirmed
+
+    cloud = SlowCloud(random.Random(0), Time(), states)
+    options = ReconcileOptions(wait=False)
+    with contextlib.suppress(Unconfirmed):
+        reconcile(
+            cloud,
+            [spec],
+            check_mode=check or not names,
+            options=options,
+            drainer=Mock(),
+            progress=Progress(None),
+            confirm_deletion=ask,
+        )
+    assert asked == names
+    assert cloud.creations == []
 
 
 def test_every_deletion_is_named() -> None:
