@@ -295,12 +295,28 @@ def test_a_pool_without_running_drivers_gets_its_secret() -> None:
     assert result["license"]["first_nodes"] == []
 
 
-def test_only_the_playbook_that_rotates_touches_nodes() -> None:
+@pytest.mark.parametrize("check", [True, False])
+def test_only_the_playbook_that_rotates_replaces_the_token_of_licensed_nodes(check: bool) -> None:
     api = fleet()
+    api.containers.by_node["n0"].accepts = lambda dummy: False
+    refused = api.license(token=NEW, replace=True, check=check)
+    for text in (f"Secret {NAMESPACE}/{SECRET} was not changed", "(n1, n2)", "license_rotate"):
+        assert text in refused["msg"]
+    assert api.token == OLD
+    assert api.containers.mutations() == []
+    # The same token changes nothing, so nothing is read.
+    api.containers.commands.clear()
+    assert not api.license(token=OLD, replace=True)["changed"]
+    assert api.containers.commands == []
+
+
+def test_a_token_that_no_node_has_a_license_with_is_replaced_without_touching_nodes() -> None:
+    api = fleet()
+    accept_only(api)
     result = api.license(token=NEW, replace=True)
     assert result["changed"]
     assert api.token == NEW
-    assert api.containers.commands == []
+    assert api.containers.mutations() == []
 
 
 class TestPrevious:
