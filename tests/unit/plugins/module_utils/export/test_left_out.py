@@ -13,6 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export import pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, leave_out_rejected
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from tests.helpers.fleet import node
 from tests.unit.plugins.module_utils.export.test_pools import CONFIG, MIGS, NONE, PLUGIN, POLICY, TIME, found, pinned
 
@@ -89,7 +90,6 @@ def test_a_rejected_entry_costs_a_validation_of_its_own_pool_only(monkeypatch: p
         sizes.append(len(pools_))
         return validate(cluster, operator, pools_)
 
-    validate = pools.validate
     monkeypatch.setattr(pools, "validate", counted)
     bad = {f"nvidia.com/gpu.{number}": "1" for number in range(3)}
     match = [{"labels": {"x": str(number)}} for number in range(30)]

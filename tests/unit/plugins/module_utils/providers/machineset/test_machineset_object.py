@@ -212,7 +212,7 @@ def test_a_copy_of_a_managed_machineset_belongs_to_no_group_of_another_name(name
 def test_a_new_machineset_is_recognized_before_its_mark_is_complete_and_a_copy_of_it_is_not() -> None:
     """The run is killed between the creation and the patch that writes the UID."""
     new = copy_of(worker_machineset(), "train-1a2b", "train")
-    fields = {"f:metadata": {"f:annotations": {"f:accel.gpu/nodegroup-mark": {}}}}
+    fields: Object = {"f:metadata": {"f:annotations": {"f:accel.gpu/nodegroup-mark": {}}}}
     written = {"managedFields": [{"manager": "accel.gpu", "operation": "Update", "fieldsV1": fields}]}
     created = {**new, "metadata": {**new["metadata"], "uid": "22222222-2222-2222-2222-222222222222", **written}}
     assert nodegroup_of(created) == "train"
