@@ -214,7 +214,8 @@ options:
     description:
       - Whether to replace the group if the settings of some of its Machines differ from the declaration. The replacement is necessary because a MachineSet
         applies changes only to new Machines. The new group, whose name ends with four hexadecimal digits, is created first. Then the old nodes are drained
-        and the old group is deleted. RV(nodegroups) lists each group that is deleted.
+        and the old group is deleted. RV(nodegroups) lists each group that is deleted. A group without a valid mark of the collection is deleted only with
+        O(confirm).
     type: bool
     default: false
   node_count: *node_count

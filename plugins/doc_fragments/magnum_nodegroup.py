@@ -108,8 +108,9 @@ options:
   recreate:
     description:
       - Whether the group may be replaced to change an immutable setting. Requires O(kubernetes).
-      - The label C(accel_gpu_nodegroup_mark) marks the new group. Of the groups with
-        other names than the declared one, only groups with a valid mark are changed or deleted.
+      - The label C(accel_gpu_nodegroup_mark) marks each group that the module creates. Of the groups with other names than the declared one, only groups
+        with a valid mark are changed or deleted. The replacement of a group that has the declared name but no valid mark requires O(confirm), because it
+        deletes a group that the collection may not have created.
       - During the replacement, the nodes of the old and the new group exist at the same time, so the quota must be sufficient for both groups.
     type: bool
     default: false

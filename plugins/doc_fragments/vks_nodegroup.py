@@ -167,8 +167,9 @@ options:
     description:
       - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created first.
         Then the old nodes are drained and the old group is deleted. Requires O(kubernetes).
-      - The label C(accel.gpu/nodegroup-mark) marks the new group. Of the groups with
-        other names than the declared one, only groups with a valid mark are changed or deleted.
+      - The label C(accel.gpu/nodegroup-mark) marks each group that the module creates. Of the groups with other names than the declared one, only groups
+        with a valid mark are changed or deleted. The replacement of a group that has the declared name but no valid mark requires O(confirm), because it
+        deletes a group that the collection may not have created.
     type: bool
     default: false
   node_count: *node_count

@@ -294,7 +294,7 @@ from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.config_change import NO_CONFIG_CHANGE, LicensingConfigChange, apply_config, config_change
-from ..module_utils.licensing.first_node import survey_first_nodes, try_files
+from ..module_utils.licensing.first_node import require_rotation, survey_first_nodes, try_files
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import (
     LicenseObjectChange,
@@ -422,6 +422,8 @@ def _compare(module: LicenseModule, options: LicenseOptions, lease: Lease) -> Co
     require_valid(changes, cluster.namespace)
     policy_change = config_change(module, plan, cluster, targets[0], version)
     if not module.params["rotate"]:
+        if module.params["replace"]:
+            require_rotation(module, cluster, changes)
         return Comparison(cluster, objects, changes, policy_change)
     changes, survey = survey_first_nodes(module, LicenseCluster(module.client, plan, policy), objects, changes, lease)
     return Comparison(cluster, objects, changes, policy_change, survey)

@@ -17,6 +17,7 @@ from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.names import (
     CREATED_ANNOTATION,
     FAILED_KEY,
+    FIELD_MANAGER,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODEGROUP_LABEL,
@@ -24,7 +25,7 @@ from ..catalog.names import (
     OWN_PREFIX,
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, is_temporary, merge_taints, taint_identity
-from ..common.nested import parse_json
+from ..common.nested import get_nested, parse_json
 from ..pools.metadata import Entries, NodeMetadata
 from ..pools.nodegroup_names import group_mark
 from .node import Node
@@ -53,7 +54,7 @@ def machine_set_owner(item: t.Mapping[str, t.Any], *, new: bool = False) -> str 
     """The declared name of the node group that a MachineSet belongs to, or None if this collection has neither created nor adopted it.
 
     The label with the name counts only together with a mark that fits the MachineSet's own UID. new: whether the mark of a MachineSet counts that a run
-    has created, but not finished because it was killed.
+    has created, but not finished because it was killed. This mark contains no UID, so it counts only if the server recorded that the collection wrote it.
     """
     metadata = item["metadata"]
     group = (metadata.get("labels") or {}).get(NODEGROUP_LABEL)
@@ -61,9 +62,17 @@ def machine_set_owner(item: t.Mapping[str, t.Any], *, new: bool = False) -> str 
     if not group or not mark:
         return None
     marks = [machine_set_mark(item, group)]
-    if new:
+    if new and _wrote_mark(metadata):
         marks.append(machine_set_mark({"metadata": {**metadata, "uid": None}}, group))
     return str(group) if mark in marks else None
+
+
+def _wrote_mark(metadata: t.Mapping[str, t.Any]) -> bool:
+    return any(
+        entry.get("manager") == FIELD_MANAGER
+        and f"f:{NODEGROUP_MARK}" in (get_nested(entry, "fieldsV1", "f:metadata", "f:annotations") or {})
+        for entry in metadata.get("managedFields") or ()
+    )
 
 
 @dataclass(frozen=True)

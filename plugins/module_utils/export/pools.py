@@ -196,21 +196,28 @@ def leave_out_rejected(cluster: Document, exported: ExportedPools) -> None:
     order = [pool["name"] for pool in exported.pools]
     # Managed pools are read first, so that a contradiction between two pools is reported for the other pool.
     exported.pools.sort(key=lambda pool: pool["name"] not in exported.managed)
-    while match := next(filter(None, map(_POOL_PROBLEM.match, validate(cluster, {}, exported.pools))), None):
-        pool = exported.pools[int(match["index"])]
-        key, reason = match["key"], match["path"] + match["reason"]
-        if key in ("labels", "taints") and (rejected := _rejected_entry(pool, key, match["path"])) is not None:
-            del pool[key][rejected]
-            _remove_empty(pool, key)
-            effect = f"a value of {key} is not exported"
-        elif key in pool and (key in _OPTIONAL or (key in ("match", "sharing") and pool["name"] in exported.managed)):
-            del pool[key]
-            effect = f"without {key}"
-        else:
-            exported.pools.remove(pool)
-            effect = "not exported"
-        exported.remarks.append(f"pool {pool['name']}: {effect}, because the variables do not allow it: {reason}")
+    # Each pool is first validated alone, so that the other pools are not validated again for each of its rejected entries.
+    for checked in [*([pool] for pool in exported.pools), exported.pools]:
+        while match := next(filter(None, map(_POOL_PROBLEM.match, validate(cluster, {}, checked))), None):
+            _leave_out(exported, checked[int(match["index"])], match)
+            checked[:] = [pool for pool in checked if pool in exported.pools]
     exported.pools.sort(key=lambda pool: order.index(pool["name"]))
+
+
+def _leave_out(exported: ExportedPools, pool: Document, match: re.Match[str]) -> None:
+    """Remove from the pool what a problem concerns, or the pool from the export."""
+    key, reason = match["key"], match["path"] + match["reason"]
+    if key in ("labels", "taints") and (rejected := _rejected_entry(pool, key, match["path"])) is not None:
+        del pool[key][rejected]
+        _remove_empty(pool, key)
+        effect = f"a value of {key} is not exported"
+    elif key in pool and (key in _OPTIONAL or (key in ("match", "sharing") and pool["name"] in exported.managed)):
+        del pool[key]
+        effect = f"without {key}"
+    else:
+        exported.pools.remove(pool)
+        effect = "not exported"
+    exported.remarks.append(f"pool {pool['name']}: {effect}, because the variables do not allow it: {reason}")
 
 
 def _rejected_entry(pool: Document, key: str, path: str) -> t.Any:

@@ -14,14 +14,23 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog import releases
-from ..catalog.names import FIELD_MANAGER
+from ..catalog.names import FIELD_MANAGER, WORKLOAD_LABEL
 from ..catalog.olm import OLM
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.ownership import is_created_by_collection
 from ..helm.release import helm_release_of
 from ..kube.managed_fields import writers
 from ..kube.object_managers import gitops_owner
-from ..schema.operand_switches import enabled_value, explain_missing, missing_operands, remedy_for_pools, runs
+from ..schema.messages import abbreviate
+from ..schema.operand_switches import (
+    depend_on_default_workload,
+    enabled_value,
+    explain_missing,
+    missing_operands,
+    remedy_for_pools,
+    runs,
+    workload_for_virtual_machines,
+)
 from .driver_rollout import SWITCH
 from .installation import InstallationFinding
 from .manual_fields import foreign_writers
@@ -83,7 +92,7 @@ def with_operands(finding: InstallationFinding, policy: Document | None, plan: P
     pools = [(pool.name, pool.sharing.definition, pool.labels) for pool in plan.pools]
     missing = missing_operands(pools, lambda part: operand_runs(policy, plan, part, managed=finding.managed))
     if not missing:
-        return finding
+        return _with_default_workload(finding, policy, plan)
     name = policy["metadata"]["name"]
     # The writer, the rule and the remedy of each field; the remedy for the pools is the same for most fields, and is given once.
     problems = [
@@ -94,6 +103,24 @@ def with_operands(finding: InstallationFinding, policy: Document | None, plan: P
     fields = "it" if len(missing) == 1 else "these fields"
     problem = f"{'. '.join(problems)}. {_enable(policy, plan, finding, name, fields)}, {', '.join(remedies)}."
     return replace(finding, problem=problem, notes=())
+
+
+def _with_default_workload(finding: InstallationFinding, policy: Document, plan: Plan) -> InstallationFinding:
+    """Add a note to the finding if the operator prepares nodes for virtual machines unless a label chooses containers.
+
+    It is no problem, because a label that somebody has set on a node also counts.
+    """
+    values = plan.operator.values if finding.managed else {}
+    workload = workload_for_virtual_machines(values, policy.get("spec") or {})
+    pools = depend_on_default_workload((pool.name, pool.labels) for pool in plan.pools) if workload else []
+    if not pools:
+        return finding
+    note = (
+        f"ClusterPolicy {policy['metadata']['name']}: spec.sandboxWorkloads.defaultWorkload is {workload}, so on nodes without the label {WORKLOAD_LABEL}, the "
+        f"operator runs no operand for containers, and containers get no GPU. {'Pool' if len(pools) == 1 else 'Pools'} {abbreviate(pools)} "
+        f"{'does' if len(pools) == 1 else 'do'} not set this label. For GPUs in containers, add {WORKLOAD_LABEL}: container to labels of the pool."
+    )
+    return replace(finding, notes=(*finding.notes, note))
 
 
 def operand_runs(policy: Document, plan: Plan, part: str, *, managed: bool) -> bool:

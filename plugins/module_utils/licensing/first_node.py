@@ -8,10 +8,10 @@ import typing as t
 
 from ..common.errors import InvalidOptions, PartialFailure
 from ..common.wait import WaitOptions
-from ..schema.messages import abbreviate_nodes, join_words
+from ..schema.messages import abbreviate, abbreviate_nodes, join_words
 from .container import LicenseContainers
 from .driver_pods import TOKEN_PATH, LicenseNode, Reading
-from .option_names import RESTORE_OPTION
+from .option_names import REPLACE_OPTION, RESTORE_OPTION
 from .rotation import RotationResult, Rotator
 from .rotation_survey import Survey, read_survey
 from .token import fingerprint
@@ -43,6 +43,31 @@ def survey_first_nodes(
     if any(change.before.previous and change.target.name in objects.unverified for change in written):
         changes = [objects.compare(change.target) for change in changes]
     return changes, survey.first_nodes()
+
+
+def require_rotation(module: PlanModule, cluster: LicenseCluster, changes: t.Iterable[LicenseObjectChange]) -> None:
+    """Raise InvalidOptions if a run that loads no token would replace the token of nodes that have a license: nothing has shown that the new one works, and a
+    driver that restarts would use it.
+    """
+    for change in changes:
+        before = change.before.token
+        if change.body is None or before is None or change.desired.files.token in (None, before):
+            continue
+        nodes = [
+            node
+            for node in cluster.license_nodes()
+            if (expected := cluster.expected_of(node)) is not None and expected.target.is_same_object(change.target)
+        ]
+        readings = LicenseContainers(module.client).read_all(nodes, client=False)
+        licensed = [name for name, reading in readings.items() if reading.is_licensed]
+        if licensed:
+            raise InvalidOptions(
+                [
+                    f"{change.target.label(cluster.namespace)} was not changed, because nodes have a license with its token ({abbreviate(licensed)}), and with "
+                    f"{REPLACE_OPTION}, the new token may be for another license server. The playbook license_rotate tries the new token on one node "
+                    "before it replaces the old one; run it with the same variables."
+                ]
+            )
 
 
 def try_files(module: PlanModule, survey: Survey, labels: t.Sequence[str], lease: Lease) -> list[str]:

@@ -149,7 +149,8 @@ def plan_rotation(
     restart_drivers: bool,
 ) -> list[NodeRotation]:
     """The rotations in their order. The first failure ends the run, so nodes without a license come before nodes that would lose one: while a node that an
-    earlier run has changed gets no license with the new files, no other node is changed.
+    earlier run has changed gets no license with the new files, no other node is changed. A node that has no license although others have one with the very
+    same files says nothing about the new files, so it comes last.
 
     `unfinished` contains, by node, the name of the driver pod whose restart an earlier run has begun but not completed. These nodes come first.
     """
@@ -165,10 +166,21 @@ def plan_rotation(
     ]
     order = (RESTART, REPLACE, NONE)
 
-    def position(rotation: NodeRotation) -> tuple[bool, bool, int, str]:
+    def works(reading: Reading) -> bool:
+        return reading.is_licensed and reading.client_runs is not False
+
+    licensed = [reading.files for reading in readings.values() if works(reading)]
+
+    def position(rotation: NodeRotation) -> tuple[bool, bool, bool, int, str]:
         reading = readings[rotation.node.name]
-        works = reading.is_licensed and reading.client_runs is not False
-        return not rotation.unfinished, works, order.index(rotation.action), rotation.node.name
+        own_problem = not works(reading) and reading.files in licensed
+        return (
+            not rotation.unfinished,
+            own_problem,
+            works(reading),
+            order.index(rotation.action),
+            rotation.node.name,
+        )
 
     return sorted(rotations, key=position)
 

@@ -9,13 +9,16 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.names import POOL_LABEL
 from ..pools.nodegroup_names import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
+    NODE_LABELS,
     may_be_replacement,
     replacement_name,
 )
+from ..schema.messages import join_words
 from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
@@ -39,6 +42,7 @@ class GroupChange:
     superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that are kept because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
     lookalikes: groups that have the name of a replacement, but belong to others; they are never changed.
+    unproven: those of them that may nevertheless be replacements, each with the evidence: a mark that is not valid, or the label of the pool.
     outdated: the machines of `current` whose settings still differ from the spec, because the change only affects new machines.
     """
 
@@ -52,12 +56,18 @@ class GroupChange:
     differences: Differences = dataclasses.field(default_factory=dict)
     outdated: tuple[str, ...] = ()
     lookalikes: tuple[str, ...] = ()
+    unproven: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def removes_nodes(self) -> bool:
         """Whether the change removes some or all nodes of a group."""
         count = self.spec.desired_count(self.current.count) if self.current else None
         return bool(self.superseded) or (count is not None and self.current is not None and count < self.current.count)
+
+    @property
+    def unmarked(self) -> tuple[NodeGroupState, ...]:
+        """The groups that a replacement deletes although no mark shows that the collection has created or adopted them."""
+        return tuple(group for group in self.superseded if self.action == REPLACE and not group.marked)
 
     @property
     def deletes(self) -> list[str]:
@@ -148,15 +158,23 @@ def plan_group_changes(
         change = _change(
             spec, current, immutable_fields, max_name_length, machine_fields, {group.name for group in others}
         )
-        lookalikes = tuple(
-            group.name
+        lookalikes = [
+            group
             for group in others
             if group.name not in names
             and not group.owner
             and may_be_replacement(group.name, spec.name, max_name_length)
+        ]
+        unproven = {} if groups else {group.name: _evidence(spec, group) for group in lookalikes if not group.deleting}
+        change = dataclasses.replace(
+            change,
+            deleting=tuple(group for group in groups if group.deleting),
+            lookalikes=tuple(group.name for group in lookalikes),
+            unproven={group: evidence for group, evidence in unproven.items() if evidence},
         )
-        deleting = tuple(group for group in groups if group.deleting)
-        changes.append(dataclasses.replace(change, deleting=deleting, lookalikes=lookalikes))
+        changes.append(change)
+        if spec.present and change.unproven:
+            problems.append(_unproven_problem(change))
         exact = next(
             (group for group in groups if group.name == spec.name and group.owner not in ("", spec.name)), None
         )
@@ -168,6 +186,26 @@ def plan_group_changes(
         if change.action == REPLACE and not spec.recreate:
             problems.append(_immutable_problem(change, immutable_fields))
     return changes, problems
+
+
+def _evidence(spec: NodeGroupSpec, group: NodeGroupState) -> str:
+    """What indicates that a group without a valid mark replaces the group of the spec; empty if nothing does."""
+    claims = [claim for claim, name in group.claims.items() if name == spec.name]
+    if claims:
+        return f"{' and '.join(claims)} with the name {spec.name}"
+    declared, actual = ((fields.get(NODE_LABELS) or {}).get(POOL_LABEL) for fields in (spec.fields, group.fields))
+    return f"node label {POOL_LABEL}={actual}" if actual and actual == declared else ""
+
+
+def _unproven_problem(change: GroupChange) -> str:
+    name = change.spec.name
+    evidence = join_words([f"{group} has the {text}" for group, text in change.unproven.items()])
+    first = next(iter(change.unproven))
+    return (
+        f"Node group {name}: it does not exist, but {evidence}, and no mark proves whose group this is. A mark becomes invalid in a copy and after a "
+        f"restore from a backup. A new group {name} might be a second one that costs money, so nothing was changed. If {first} is the group, declare its name: "
+        f"nodes.name of the pool, or the option name of the module, is {first}. If it is not, remove what is named here from it, or delete it."
+    )
 
 
 def _change(

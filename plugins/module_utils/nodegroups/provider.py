@@ -66,7 +66,7 @@ class NodeGroupProvider(t.Protocol):
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group with this name and `count` nodes; None selects the cloud's default.
 
-        The group carries the mark that makes the spec the owner of the group (NodeGroupState.owner) if its name is not the name of the spec.
+        The group carries the mark that makes the spec the owner of the group (NodeGroupState.owner and `marked`).
         """
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:

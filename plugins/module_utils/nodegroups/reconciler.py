@@ -57,6 +57,12 @@ class ReconcileResult:
             if change.action in (CREATE, REPLACE, DELETE)
             for name in change.lookalikes
         ]
+        lookalikes += [
+            f"Node group {change.spec.name} does not exist, but {name} has the {evidence}. No mark proves that it is this node group, so it is not deleted. "
+            f"If it is, declare its name, {name}, and delete it by this name."
+            for change in self.changes
+            for name, evidence in change.unproven.items()
+        ]
         return (
             orphans
             + lookalikes
@@ -111,11 +117,14 @@ def reconcile(
     """Reconcile the groups with their specs.
 
     Reads everything first, and raises InvalidOptions with all problems before any request is sent. In check mode, no request is sent.
-    confirm_deletion: called with the groups that specs declare as absent, if any exist; raises an error if they must not be deleted.
+    confirm_deletion: called with the groups that specs declare as absent, or that are replaced without a mark of the collection, if any exist; raises an
+    error if they must not be deleted.
     Raises PartialFailure with the result so far if a group fails; the other groups are still reconciled.
     """
     changes = _validated_changes(provider, specs, drainer)
-    deleted = [group for change in changes if change.action == DELETE for group in change.superseded]
+    deleted = [
+        group for change in changes for group in (change.superseded if change.action == DELETE else change.unmarked)
+    ]
     if deleted:
         confirm_deletion(deleted)
     # In check mode, a changing group is reported with its future state.

@@ -50,6 +50,8 @@ class NodeGroupState:
 
     settled: no operation is in progress. failed: the last operation failed for the given `reason`. max_count: None without a limit.
     owner: the declared name of the node group that this group belongs to according to a valid mark, or empty.
+    marked: whether a valid mark shows that the collection has created or adopted the group.
+    claims: evidence of an owner that a copy also carries: for each label or annotation, the declared name that it contains.
     adopted: the nodes that do not register with the label of their pool, because they are older than the group's declaration.
     addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them. without_node: the number of machines
     without a node, which a scale-down removes first. outdated: the machines whose settings differ from those of new machines of the group.
@@ -70,6 +72,8 @@ class NodeGroupState:
     without_node: int = 0
     outdated: tuple[str, ...] = ()
     owner: str = ""
+    marked: bool = False
+    claims: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     adopted: tuple[str, ...] = ()
 
     @property

@@ -22,6 +22,7 @@ NODE_LABELS, NODE_TAINTS = "node_labels", "node_taints"
 _DIGITS = 4
 _MARK_DIGITS = 12
 _SUFFIX = re.compile(r"-[0-9a-f]{4}")
+_DIGEST = re.compile(rf"[0-9a-f]{{{_MARK_DIGITS}}}")
 
 
 def replacement_name(name: str, immutable: t.Mapping[str, t.Any], max_length: int) -> str:
@@ -40,6 +41,12 @@ def marked_owner(mark: str | None, place: str, group: str) -> str:
     """The declared name of the node group that `group` belongs to according to its mark; empty without a valid mark."""
     name = (mark or "").rpartition(".")[0]
     return name if name and mark == group_mark(place, name, group) else ""
+
+
+def claimed_owner(mark: str | None) -> str:
+    """The declared name in a mark, whether the mark is valid or not; empty without a mark."""
+    name, dummy, digest = (mark or "").rpartition(".")
+    return name if _DIGEST.fullmatch(digest) else ""
 
 
 def may_be_replacement(group: str, name: str, max_length: int = 255) -> bool:

@@ -14,6 +14,7 @@ from ..nodegroups.group_changes import merge_field
 from ..nodegroups.group_reconciler import ReconcileOptions
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
 from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ..schema.messages import join_words
 from ..schema.types import Anything, Boolean, Field, Integer, ListOf, Section, Text
 from .fields import STATES, NodeGroupField
 
@@ -261,8 +262,10 @@ def reconcile_nodegroups(
 def _confirm_deletion(module: NodeDrainingModule, groups: t.Sequence[NodeGroupState]) -> None:
     listed = ", ".join(f"{group.name} ({group.count} node{'' if group.count == 1 else 's'})" for group in groups)
     name = module.name_to_confirm()
+    unmarked = [group.name for group in groups if not group.marked]
     module.require_confirmation(
-        f"This deletes {len(groups)} node group(s){f' of cluster {name}' if name else ''}, with all their nodes: {listed}."
+        f"This deletes {len(groups)} node group(s){f' of cluster {name}' if name else ''}, with all their nodes: {listed}.",
+        f"No mark of this collection shows that it has created or adopted {join_words(unmarked)}." if unmarked else "",
     )
 
 

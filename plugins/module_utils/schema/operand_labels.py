@@ -21,7 +21,7 @@ from ..catalog.names import (
 Labels = t.Mapping[str, str]
 
 WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
-_VIRTUAL_MACHINES = ("vm-passthrough", "vm-vgpu")
+VIRTUAL_MACHINES = ("vm-passthrough", "vm-vgpu")
 _SWITCHES = ("true", "false")
 # The operator sets these only on nodes for virtual machines.
 _SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-plugin", "validator"))
@@ -46,7 +46,7 @@ def reason_without_discovery(labels: Labels) -> str:
     for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL):
         if labels.get(key) == "false":
             return f"label {key}=false keeps gpu-feature-discovery away"
-    if labels.get(WORKLOAD_LABEL) in _VIRTUAL_MACHINES:
+    if labels.get(WORKLOAD_LABEL) in VIRTUAL_MACHINES:
         return f"label {WORKLOAD_LABEL}={labels[WORKLOAD_LABEL]} assigns its GPUs to virtual machines"
     if DISCOVERY_DEPLOY_LABEL not in labels and any(labels.get(key) == "true" for key in _SANDBOX_LABELS):
         return "the GPU operator prepares its GPUs for virtual machines (sandboxWorkloads.defaultWorkload of the ClusterPolicy)"

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import PLUGIN_DEPLOY_LABEL
+from ..catalog.names import PLUGIN_DEPLOY_LABEL, WORKLOAD_LABEL
 from ..catalog.operands import OPERANDS
 from ..common.nested import get_nested
 from ..sharing_modes.modes import DEFAULT_MODE, mode_named
 from .messages import abbreviate
-from .operand_labels import reason_without_containers
+from .operand_labels import VIRTUAL_MACHINES, reason_without_containers
 from .types import Document, PoolVariables, Problems
 
 if t.TYPE_CHECKING:
@@ -69,6 +69,26 @@ def runs(document: t.Any, part: str) -> bool:
 def switched_off(before: t.Any, after: t.Any) -> list[str]:
     """The parts of the operands that run under the spec `before`, but not under the spec `after`."""
     return [part for part in _DEFAULTS if part in EFFECTS and runs(before, part) and not runs(after, part)]
+
+
+def workload_for_virtual_machines(*documents: t.Any) -> str:
+    """The workload of nodes without a workload label, if it is one of virtual machines; otherwise, empty.
+
+    documents: Helm values or specs of a ClusterPolicy; an earlier one overrides the fields of a later one. The operator runs no operand for containers on
+    nodes with this workload.
+    """
+
+    def value(key: str) -> t.Any:
+        values = (get_nested(document, "sandboxWorkloads", key) for document in documents)
+        return next((value for value in values if value is not None), None)
+
+    enabled, workload = str(value("enabled")).strip().lower() == "true", value("defaultWorkload")
+    return str(workload) if enabled and workload in VIRTUAL_MACHINES else ""
+
+
+def depend_on_default_workload(pools: t.Iterable[tuple[str, t.Mapping[str, str]]]) -> list[str]:
+    """The names of the pools for containers whose labels, given with the name, do not choose a workload."""
+    return [name for name, labels in pools if WORKLOAD_LABEL not in labels and not reason_without_containers(labels)]
 
 
 def needed_operands(mode: SharingMode, labels: t.Mapping[str, str]) -> tuple[str, ...]:

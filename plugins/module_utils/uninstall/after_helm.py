@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NodeEdit, is_created_by_collection
+from ..cluster_state.ownership import NodeEdit
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.metadata import name_of
@@ -61,7 +61,7 @@ class AfterHelm(Stage):
         policies = (
             self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.components.operator.own_by_olm else ()
         )
-        self.foreign_policies = not all(map(is_created_by_collection, policies))
+        self.foreign_policies = not all(map(ownership_marks.is_created, policies))
         crds: list[Removal | None] = []
         leases: list[str] = []
         for component, kinds in zip(self.components, (_OPERATOR_KINDS, NFD_KINDS), strict=True):
@@ -232,7 +232,7 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
     created objects of other kinds with the same annotation by means of kube_object.
     """
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
-        kind == "ClusterPolicy" and is_created_by_collection(item)
+        kind == "ClusterPolicy" and ownership_marks.is_created(item)
     )
     return is_deleted_before or component.release.contains(item) or is_agent_feature(kind, item)
 

@@ -219,6 +219,10 @@ class BeforeHelm(Stage):
         if self.components.operator.removes(policy):
             yield deletion(self.client, _path(policy), policy, label)
             return
+        if ownership_marks.is_copy(policy):
+            # The records in the annotations of a copy describe the original.
+            yield Removal(label, action="", kept=ownership_marks.COPIED)
+            return
         restoration = restore_policy(policy)
         driver_nodes = 0
         if restoration.reaches_driver and not self.allow_driver_rollout:

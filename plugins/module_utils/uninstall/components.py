@@ -8,12 +8,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.olm import NFD
-from ..cluster_state.ownership import is_created_by_collection
 from ..helm.release_records import marker_path
 from ..helm.release_removal import ReleaseRemoval
 from ..kube.client import Client
 from ..kube.paths import NAMESPACES, object_path
 from .olm import find_subscriptions
+from .ownership_marks import is_created
 
 Document = t.Mapping[str, t.Any]
 
@@ -78,7 +78,7 @@ class ComponentRemoval:
 
     def removes(self, policy: Document) -> bool:
         """Whether a ClusterPolicy is deleted with the component, because the Helm release contains it or the collection created it for an operator from OLM."""
-        return is_created_by_collection(policy) or (self.by_helm and self.release.contains(policy))
+        return is_created(policy) or (self.by_helm and self.release.contains(policy))
 
     def as_dict(self) -> dict[str, t.Any]:
         """The Helm release in the format of the module's result, from which the role uninstalls it."""
@@ -129,4 +129,4 @@ def read_components(client: Client, operator: ReleaseRemoval, nfd: ReleaseRemova
 
 def _is_own_namespace(client: Client, name: str) -> bool:
     live = client.get(f"{NAMESPACES}/{name}")
-    return live is not None and is_created_by_collection(live)
+    return live is not None and is_created(live)

@@ -8,7 +8,6 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import CREATED_ANNOTATION
 from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.access_review import Permission
@@ -74,7 +73,9 @@ def namespace_removal(
     if live is None or not ownership_marks.is_marked(live):
         return None
     label = f"Namespace {name}"
-    if CREATED_ANNOTATION not in ownership_marks.own_annotations(live):
+    if ownership_marks.is_copy(live):
+        return Removal(label, action="", kept=ownership_marks.COPIED)
+    if not ownership_marks.is_created(live):
         reason = "this collection did not create it"
     elif kept_reason:
         reason = kept_reason

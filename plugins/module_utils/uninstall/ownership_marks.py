@@ -10,6 +10,8 @@ from ..catalog.names import FIELD_MANAGER, OWN_PREFIX
 from ..cluster_state.ownership import is_created_by_collection
 from ..kube.managed_fields import child, owned_by
 
+COPIED = "another tool created it, as a copy of an object of this collection"
+
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
@@ -33,6 +35,11 @@ def is_written(live: Document) -> bool:
 def is_created(live: Document) -> bool:
     """Whether the collection has created the object, and the object is not a copy of such an object."""
     return is_created_by_collection(live) and is_written(live)
+
+
+def is_copy(live: Document) -> bool:
+    """Whether another tool has created the object from one that the collection has created, for example from an export of it."""
+    return is_created_by_collection(live) and not is_written(live)
 
 
 def unmark_patch(live: Document) -> Object | None:

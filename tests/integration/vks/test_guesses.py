@@ -125,11 +125,13 @@ def test_infos_with_every_guess(quick: Account, guess: str, alternative: str, tm
 
 
 def _plain(field: str, value: Any) -> Any:
-    """Without the service's own labels and taints, and with taints by their keys."""
+    """Without the service's own labels and taints and the mark of the group, and with taints by their keys."""
     if field == "taints":
         return {taint["key"]: taint.get("value") or "" for taint in value or []}
     if field in ("labels", "tags"):
         return {
-            key: reported for key, reported in (value or {}).items() if not key.startswith(("vks.vngcloud.vn/", "vng."))
+            key: reported
+            for key, reported in (value or {}).items()
+            if not key.startswith(("vks.vngcloud.vn/", "vng.", "accel.gpu/nodegroup-mark"))
         }
     return value

@@ -8,16 +8,19 @@ import datetime
 import typing as t
 
 from ...catalog.machine_api import CPU, MEMORY_MB
-from ...catalog.names import POOL_LABEL
+from ...catalog.names import NODEGROUP_LABEL, NODEGROUP_MARK, POOL_LABEL
 from ...cluster_state.label_selector import selects
+from ...cluster_state.ownership import machine_set_owner
 from ...common.nested import get_nested
 from ...kube.metadata import controller_of, is_deleting, name_of
 from ...nodegroups.spec import NodeGroupState
+from ...pools.nodegroup_names import claimed_owner
 from .machines import DELETING, FAILED, RUNNING, Machine, machine_problems, node_of, phase_of
 from .machineset_object import (
     Path,
     annotations_of,
     decode,
+    group_label_of,
     machine_settings,
     nodegroup_of,
     platform_of_object,
@@ -77,6 +80,11 @@ def state_of(
         without_node=max(0, len(live) - len(nodes)),
         outdated=_outdated(machineset, live, paths, declared),
         owner=nodegroup_of(machineset) or "",
+        marked=machine_set_owner(machineset, new=True) is not None,
+        claims={
+            f"label {NODEGROUP_LABEL}": group_label_of(machineset) or "",
+            f"annotation {NODEGROUP_MARK}": claimed_owner(annotations_of(machineset).get(NODEGROUP_MARK)),
+        },
         adopted=_without_pool_label(live) if pooled else (),
     )
 

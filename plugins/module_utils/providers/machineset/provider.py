@@ -116,12 +116,8 @@ class MachineSetProvider:
         return specs
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """The groups that belong to the specs and whose name `selects` accepts, including MachineSets that the specs adopt."""
-        return [
-            self._state(each, self._first)
-            for each in self._first.machinesets
-            if self._is_group(each) and selects(name_of(each))
-        ]
+        """The MachineSets whose name `selects` accepts. Those of others have no owner: specs_of() has refused each that has the name of a group."""
+        return [self._state(each, self._first) for each in self._first.machinesets if selects(name_of(each))]
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """Messages about changes that the API server rejects in a dry run, and about fields that other managers have set and that must not be changed."""

@@ -109,8 +109,11 @@ def find_machineset(
         return exact, [f"Node group {name}: MachineSet {name} in namespace {namespace} {which}; {remedy}."]
     if exact is not None:
         return exact, []
-    replacements = [item for item in machinesets if nodegroup_of(item) == name]
-    return next(iter(sorted(replacements, key=name_of)), None), []
+    return next(iter(_groups_of(name, machinesets)), None), []
+
+
+def _groups_of(name: str, machinesets: t.Iterable[Object]) -> list[Object]:
+    return sorted((item for item in machinesets if nodegroup_of(item) == name), key=name_of)
 
 
 def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[MachineSetSpec, list[str], str]:
@@ -139,7 +142,8 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
         fields["provider_spec"] = {path: get_nested(declared, *keys) for path, keys in paths.items()}
     if live is None:
         fields[LIKE] = name_of(source)
-    elif machine_set_owner(live) is None:
+    elif any(machine_set_owner(item) is None for item in (live, *_groups_of(name, cluster.machinesets))):
+        # The MachineSet is adopted, or a killed run has not finished its mark or that of its replacement.
         fields[MANAGED] = True
     ranged = common["max_count"] is not None
     spec = MachineSetSpec(

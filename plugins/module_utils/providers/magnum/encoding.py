@@ -23,7 +23,7 @@ SENT_FIELDS = frozenset({NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT, *PATCH_FIEL
 def create_body(spec: MagnumSpec, name: str, count: int | None, cluster: str = "") -> dict[str, t.Any]:
     """The body of the request that creates the group under this name with `count` nodes.
 
-    A replacement, whose name differs from the spec's, gets its mark as one of Magnum's labels. cluster: the cluster's id, which is a part of the mark.
+    The group gets its mark as one of Magnum's labels. cluster: the cluster's id, which is a part of the mark.
     """
     settings = FIELDS.creation_body(spec.fields)
     body = {
@@ -31,13 +31,11 @@ def create_body(spec: MagnumSpec, name: str, count: int | None, cluster: str = "
         "node_count": count,
         MIN_NODE_COUNT: spec.min_count,
         MAX_NODE_COUNT: spec.max_count,
-        "merge_labels": spec.merge_labels if "labels" in settings else None,
-    }
-    if name != spec.name:
         # Without labels of its own, a group inherits the labels of the cluster.
-        body["merge_labels"] = spec.merge_labels if "labels" in settings else True
-        mark = group_mark(cluster, spec.name, name)
-        settings = {**settings, "labels": {**(settings.get("labels") or {}), MAGNUM_NODEGROUP_MARK: mark}}
+        "merge_labels": spec.merge_labels if "labels" in settings else True,
+    }
+    mark = group_mark(cluster, spec.name, name)
+    settings = {**settings, "labels": {**(settings.get("labels") or {}), MAGNUM_NODEGROUP_MARK: mark}}
     return settings | {key: value for key, value in body.items() if value is not None}
 
 

@@ -15,7 +15,7 @@ from ...common.errors import InvalidOptions, ServiceError
 from ...nodegroups.group_changes import field_differences, groups_of_spec, merge_field
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, marked_owner
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, claimed_owner, marked_owner
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
@@ -236,6 +236,8 @@ class MagnumProvider:
             fields=fields,
             addresses=tuple(group.get("node_addresses") or ()),
             owner=owner,
+            marked=bool(owner),
+            claims={f"label {MAGNUM_NODEGROUP_MARK}": claimed_owner(str(mark) if mark else None)},
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:

@@ -10,7 +10,7 @@ from ...catalog.names import NODEGROUP_MARK
 from ...nodegroups.group_changes import Differences
 from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, group_mark, marked_owner
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, claimed_owner, group_mark, marked_owner
 from .catalog import number, text
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE
 from .transport import Row
@@ -39,6 +39,8 @@ def state_of(
     failed = listed.status in _FAILED
     count = number(row.get("numNodes"))
     scaling = row.get("autoScaleConfig")
+    mark = text((row.get("labels") or {}).get(NODEGROUP_MARK))
+    owner = marked_owner(mark, cluster, listed.name)
     all_ready = nodes is None or sum(node.get("ready") is not False for node in nodes) >= count
     return NodeGroupState(
         id=listed.id,
@@ -52,7 +54,9 @@ def state_of(
         fields=FIELDS.decode({**row, "subnetId": row.get("subnetId") or subnet}),
         addresses=tuple(str(node["fixedIp"]) for node in nodes or () if node.get("fixedIp")),
         machines=tuple(str(node["name"]) for node in nodes or () if node.get("name")),
-        owner=marked_owner(text((row.get("labels") or {}).get(NODEGROUP_MARK)), cluster, listed.name),
+        owner=owner,
+        marked=bool(owner),
+        claims={f"label {NODEGROUP_MARK}": claimed_owner(mark)},
     )
 
 
@@ -65,14 +69,13 @@ def listed_of(row: Row) -> ListedGroup:
 def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None, cluster: str = "") -> Row:
     """The body of POST .../node-groups. All names are already resolved. `subnet` is the cluster's subnet, which is used if the spec does not have a subnet.
 
-    A replacement, whose name differs from the spec's, gets its mark as a label.
+    The group gets its mark as a label.
     """
     # A new group always gets the cluster's version.
     fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
     settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
     body: Row = {"name": name, "numNodes": 1 if count is None else count, **settings}
-    if name != spec.name:
-        body["labels"] = {**(body.get("labels") or {}), NODEGROUP_MARK: group_mark(cluster, spec.name, name)}
+    body["labels"] = {**(body.get("labels") or {}), NODEGROUP_MARK: group_mark(cluster, spec.name, name)}
     if spec.max_count is not None:
         body["autoScaleConfig"] = {"minSize": spec.min_count or 0, "maxSize": spec.max_count}
     optional = ("secondarySubnets", "labels", "taints", "tags")

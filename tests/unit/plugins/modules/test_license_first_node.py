@@ -141,6 +141,36 @@ def test_a_token_that_gives_no_license_takes_one_node_and_leaves_the_secret(runs
         assert NEW not in json.dumps(failed)
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_node_without_a_license_for_its_own_reason_blocks_no_other_node(runs: int) -> None:
+    api = fleet(4)
+    api.containers.by_node["n0"].accepts = lambda dummy: False
+    for dummy in range(runs):
+        failed = api.rotate(NEW)
+        assert failed["code"] == "partial"
+        assert failed["license_rotation"]["failed"] == "n0", "it is reported"
+        assert failed["license_rotation"]["pending"] == []
+        assert api.unlicensed == ["n0"]
+        assert api.token == NEW
+        assert set(api.loaded().values()) == {NEW}
+    newer = api.rotate(NEWER)
+    assert newer["license_rotation"]["failed"] == "n0"
+    assert api.token == NEWER
+    assert api.unlicensed == ["n0"]
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_token_that_gives_no_license_takes_one_node_beside_one_with_its_own_problem(runs: int) -> None:
+    api = fleet(4)
+    accept_only(api, OLD)
+    api.containers.by_node["n0"].accepts = lambda dummy: False
+    for token in (NEW, *[NEWER] * (runs - 1)):
+        failed = api.rotate(token)
+        assert failed["license_rotation"]["failed"] == "n1"
+        assert api.token == OLD
+        assert api.unlicensed == ["n0", "n1"]
+
+
 def test_a_run_without_a_token_loads_the_old_one_on_the_failed_node() -> None:
     api = fleet()
     accept_only(api, OLD)
@@ -153,13 +183,11 @@ def test_a_run_without_a_token_loads_the_old_one_on_the_failed_node() -> None:
 
 def test_another_token_is_tried_on_the_failed_node_first() -> None:
     api = fleet()
+    # An earlier run has tried the token there.
+    api.containers.by_node["n2"] = Container(initial_files(NEW, CONFIG))
     accept_only(api, OLD, NEWER)
-    api.containers.by_node = dict(reversed(api.containers.by_node.items()))
-    api.containers.by_node["n2"].accepts = lambda text: False
-    api.containers.by_node["n2"].shown = "Unlicensed (Unrestricted)"
     failed = api.rotate(NEW)
     assert failed["license_rotation"]["failed"] == "n2"
-    api.containers.by_node["n2"].accepts = lambda text: text.decode() == NEWER
     result = api.rotate(NEWER)
     assert result["license"]["first_nodes"] == ["n2"]
     assert result["license_rotation"]["rotated"] == ["n2", "n0", "n1"]
@@ -295,12 +323,28 @@ def test_a_pool_without_running_drivers_gets_its_secret() -> None:
     assert result["license"]["first_nodes"] == []
 
 
-def test_only_the_playbook_that_rotates_touches_nodes() -> None:
+@pytest.mark.parametrize("check", [True, False])
+def test_only_the_playbook_that_rotates_replaces_the_token_of_licensed_nodes(check: bool) -> None:
     api = fleet()
+    api.containers.by_node["n0"].accepts = lambda dummy: False
+    refused = api.license(token=NEW, replace=True, check=check)
+    for text in (f"Secret {NAMESPACE}/{SECRET} was not changed", "(n1, n2)", "license_rotate"):
+        assert text in refused["msg"]
+    assert api.token == OLD
+    assert api.containers.mutations() == []
+    # The same token changes nothing, so nothing is read.
+    api.containers.commands.clear()
+    assert not api.license(token=OLD, replace=True)["changed"]
+    assert api.containers.commands == []
+
+
+def test_a_token_that_no_node_has_a_license_with_is_replaced_without_touching_nodes() -> None:
+    api = fleet()
+    accept_only(api)
     result = api.license(token=NEW, replace=True)
     assert result["changed"]
     assert api.token == NEW
-    assert api.containers.commands == []
+    assert api.containers.mutations() == []
 
 
 class TestPrevious:
@@ -361,7 +405,7 @@ class TestPrevious:
         assert api.rotate(NEW)["license_rotation"]["failed"] == "n1"
         assert api.token == NEW
         result = api.rotate(NEWER)
-        assert result["license"]["first_nodes"] == ["n1"]
+        assert result["license"]["first_nodes"] == ["n0"], "n1 has its own problem"
         assert api.files(SECRET)["previous.client_configuration_token.tok"] == OLD
         api.rotate(OLD)
         assert api.files(SECRET)["previous.client_configuration_token.tok"] == NEWER
@@ -378,12 +422,12 @@ class TestPrevious:
         api.rotate()
         assert (api.token, api.unlicensed) == (NEW, [])
 
-    def test_the_first_node_of_a_restoration_is_one_without_a_license(self) -> None:
+    def test_a_restoration_also_corrects_a_node_that_only_the_old_token_gives_a_license(self) -> None:
         api = fleet()
         api.containers.by_node["n2"].accepts = lambda text: text.decode() == OLD
         assert api.rotate(NEW)["license_rotation"]["failed"] == "n2"
         result = api.rotate(restore=True)
-        assert result["license"]["first_nodes"] == ["n2"]
+        assert result["license_rotation"]["rotated"] == ["n0", "n1", "n2"]
         assert (api.token, api.unlicensed) == (OLD, [])
 
     def test_it_needs_a_rotation(self) -> None:

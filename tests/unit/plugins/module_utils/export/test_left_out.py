@@ -9,9 +9,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.export import pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, leave_out_rejected
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from tests.helpers.fleet import node
 from tests.unit.plugins.module_utils.export.test_pools import CONFIG, MIGS, NONE, PLUGIN, POLICY, TIME, found, pinned
 
@@ -79,6 +81,25 @@ def test_of_two_pools_that_contradict_each_other_the_managed_one_is_kept() -> No
     both = ExportedPools([{"name": name, "match": {"model": "T4"}} for name in ("a", "b")], managed={"a", "b"})
     leave_out_rejected({"name": "lab"}, both)
     assert both.pools == [{"name": "a", "match": {"model": "T4"}}, {"name": "b"}]
+
+
+def test_a_rejected_entry_costs_a_validation_of_its_own_pool_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(cluster: t.Any, operator: t.Any, pools_: t.Any) -> list[str]:
+        sizes.append(len(pools_))
+        return validate(cluster, operator, pools_)
+
+    monkeypatch.setattr(pools, "validate", counted)
+    bad = {f"nvidia.com/gpu.{number}": "1" for number in range(3)}
+    match = [{"labels": {"x": str(number)}} for number in range(30)]
+    exported = ExportedPools(
+        [{"name": f"p{number}", "match": each, "labels": {"team": "x", **bad}} for number, each in enumerate(match)]
+    )
+    leave_out_rejected({"name": "lab"}, exported)
+    assert [pool["labels"] for pool in exported.pools] == [{"team": "x"}] * 30
+    assert len(exported.remarks) == 90
+    assert sum(sizes) == 30 * 4 + 30
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n", "---\n# nothing\n"])

@@ -126,6 +126,44 @@ def test_an_operand_that_runs_after_the_run_or_is_not_needed_is_no_problem(
     assert operand_problem(live, *pools, values=values) == ""
 
 
+VMS = {"enabled": True, "defaultWorkload": "vm-passthrough"}
+CONTAINER = {"labels": {"nvidia.com/gpu.workload.config": "container"}}
+FOR_VMS = {"labels": {"nvidia.com/gpu.workload.config": "vm-vgpu"}}
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "values", "managed", "pool", "workload"),
+    [
+        (VMS, {}, False, POOL, "vm-passthrough"),
+        ({**VMS, "defaultWorkload": "vm-vgpu"}, {}, True, POOL, "vm-vgpu"),
+        ({}, VMS, True, POOL, "vm-passthrough"),
+        ({"enabled": True}, {"defaultWorkload": "vm-vgpu"}, True, POOL, "vm-vgpu"),
+        # The run does not apply the values, or they choose containers.
+        ({}, VMS, False, POOL, ""),
+        (VMS, {"defaultWorkload": "container"}, True, POOL, ""),
+        (VMS, {"enabled": False}, True, POOL, ""),
+        ({**VMS, "enabled": False}, {}, False, POOL, ""),
+        ({"enabled": True, "defaultWorkload": "container"}, {}, False, POOL, ""),
+        (VMS, {}, False, {**POOL, **CONTAINER}, ""),
+        (VMS, {}, False, {**POOL, **FOR_VMS}, ""),
+    ],
+)
+def test_a_default_workload_of_virtual_machines_is_noted(
+    sandbox: Object, values: Object, managed: bool, pool: Object, workload: str
+) -> None:
+    live = {"metadata": {"name": "cluster-policy"}, "spec": {"sandboxWorkloads": sandbox}}
+    installed = InstallationFinding(finding().installation, managed=managed)
+    cluster = {"name": "lab", "operator": {"values": {"sandboxWorkloads": values} if values else {}}}
+    noted = with_operands(installed, live, derive(cluster, {}, [pool]))
+    assert noted.problem == ""
+    words = (
+        f"spec.sandboxWorkloads.defaultWorkload is {workload},",
+        "Pool notebooks does not set",
+        ": container to labels",
+    )
+    assert [[text in note for text in words] for note in noted.notes] == ([[True] * 3] if workload else [])
+
+
 def test_several_disabled_operands_are_one_problem() -> None:
     live = policy(OTHER_RELEASE, "helm")
     live["spec"] |= {"gfd": {"enabled": False}}

@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import (
     CREATE,
     DELETE,
@@ -22,7 +27,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes
     plan_group_changes,
     range_problems,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import ReconcileOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult, reconcile
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import (
     MAX_NODE_COUNT,
@@ -33,6 +39,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names im
     may_be_replacement,
     replacement_name,
 )
+
+from .slow_cloud import SlowCloud, Time
 
 FIXED = frozenset({"flavor"})
 
@@ -314,6 +322,91 @@ def test_a_replacement_does_not_get_the_name_of_a_group_of_others() -> None:
         f"Node group {alone.name}: the existing group with this name replaces node group train, and a run for train may delete it. "
         "Choose another name."
     ]
+
+
+POOLED = {"node_labels": {"accel.gpu/pool": "train"}}
+OTHERS = {"node_labels": {"accel.gpu/pool": "research"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "evidence"),
+    [
+        ("train-ab12", {"claims": {"label accel.gpu/nodegroup-mark": "train"}}, "label accel.gpu/nodegroup-mark with"),
+        (
+            "train-ab12",
+            {"claims": {"label a": "train", "annotation b": "train"}},
+            "label a and annotation b with the name",
+        ),
+        ("train-ab12", {"fields": POOLED}, "node label accel.gpu/pool=train"),
+        ("train-ab12", {"claims": {"label accel.gpu/nodegroup-mark": "other"}}, ""),
+        ("train-2026", {"fields": OTHERS}, ""),
+        ("train-2026", {}, ""),
+        ("train-copy", {"claims": {"label a": "train"}, "fields": POOLED}, ""),
+    ],
+)
+def test_a_group_that_may_be_the_declared_one_is_never_doubled(name: str, more: dict[str, Any], evidence: str) -> None:
+    """For example, a replacement whose mark is no longer valid after a restore from a backup."""
+    spec, group = desired(fields={"flavor": "g4", **POOLED}), actual(name, **more)
+    (change,), problems = plan_group_changes([spec], [group], FIXED, 255)
+    assert change.action == CREATE
+    assert [[text in problem for text in (evidence, f"is {name}", "or delete it")] for problem in problems] == (
+        [[True] * 3] if evidence else []
+    )
+    (absent,), problems = plan_group_changes([desired(present=False, fields=POOLED)], [group], FIXED, 255)
+    assert (absent.action, problems) == (NOTHING, [])
+    assert [evidence in text for text in ReconcileResult([absent]).warnings] == ([True] if evidence else [])
+    # Beside the declared group, its replacement, or a group in deletion, it is what a person has copied; and a group in deletion costs nothing.
+    for own in (actual(fields=POOLED), marked("train-5f3a"), deleting(), deleting("train-5f3a")):
+        dummy, problems = plan_group_changes([spec], [own, group], FIXED, 255)
+        assert problems == []
+    gone = dataclasses.replace(group, status="DELETING", settled=False)
+    assert plan_group_changes([spec], [gone], FIXED, 255)[1] == []
+    # The remedy: the name is declared.
+    dummy, problems = plan_group_changes([dataclasses.replace(spec, name=name)], [group], FIXED, 255)
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "states", "names"),
+    [
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual()], ["train"]),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(marked=True)], []),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(owner="train")], ["train"]),
+        (desired(recreate=True, fields={"flavor": "g5"}), [actual(), marked("train-5f3a", marked=True)], ["train"]),
+        (desired(recreate=True), [marked("train-5f3a", marked=True), actual(fields={"flavor": "g5"})], ["train"]),
+        (desired(count=1), [actual()], []),
+        (desired(), [actual()], []),
+        (desired(present=False), [actual()], ["train"]),
+        (desired(present=False), [actual(marked=True)], ["train"]),
+    ],
+)
+@pytest.mark.parametrize("check", [False, True])
+def test_a_group_that_the_collection_did_not_create_is_replaced_only_after_a_confirmation(
+    spec: NodeGroupSpec, states: list[NodeGroupState], names: list[str], check: bool
+) -> None:
+    class Unconfirmed(Exception):
+        pass
+
+    asked: list[str] = []
+
+    def ask(groups: Sequence[NodeGroupState]) -> None:
+        asked.extend(group.name for group in groups)
+        raise Unconfirmed
+
+    cloud = SlowCloud(random.Random(0), Time(), states)
+    options = ReconcileOptions(wait=False)
+    with contextlib.suppress(Unconfirmed):
+        reconcile(
+            cloud,
+            [spec],
+            check_mode=check or not names,
+            options=options,
+            drainer=Mock(),
+            progress=Progress(None),
+            confirm_deletion=ask,
+        )
+    assert asked == names
+    assert cloud.creations == []
 
 
 def test_every_deletion_is_named() -> None:

@@ -86,3 +86,16 @@ def test_a_partitioned_node_that_is_not_ready_ends_the_run_before_its_records_ar
         return
     with pytest.raises(InvalidOptions, match=r"a100-1: not ready, .* gpu_uninstall_reset_mig=false"):
         run._require_ready_nodes()
+
+
+@pytest.mark.parametrize(
+    ("manager", "kept"),
+    [("accel.gpu", ""), ("argocd-controller", "another tool created it, as a copy of an object of this collection")],
+)
+def test_a_copied_policy_is_neither_deleted_nor_changed(manager: str, kept: str) -> None:
+    """For example, the policy was exported, with its annotations, and is now applied by GitOps."""
+    record = {"accel.gpu/created": "true", "accel.gpu/previous-spec": '{"mig": {"strategy": "mixed"}}'}
+    metadata = {"name": "cluster-policy", "uid": "u", "annotations": record, "managedFields": [{"manager": manager}]}
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": metadata}
+    removals = list(stage()._policy_removals(policy))
+    assert [(removal.kept, removal.send is None) for removal in removals] == [(kept, bool(kept))]

@@ -40,12 +40,13 @@ ABSENT = release("nfd", managed=False, exists=False)
 class Cluster:
     """A client of a cluster with one Subscription of each of these packages, or with OLM's namespace only."""
 
-    def __init__(self, *packages: str, own_namespace: bool = False) -> None:
-        self._packages, self._own_namespace = packages, own_namespace
+    def __init__(self, *packages: str, own_namespace: bool = False, manager: str = "accel.gpu") -> None:
+        self._packages, self._own_namespace, self._manager = packages, own_namespace, manager
 
     def get(self, path: str) -> Object | None:
         created = {"accel.gpu/created": "true"} if self._own_namespace else {}
-        return {"metadata": {"annotations": created}} if path.endswith("/namespaces/gpu") else {"resources": []}
+        marks = {"annotations": created, "managedFields": [{"manager": self._manager}]}
+        return {"metadata": marks} if path.endswith("/namespaces/gpu") else {"resources": []}
 
     def list_known(self, dummy: str) -> list[Object]:
         annotations = {"accel.gpu/created": "true"}
@@ -76,6 +77,10 @@ def test_the_collections_release_is_uninstalled() -> None:
     assert (component.kept_reason, component.namespace_kept_reason) == ("", "")
     assert component.removes({"metadata": {}, "release": "operator"})
     assert not component.removes({"metadata": {}, "release": "other"})
+    created = {"annotations": {"accel.gpu/created": "true"}, "managedFields": [{"manager": "accel.gpu"}]}
+    assert component.removes({"metadata": created})
+    assert not component.removes({"metadata": {**created, "managedFields": [{"manager": "argocd-controller"}]}})
+    assert not component.removes({"metadata": {"annotations": created["annotations"]}})
 
 
 def test_a_foreign_release_is_kept_with_a_reason_and_without_the_collections_record() -> None:
@@ -100,6 +105,8 @@ def test_an_absent_release_has_no_reason() -> None:
         (Cluster("nfd"), False, True, True),
         (Cluster(), True, True, False),
         (Cluster(own_namespace=True), True, True, True),
+        # The namespace was exported and applied again, for example by GitOps.
+        (Cluster(own_namespace=True, manager="argocd-controller"), True, True, False),
         (Cluster(own_namespace=True), False, False, False),
     ],
 )

@@ -212,11 +212,15 @@ def test_a_copy_of_a_managed_machineset_belongs_to_no_group_of_another_name(name
 def test_a_new_machineset_is_recognized_before_its_mark_is_complete_and_a_copy_of_it_is_not() -> None:
     """The run is killed between the creation and the patch that writes the UID."""
     new = copy_of(worker_machineset(), "train-1a2b", "train")
-    created = {**new, "metadata": {**new["metadata"], "uid": "22222222-2222-2222-2222-222222222222"}}
+    fields: Object = {"f:metadata": {"f:annotations": {"f:accel.gpu/nodegroup-mark": {}}}}
+    written = {"managedFields": [{"manager": "accel.gpu", "operation": "Update", "fieldsV1": fields}]}
+    created = {**new, "metadata": {**new["metadata"], "uid": "22222222-2222-2222-2222-222222222222", **written}}
     assert nodegroup_of(created) == "train"
     assert machine_set_owner(created) is None, "so that the next run completes the mark"
     assert decode(created, {})["managed"] is False
     assert nodegroup_of(by_hand(created, "train-2026")) is None
+    applied = {**created["metadata"], "managedFields": [{**written["managedFields"][0], "manager": "kubectl-create"}]}
+    assert nodegroup_of({**created, "metadata": applied}) is None, "it was exported and applied again"
     finished = copy.deepcopy(created)
     finished["metadata"]["annotations"] |= finished_mark("train", created)["metadata"]["annotations"]
     assert machine_set_owner(finished) == "train"

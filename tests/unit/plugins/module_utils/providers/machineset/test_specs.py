@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import typing as t
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api impo
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_owner
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import CREATE, plan_group_changes
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.client import MachineApi, MachineObjects
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import (
     copy_of,
@@ -140,6 +142,13 @@ def test_labels_and_amounts_of_a_future_node_may_be_of_any_type() -> None:
     assert spec.capacity.labels == {"a": "1", "b": "true"}
 
 
+WRITTEN: Object = {
+    "operation": "Update",
+    "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:accel.gpu/nodegroup-mark": {}}}},
+}
+WRITTEN_BY_THE_COLLECTION = [{"manager": "accel.gpu", **WRITTEN}]
+
+
 class StubApi:
     """The Machine API of a cluster with these MachineSets, which assigns UIDs; `sent` records what would change."""
 
@@ -164,7 +173,8 @@ class StubApi:
     def create(self, machineset: Object, *, dry_run: bool = False) -> Object:
         name = machineset["metadata"]["name"]
         self.sent.append(f"create {name}")
-        self.objects[name] = {**machineset, "metadata": {**machineset["metadata"], "uid": f"uid of {name}"}}
+        server = {"uid": f"uid of {name}", "managedFields": WRITTEN_BY_THE_COLLECTION}
+        self.objects[name] = {**machineset, "metadata": {**machineset["metadata"], **server}}
         return self.objects[name]
 
     def patch(self, name: str, make_patch: t.Any, *, dry_run: bool = False, live: Object | None = None) -> None:
@@ -191,7 +201,7 @@ def test_the_mark_of_a_new_machineset_contains_its_uid_and_only_that_object_is_d
     assert (state.name, state.owner) == ("train-1a2b", "train")
     again = provider_of(api)
     again.specs_of([options(state="absent")])
-    (state,) = again.read(lambda dummy: True)
+    (state,) = again.read("train-1a2b".__eq__)
     again.delete(state)
     assert api.sent[-1] == "delete train-1a2b uid of train-1a2b"
 
@@ -200,7 +210,7 @@ def provider_of_read(api: StubApi, given: dict[str, t.Any]) -> list[t.Any]:
     """The groups that a later run finds for these options."""
     provider = provider_of(api)
     provider.specs_of([given])
-    return provider.read(lambda dummy: True)
+    return [state for state in provider.read(lambda dummy: True) if state.owner == given["name"]]
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
@@ -213,6 +223,62 @@ def test_copies_and_groups_of_others_are_not_read_as_groups(state: str) -> None:
     assert [group.name for group in provider_of_read(api, options(state=state))] == ["train"]
 
 
+@pytest.mark.parametrize("name", ["train", "train-1a2b"])
+def test_a_machineset_that_a_killed_run_created_is_finished_and_never_doubled(name: str) -> None:
+    """The run is killed between the request that creates the MachineSet and the request that completes its mark."""
+    api = StubApi(worker_machineset(), *([marked(worker_machineset("train"), "train")] if name != "train" else []))
+    given = options(flavor="g4dn.xlarge", recreate=True, node_count=3)
+    provider = provider_of(api)
+    (spec,) = provider.specs_of([given])
+    api.patch = Mock(side_effect=KeyboardInterrupt)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        provider.create(spec, name, 3)
+    del api.patch
+    assert machine_set_owner(api.objects[name]) is None
+
+    again = provider_of(api)
+    (spec,) = again.specs_of([given])
+    states = again.read(lambda group: group.startswith("train"))
+    (change,), problems = plan_group_changes([spec], states, again.immutable_fields, 63, again.machine_fields)
+    assert (change.name, problems) == (name, [])
+    assert [old.name for old in change.superseded] == (["train"] if name != "train" else [])
+    assert change.current is not None
+    (request,) = again.requests(change.current, spec, [])
+    assert request.description == "change managed"
+    request.send()
+    assert machine_set_owner(api.objects[name]) == "train"
+    third = provider_of(api)
+    (spec,) = third.specs_of([given])
+    (current,) = third.read(name.__eq__)
+    assert third.requests(current, spec, []) == []
+
+
+def test_a_restored_or_copied_replacement_is_neither_adopted_nor_doubled() -> None:
+    """A backup gives objects other UIDs and another field manager."""
+    original = provider_of(api := StubApi(worker_machineset()))
+    (spec,) = original.specs_of([options(flavor="g4dn.xlarge")])
+    api.patch = Mock(side_effect=KeyboardInterrupt)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        original.create(spec, "train-1a2b", 2)
+    for finished in (False, True):
+        metadata = api.objects["train-1a2b"]["metadata"]
+        if finished:
+            metadata["uid"] = "before the backup"
+            marked(api.objects["train-1a2b"], "train")
+        metadata |= {"uid": "restored", "managedFields": [{"manager": "velero-server", **WRITTEN}]}
+        restored = provider_of(StubApi(*api.objects.values()))
+        (spec,) = restored.specs_of([options(flavor="g4dn.xlarge")])
+        states = restored.read(lambda group: group.startswith("train"))
+        (change,), (problem,) = plan_group_changes([spec], states, restored.immutable_fields, 63)
+        assert change.action == CREATE
+        for text in ("train-1a2b", "label accel.gpu/nodegroup and annotation accel.gpu/nodegroup-mark", "or delete it"):
+            assert text in problem
+        absent = provider_of(StubApi(*api.objects.values()))
+        (spec,) = absent.specs_of([options(state="absent")])
+        (change,), problems = plan_group_changes([spec], absent.read(lambda dummy: True), frozenset(), 63)
+        assert (change.superseded, problems, list(change.unproven)) == ((), [], ["train-1a2b"])
+
+
 def test_a_machineset_is_adopted_with_a_mark_even_if_it_is_the_copy_of_another_group() -> None:
     copied = marked(worker_machineset("other"), "other")
     copied["metadata"] |= {"name": "train", "uid": "2"}
@@ -221,7 +287,7 @@ def test_a_machineset_is_adopted_with_a_mark_even_if_it_is_the_copy_of_another_g
         provider_of(api).specs_of([options()])
     provider = provider_of(api)
     (spec,) = provider.specs_of([options(adopt=True)])
-    (state,) = provider.read(lambda dummy: True)
+    (state,) = provider.read("train".__eq__)
     (request,) = provider.requests(state, spec, [])
     request.send()
     assert (

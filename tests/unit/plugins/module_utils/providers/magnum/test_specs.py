@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import marked_owner
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import group_mark, marked_owner
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import encoding, specs
 from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroup_module import require_valid
 
@@ -32,7 +32,8 @@ def problems(*groups: Options) -> list[str]:
 
 def test_unset_options_are_not_declared() -> None:
     assert of().fields == {}
-    assert encoding.create_body(of(), "g", None) == {"name": "g"}
+    mark = {"accel_gpu_nodegroup_mark": group_mark("", "g", "g")}
+    assert encoding.create_body(of(), "g", None) == {"name": "g", "merge_labels": True, "labels": mark}
 
 
 @pytest.mark.parametrize(
@@ -45,12 +46,12 @@ def test_unset_options_are_not_declared() -> None:
         ({"labels": {"a": "1"}}, {"a": "1"}, True),
     ],
 )
-def test_a_replacement_has_a_mark(options: Options, labels: dict[str, str], merged: bool) -> None:
-    body = encoding.create_body(of(**options), "g-2026", 1, "cluster-id")
+@pytest.mark.parametrize("name", ["g", "g-2026"])
+def test_a_new_group_has_a_mark(options: Options, labels: dict[str, str], merged: bool, name: str) -> None:
+    body = encoding.create_body(of(**options), name, 1, "cluster-id")
     assert body["merge_labels"] is merged
-    assert marked_owner(body["labels"].pop("accel_gpu_nodegroup_mark"), "cluster-id", "g-2026") == "g"
+    assert marked_owner(body["labels"].pop("accel_gpu_nodegroup_mark"), "cluster-id", name) == "g"
     assert body["labels"] == labels
-    assert "labels" not in encoding.create_body(of(), "g", 1, "cluster-id")
 
 
 def test_everything() -> None:
@@ -75,7 +76,7 @@ def test_everything() -> None:
         "image_id": "i",
         "role": "gpu",
         "docker_volume_size": 5,
-        "labels": {"a": "true"},
+        "labels": {"a": "true", "accel_gpu_nodegroup_mark": group_mark("", "g", "g")},
         "merge_labels": True,
         "node_labels": {"x": "1"},
         "node_taints": [{"key": "k", "effect": "NoSchedule"}],

@@ -46,7 +46,7 @@ ROW = {
 FIELDS = state_of(ROW).fields
 
 
-def test_only_the_group_that_was_created_as_a_replacement_has_its_mark() -> None:
+def test_the_mark_is_valid_only_for_the_group_that_was_created_with_it() -> None:
     body = create_body(NodeGroupSpec("train", fields=NEEDED), "train-00ff", 1, "sub-1", "k8s-1")
     made = {**ROW, "name": "train-00ff", "labels": body["labels"]}
     assert state_of(made, cluster="k8s-1").owner == "train"
@@ -54,7 +54,9 @@ def test_only_the_group_that_was_created_as_a_replacement_has_its_mark() -> None
     assert state_of({**made, "name": "train-2026"}, cluster="k8s-1").owner == ""
     assert state_of(made, cluster="k8s-2").owner == ""
     declared = create_body(NodeGroupSpec("train-2026", fields=NEEDED), "train-2026", 1, "sub-1", "k8s-1")
-    assert "labels" not in declared
+    state = state_of({**ROW, "name": "train-2026", "labels": declared["labels"]}, cluster="k8s-1")
+    assert (state.owner, state.marked) == ("train-2026", True)
+    assert state_of({**ROW, "name": "train-2026"}, cluster="k8s-1").marked is False
 
 
 def state(**more: Any) -> NodeGroupState:
@@ -168,6 +170,7 @@ def test_the_creation_of_a_minimal_group() -> None:
         "upgradeConfig": {"strategy": "SURGE", "maxSurge": 1, "maxUnavailable": 0},
         "enabledEncryptionVolume": False,
         "subnetId": "sub-1",
+        "labels": {"accel.gpu/nodegroup-mark": group_mark("", "train", "train")},
     }
 
 
