@@ -78,6 +78,8 @@ _DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _DRA_CLASSES = ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com")
 # Domains whose resources are GPUs of other vendors.
 _OTHER_VENDORS = ("amd.com", "intel.com", "habana.ai", "metax-tech.com", "mthreads.com", "iluvatar.ai", "huawei.com")
+# Images of other vendors whose paths end like those of plugins in DEVICE_PLUGINS (ROCm/k8s-device-plugin k8s-ds-amdgpu-dp.yaml).
+_OTHER_VENDORS_IMAGES = ("rocm/k8s-device-plugin",)
 _GPU_NAME = re.compile(r"gpu|vcuda|(^|[^a-z])mig-")
 
 
@@ -109,7 +111,10 @@ def is_gpu_group_label(label: str) -> bool:
 
 def plugin_of_image(image: str) -> DevicePlugin | None:
     """The known plugin with this image."""
-    name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    directory, _, last = image.partition("@")[0].rpartition("/")
+    name = last.partition(":")[0]
+    if f"/{directory}/{name}".endswith(tuple(f"/{other}" for other in _OTHER_VENDORS_IMAGES)):
+        return None
     return next((plugin for plugin in DEVICE_PLUGINS if name in plugin.images), None)
 
 

@@ -36,7 +36,7 @@ from ..pools.variables import merge
 from .driver_rollout import PARTS, SWITCH, Path, driver_fields
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import Plan
+    from ..pools.plan import Plan, PolicyPlan
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -84,6 +84,7 @@ class DesiredPolicy:
     mig_by_node: bool = False
     adopted: bool = False
     name: str = CHART_NAME
+    mig_strategies: frozenset[str] = frozenset()
 
     @classmethod
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
@@ -99,9 +100,17 @@ class DesiredPolicy:
             values = merge(values, {"daemonsets": daemonsets} if daemonsets else {})
             new_name = plan.operator.olm["resource"] or OPERATOR.resource
             name = str(live["metadata"]["name"]) if live is not None else new_name
-            return cls(merge(values, plan.policy.spec), tolerations, plan.policy.mig_by_node, name=name)
+            return cls(
+                merge(values, plan.policy.spec),
+                tolerations,
+                plan.policy.mig_by_node,
+                name=name,
+                mig_strategies=plan.policy.mig_strategies,
+            )
         adopted = live is not None and helm_release_of(live) != (plan.operator.name, plan.operator.namespace)
-        return cls(plan.policy.spec, tolerations, plan.policy.mig_by_node, adopted)
+        return cls(
+            plan.policy.spec, tolerations, plan.policy.mig_by_node, adopted, mig_strategies=plan.policy.mig_strategies
+        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "daemonsets")
     include_list = merged != current or "f:tolerations" in applied
     name = live["metadata"]["name"]
-    strategy = _mig_strategy(live) if desired.mig_by_node else None
+    strategy = _mig_strategy(live) if needs_own_strategies(live, desired) else None
     previous = _previous_spec(live, desired, spec)
     body = _body(name, spec, merged if include_list else None, owned, previous)
     differs = difference(t.cast("Object", live), body, FIELD_MANAGER).changed
@@ -232,13 +241,22 @@ def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Obje
     previous = recorded_previous_spec(live)
     if not desired.adopted:
         return previous
-    strategy = _mig_strategy(live) if desired.mig_by_node else None
+    strategy = _mig_strategy(live) if needs_own_strategies(live, desired) else None
     if strategy:
         previous = {**previous, "mig": {"strategy": strategy}}
     current = _mig_configmap(live.get("spec"))
     if current and current != (_mig_configmap(spec) or current):
         previous = {**previous, "migManager": {"config": {"name": current}}}
     return previous
+
+
+def needs_own_strategies(live: Document, desired: DesiredPolicy | PolicyPlan) -> bool:
+    """Whether the policy must have no MIG strategy, because it would override the strategy of a pool.
+
+    A strategy that equals those of the pools stays: nodes outside the pools may depend on it, and without it, nodes of the pools would not offer their
+    MIG devices until they have their own configuration.
+    """
+    return desired.mig_by_node and desired.mig_strategies != {_mig_strategy(live)}
 
 
 def _mig_strategy(live: Document) -> t.Any:

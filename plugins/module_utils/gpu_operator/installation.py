@@ -20,6 +20,7 @@ from ..cluster_state.cluster_policy import active_policy
 from ..helm.release import ReleaseId, helm_release_of
 from ..kube.object_managers import GITOPS_TOOLS, gitops_owner
 from ..pools.plan import ComponentPlan, PolicyPlan
+from .cluster_policy import needs_own_strategies
 
 Document = t.Mapping[str, t.Any]
 
@@ -192,7 +193,7 @@ def with_reverted_fields(
         return finding
     fields = {f"/spec/{part}/{name}" for part, value in planned.spec.items() for name in value}
     fields |= {"/spec/daemonsets/tolerations"} if planned.tolerations else set()
-    fields |= {"/spec/mig/strategy"} if planned.mig_by_node else set()
+    fields |= {"/spec/mig/strategy"} if needs_own_strategies(policy, planned) else set()
     if not fields:
         return finding
     note = (

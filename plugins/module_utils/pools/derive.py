@@ -20,6 +20,7 @@ from ..schema.matching import resolve_match
 from ..schema.olm import installer_of, olm_fields
 from ..schema.types import Document, is_empty
 from ..schema.validators import is_bare_chart
+from ..sharing_modes.mps import MPS
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.programs import PROGRAMS
 from .autoscaler import autoscaler_plan
@@ -104,7 +105,12 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             nfd_values(nfd, operator, tolerations),
             pull_secrets,
         ),
-        policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
+        policy=PolicyPlan(
+            spec=_policy_spec(config, mig, planned),
+            tolerations=tolerations,
+            mig_by_node=mig.needed,
+            mig_strategies=_mig_strategies(planned),
+        ),
         config=config,
         mig=mig,
         validation=_validation(settings["validation"], operator),
@@ -264,6 +270,15 @@ def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
         namespace=namespace,
         entries=_mig_entries(pools),
         default_entries=mig_parted.default_entries(gpus) if needed else {},
+    )
+
+
+def _mig_strategies(pools: t.Iterable[PoolPlan]) -> frozenset[str]:
+    """The MIG strategies that the pools need. MPS needs none, because the device plugin rejects MPS with the strategy mixed."""
+    return frozenset(
+        pool.sharing.strategy if pool.sharing.definition.partitions_gpus else "none"
+        for pool in pools
+        if pool.sharing.definition.partitions_gpus or pool.sharing.mode == MPS.name
     )
 
 

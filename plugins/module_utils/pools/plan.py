@@ -86,14 +86,15 @@ class ComponentPlan:
 class PolicyPlan:
     """The settings of the pools in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: whether mig.strategy must be absent, because it would override each node's configuration. `kept_tolerations` contains tolerations
-    that no pool needs, for taints that a GPU node still has.
+    `mig_by_node`: whether mig.strategy must be absent, because it would override each node's configuration. The only exception is a strategy that
+    all pools declare that depend on it (`mig_strategies`). `kept_tolerations` contains tolerations that no pool needs, for taints that a GPU node still has.
     """
 
     spec: dict[str, t.Any]
     tolerations: tuple[Toleration, ...]
     mig_by_node: bool
     kept_tolerations: tuple[Toleration, ...] = dataclasses.field(default=(), metadata={"exported": False})
+    mig_strategies: frozenset[str] = dataclasses.field(default=frozenset(), metadata={"exported": False})
 
 
 @dataclasses.dataclass(frozen=True)

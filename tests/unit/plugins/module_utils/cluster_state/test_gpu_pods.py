@@ -354,3 +354,14 @@ def test_device_plugins_that_are_no_operands_are_found() -> None:
     operand = {**owner, "namespace": OPERATOR, "labels": {"app": "nvidia-device-plugin-daemonset"}}
     assert foreign_plugins([made(image, operand)], OPERATOR) == {}
     assert foreign_plugins([made(image)], OPERATOR) == {}
+
+
+@pytest.mark.parametrize(
+    "image", ["rocm/k8s-device-plugin:1.31", "registry.example.com:5000/hub/rocm/k8s-device-plugin@sha256:0"]
+)
+def test_device_plugins_of_other_vendors_are_not_those_of_nvidia(image: str) -> None:
+    owner = {
+        "ownerReferences": [{"kind": "DaemonSet", "name": "amdgpu", "controller": True}],
+        "namespace": "kube-system",
+    }
+    assert foreign_plugins([made({"containers": [{"name": "main", "image": image}]}, owner)], OPERATOR) == {}

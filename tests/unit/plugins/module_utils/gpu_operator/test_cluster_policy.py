@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -200,6 +201,17 @@ def test_a_cluster_wide_mig_strategy_is_removed_regardless_of_its_owner() -> Non
     assert not change.driver_paths
     gone = policy([GPU], [GPU], mig={}, **CONFIG)
     assert plan_change(gone, DesiredPolicy(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
+
+
+def test_a_mig_strategy_that_all_pools_declare_stays_for_the_nodes_outside_the_pools() -> None:
+    live = policy([GPU], [GPU], mig={"strategy": "mixed"}, **CONFIG)
+    uniform, both = frozenset({"mixed"}), frozenset({"mixed", "single"})
+    kept = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True, mig_strategies=uniform)
+    change = plan_change(live, kept, seeded=True)
+    assert change.body is not None
+    assert change.removal is None
+    assert "mig" not in json.loads(change.body["metadata"]["annotations"].get(FORMER, "{}"))
+    assert plan_change(live, replace(kept, mig_strategies=both), seeded=True).removal is not None
 
 
 def test_our_mig_configuration_stays_named_after_the_last_pool_with_mig() -> None:

@@ -196,6 +196,9 @@ def test_fields_that_a_repository_reverts_are_named(
         InstallationFinding(operator(), managed=False), live, derive({"name": "c"}, {}, pools).policy
     )
     assert words in " ".join(finding.notes)
+    as_declared = {**live, "spec": {"mig": {"strategy": "single"}}}
+    kept = with_reverted_fields(finding, as_declared, derive({"name": "c"}, {}, CUT).policy).notes[len(finding.notes) :]
+    assert "/spec/mig/strategy" not in " ".join(kept)
     assert bool(finding.notes) == bool(words)
 
 

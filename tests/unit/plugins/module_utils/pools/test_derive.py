@@ -123,6 +123,10 @@ def test_mig(layout: t.Any, expected: Document) -> None:
     assert set(plan.mig.entries) == {pool.mig_key}
     assert plan.policy.spec["migManager"] == {"config": {"name": plan.mig.name}}
     assert plan.policy.mig_by_node
+    assert plan.policy.mig_strategies == {pool.sharing.strategy}
+    mps = {"name": "m", "match": {"model": "H200"}, "sharing": {"mode": "mps", "replicas": 4}}
+    with_mps = planned([{"name": "p", **A100X8, "sharing": {"mode": "mig", "layout": layout}}, mps])
+    assert with_mps.policy.mig_strategies == {pool.sharing.strategy, "none"}
     assert {"all-disabled", "all-enabled", "all-1g.5gb", "all-1g.5gb.me"} <= set(plan.mig.default_entries)
 
 
