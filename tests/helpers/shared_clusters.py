@@ -103,10 +103,14 @@ class SharedCluster(abc.ABC):
             self.owner[name] = owner
         others = {name for name in before if self.owner[name] != owner}
         assert {name: after.get(name) for name in others} == {name: before[name] for name in others}, done
+        written = self.written(since)
         foreign = {text for name in others for text in self.identifiers(name, before[name])}
-        assert self.written(since).isdisjoint(foreign), (done, self.written(since) & foreign)
+        assert written.isdisjoint(foreign), (done, written & foreign)
         gone = {name for name in before if after.get(name, {}).get("id") != before[name].get("id")}
         assert gone <= named, (done, gone, named)
+        # The log shows every deletion, so that it would show one of another owner's group.
+        unseen = {name for name in gone if not written & self.identifiers(name, before[name])}
+        assert not unseen or owner == PERSON, (done, unseen, written)
         self.deleted += gone
         return done
 
