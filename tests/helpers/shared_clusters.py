@@ -270,7 +270,7 @@ class SharedKubernetes(SharedCluster):
 
     @abc.abstractmethod
     def group_of(self, node: Object, groups: Mapping[str, Object]) -> str:
-        """The name of the group of a node; empty for other nodes."""
+        """The name of the group of a node, empty for other nodes; StopIteration if the node is newer or older than the groups."""
 
     @abc.abstractmethod
     def module(self, groups: Sequence[Object], drain: Object) -> tuple[Callable[[], Any], Object]:
@@ -325,8 +325,12 @@ class SharedKubernetes(SharedCluster):
         if not groups or any(pod["metadata"].get("deletionTimestamp") for pod in pods):
             return None
         found: dict[str, Object] = {name: {**group, "nodes": {}} for name, group in {"": {}, **groups}.items()}
+        try:
+            group_of = {name: self.group_of(node, groups) for name, node in nodes.items()}
+        except StopIteration:
+            return None
         for name, node in nodes.items():
-            found[self.group_of(node, groups)]["nodes"][name] = {
+            found[group_of[name]]["nodes"][name] = {
                 **{key: node["metadata"].get(key) for key in ("uid", "labels", "annotations")},
                 **{key: node["spec"].get(key) for key in ("taints", "unschedulable")},
                 "pods": {
