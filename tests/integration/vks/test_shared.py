@@ -6,23 +6,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import NODEGROUP_MARK
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.drain.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
 from lab import cloud_requests
+from tests.helpers.shared_clusters import MOST_OF_A_PERSON, SharedCluster
 from tests.helpers.vks_modules import CLUSTER, Account, Object
 
-FLAVORS = ("g3-standard-16x128-1A40", "g2-standard-16x64-1rtx4090")
-SETTINGS = {"disk_type": "nvme-iops3000", "ssh_key": "lab"}
-# The names of the second inventory are names that replacements of the first one's groups could have.
-DECLARED = {"first": ("train", "burst"), "second": ("train-2026", "burst-0002"), "person": ()}
-MOST_OF_A_PERSON = 5
+KILLED = "the run is killed"
 
 
 class Drainer:
@@ -49,108 +46,66 @@ class Drainer:
     def drain(self, names: Collection[str]) -> None:
         self.drained |= set(names)
         if self._fails:
-            raise ServiceError("the run is killed", status=400)
+            raise ServiceError(KILLED, status=400)
 
     def uncordon(self, names: Collection[str]) -> None:
         """The nodes of this test have no cordons."""
 
 
-# The refusal to create a group beside one that may be the declared group.
-UNPROVEN = "no mark proves whose group this is"
+class SharedVks(SharedCluster):
+    """Node groups of the fake service, and who owns them. It has no Kubernetes: drains are recorded."""
 
-
-class Shared:
-    """The cluster, who owns each of its groups, and one operation of one of the owners at a time."""
+    flavors = ("g3-standard-16x128-1A40", "g2-standard-16x64-1rtx4090")
+    settings: Mapping[str, Any] = {"disk_type": "nvme-iops3000", "ssh_key": "lab"}
+    lists_late = True
 
     def __init__(self, account: Account, chance: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.account, self.chance, self.monkeypatch = account, chance, monkeypatch
-        self.owner: dict[str, str] = dict.fromkeys(account.groups(), "the service")
-        self.deleted: list[str] = []
+        """Use the cluster of this account."""
+        self.account, self._monkeypatch = account, monkeypatch
+        self._drained: set[str] = set()
+        super().__init__(chance)
 
-    def operate(self, owner: str) -> str:
-        """One random operation, after which the groups of all others are as before; returns what was done."""
-        args = self._of_a_person() if owner == "person" else self._of_an_inventory(owner)
-        before, nodes = self.account.groups(), self._nodes()
-        drainer = Drainer(self.account, fails=self.chance.random() < 0.3)
-        self.monkeypatch.setattr(DrainingModule, "drainer", drainer)
-        since = self.account.mark()
-        result = self.account.run(
-            vks_nodegroup.main, cluster=CLUSTER, confirm=[CLUSTER], wait_sleep=1, wait_timeout=60, **args
-        )
-        if owner == "person" and args.get("state") != "absent":
-            # A person's client sets no mark, or copies one.
-            mark = {NODEGROUP_MARK: args["node_labels"].get(NODEGROUP_MARK)}
-            unmarked = self.account.run(vks_nodegroup.main, cluster=CLUSTER, name=args["name"], node_labels=mark)
-            assert not unmarked.get("failed"), unmarked
-        done = f"{owner}: {args} -> {result.get('msg') or result['nodegroup']['action']}"
-        assert not result.get("failed") or drainer.drained or UNPROVEN in result["msg"], done
-        after = self.account.groups()
-        for name in after.keys() - before.keys():
-            self.owner[name] = owner
-        others = {name for name in before if self.owner[name] != owner}
-        assert {name: after.get(name) for name in others} == {name: before[name] for name in others}, done
-        assert {nodes[node] for node in drainer.drained if node in nodes}.isdisjoint(others), done
-        ids = {before[name]["id"] for name in others}
-        written = [request.path for request in cloud_requests.writes(self.account.lab, since, "accel.gpu/")]
-        assert not [path for path in written if ids & set(path.partition("?")[0].split("/"))], done
-        gone = before.keys() - after.keys()
-        assert gone <= {text.partition(" ")[0] for text in result.get("nodegroup", {}).get("deletes", gone)}, done
-        self.deleted += gone
-        return done
+    def groups(self) -> dict[str, Object]:
+        return self.account.groups()
 
-    def settled(self, owner: str, name: str) -> None:
-        """After a run that is not killed, the declared group is one group."""
-        args: Object = {"name": name, "flavor": FLAVORS[0], **SETTINGS, "node_count": 1, "recreate": True}
-        self.monkeypatch.setattr(DrainingModule, "drainer", Drainer(self.account, fails=False))
-        options: Object = {"cluster": CLUSTER, "wait_sleep": 1, "wait_timeout": 60, **args}
-        result = self.account.run(vks_nodegroup.main, **options)
-        if UNPROVEN in result.get("msg", ""):
-            for copied in sorted(name for name in self.account.groups() if f"{name} has the " in result["msg"]):
-                assert self.owner.pop(copied) == "person"
-                assert self.account.run(
-                    vks_nodegroup.main, cluster=CLUSTER, name=copied, state="absent", confirm=[CLUSTER], wait_sleep=1
-                )["changed"]
-            result = self.account.run(vks_nodegroup.main, **options)
-        assert not result.get("failed"), result
-        self.owner.update(dict.fromkeys(self.account.groups().keys() - self.owner.keys(), owner))
-        again = self.account.run(vks_nodegroup.main, **options)
-        assert (again["changed"], again["nodegroup"]["name"]) == (False, result["nodegroup"]["name"])
-
-    def _of_an_inventory(self, owner: str) -> Object:
-        name = self.chance.choice(DECLARED[owner])
-        if self.chance.random() < 0.2:
-            return {"name": name, "state": "absent"}
-        flavor, count = self.chance.choice(FLAVORS), self.chance.randint(1, 2)
-        return {"name": name, "flavor": flavor, **SETTINGS, "node_count": count, "recreate": True}
-
-    def _of_a_person(self) -> Object:
-        """Create a group with a suggestive name, often as a copy of another group with all its labels, or delete one."""
-        groups = self.account.groups()
-        own = sorted(name for name in groups if self.owner[name] == "person")
-        if own and (len(own) >= MOST_OF_A_PERSON or self.chance.random() < 0.3):
-            return {"name": self.chance.choice(own), "state": "absent"}
-        bases = [name for names in DECLARED.values() for name in names if len(name) <= 10]
-        name = f"{self.chance.choice(bases)}-{self.chance.randrange(16**4):04x}"
-        copied = groups[self.chance.choice(sorted(groups))]
-        labels = copied["labels"] if self.chance.random() < 0.7 else {}
-        return {"name": name, "flavor": FLAVORS[0], **SETTINGS, "node_count": 1, "node_labels": labels or {}}
-
-    def _nodes(self) -> dict[str, str]:
-        """The group of each node."""
+    def identifiers(self, name: str, group: Object) -> set[str]:
         with self.account.fake.state.lock:
-            groups = list(self.account.fake.state.groups.values())
-            return {node["name"]: group["name"] for group in groups for node in group["nodes"]}
+            rows = list(self.account.fake.state.groups.values())
+            return {group["id"], *(node["name"] for row in rows if row["id"] == group["id"] for node in row["nodes"])}
+
+    def mark(self) -> int:
+        self._drained = set()
+        return self.account.mark()
+
+    def written(self, since: int) -> set[str]:
+        sent = cloud_requests.writes(self.account.lab, since, "accel.gpu/")
+        return {part for request in sent for part in request.path.partition("?")[0].split("/")} | self._drained
+
+    def run(self, groups: Sequence[Object], *, check: bool = False, interrupt: bool = False) -> Object | None:
+        drainer = Drainer(self.account, interrupt)
+        self._monkeypatch.setattr(DrainingModule, "drainer", drainer)
+        options: Object = {"cluster": CLUSTER, "confirm": [CLUSTER], "wait_sleep": 1, "wait_timeout": 60}
+        result = self.account.run(vks_nodegroup.main, check=check, nodegroups=groups, **options)
+        self._drained |= drainer.drained
+        return None if KILLED in str(result.get("msg")) else result
+
+    def act_as_person(self, groups: Mapping[str, Object]) -> str:
+        """Create a group with a suggestive name, often as a copy of another group with all its labels, or delete one."""
+        own = self.owned(groups)
+        if own and (len(own) >= MOST_OF_A_PERSON or self.chance.random() < 0.3):
+            declared: Object = {"name": self.chance.choice(own), "state": "absent"}
+        else:
+            source = self.source(groups)
+            labels = groups[source]["labels"] if self.chance.random() < 0.7 else {}
+            name = self.suggestive_name(source)
+            declared = {"name": name, "flavor": self.flavors[0], **self.settings, "node_count": 1}
+            declared["node_labels"] = labels or {}
+        result = self.run([declared])
+        assert result is not None
+        assert not result.get("failed"), result
+        return str(declared)
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(1500, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
 def test_no_operation_touches_a_group_of_another(account: Account, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    chance = random.Random(os.environ["ACCEL_GPU_SEED"])
-    shared = Shared(account, chance, monkeypatch)
-    for dummy in range(count):
-        shared.operate(chance.choice(["first", "first", "second", "second", "person"]))
-    for owner, names in DECLARED.items():
-        for name in names:
-            shared.settled(owner, name)
-    inventories = [name for name in account.groups() if shared.owner[name] in ("first", "second")]
-    assert len(inventories) == sum(len(names) for names in DECLARED.values())
-    assert shared.deleted
+    SharedVks(account, random.Random(os.environ["ACCEL_GPU_SEED"]), monkeypatch).play(count)

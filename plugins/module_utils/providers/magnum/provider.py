@@ -61,6 +61,8 @@ class MagnumProvider:
         self._specs = {spec.name: spec for spec in specs}
         self._checks = MagnumChecks(magnum, nova, glance, cluster)
         self._states: list[NodeGroupState] = []
+        # The names of all groups of the cluster.
+        self._names: frozenset[str] = frozenset()
         # The ids of groups that had failed before this run. The failed operation of each group is retried once.
         self._retryable: set[str] = set()
 
@@ -82,7 +84,7 @@ class MagnumProvider:
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups whose name `selects` accepts. Each group is read separately, because the list contains wrong bounds and no labels."""
-        ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if selects(group["name"])]
+        ids = [group["uuid"] for group in self._rows() if selects(group["name"])]
         groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
         self._checks.defaults = frozenset(defaults)
@@ -99,8 +101,7 @@ class MagnumProvider:
 
     def list_groups(self) -> list[ListedGroup]:
         """The groups in Magnum's list, which contains the correct statuses."""
-        rows = self._magnum.nodegroups(self.cluster_id)
-        return [ListedGroup(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in rows]
+        return [ListedGroup(row["uuid"], row["name"], _status(row), _is_settled(row)) for row in self._rows()]
 
     def get(self, group: str) -> NodeGroupState | None:
         """The group's current state."""
@@ -147,15 +148,20 @@ class MagnumProvider:
         """The nodes that belong to the group: those with an address that Magnum returns, and those whose label and name both contain the group's name.
 
         Anyone can set the label on a node, so it does not count alone. Magnum's Heat drivers return the addresses; Cluster API puts the name of the group
-        into the names of its nodes.
+        into the names of its nodes. The names of the cluster and of another group may contain the group's name, too; the longest name counts.
         """
-        addresses = set(state.addresses)
-        part = f"-{_NO_NAME.sub('-', state.name.lower()).strip('-')}-"
+        addresses, part, cluster = set(state.addresses), _name_part(state.name), _name_part(str(self._cluster["name"]))
+        longer = [other for name in self._names if part in (other := _name_part(name)) and other != part]
+
+        def is_named_after_group(node: Node) -> bool:
+            name = f"-{node.name}".removeprefix(cluster[:-1])
+            return part in name and not any(other in name for other in longer)
+
         return [
             node
             for node in nodes
             if addresses & set(node.addresses)
-            or (part in node.name and any(node.labels.get(key) == state.name for key in GROUP_LABELS))
+            or (any(node.labels.get(key) == state.name for key in GROUP_LABELS) and is_named_after_group(node))
         ]
 
     def is_busy(self, error: ServiceError) -> bool:
@@ -169,6 +175,12 @@ class MagnumProvider:
         reason = str(cluster.get("status_reason") or "")
         status = f"The cluster is {cluster.get('status')}"
         return [*faults, f"{status}: {reason}" if reason else status]
+
+    def _rows(self) -> list[Object]:
+        """Magnum's list of the groups."""
+        rows = self._magnum.nodegroups(self.cluster_id)
+        self._names = frozenset(str(row["name"]) for row in rows)
+        return rows
 
     def _complete(self, spec: _Spec) -> _Spec:
         """The spec. If the group exists, undeclared settings get the values of the existing group."""
@@ -255,6 +267,11 @@ class MagnumProvider:
         flavor = self._nova.flavor(name) if kind == "flavor" else None
         ids = self._glance.named(name) if kind == "image" else [flavor] if flavor else []
         return {item["id"] for item in ids}
+
+
+def _name_part(name: str) -> str:
+    """How the names of nodes contain the name of a group or cluster."""
+    return f"-{_NO_NAME.sub('-', name.lower()).strip('-')}-"
 
 
 def _status(group: Object) -> str:

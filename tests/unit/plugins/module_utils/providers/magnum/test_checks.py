@@ -48,6 +48,13 @@ class Cloud:
     def template(self, name: str) -> Object:
         return {"driver": self.driver, "cluster_distro": self.distro}
 
+    def nodegroups(self, cluster: str) -> list[Object]:
+        names = ("train", "train-2026", "pre-train", "default-worker")
+        return [{"uuid": name, "name": name} for name in names]
+
+    def complete_nodegroups(self, cluster: str, ids: list[str]) -> list[Object]:
+        return []
+
     def flavor(self, name: str) -> Object | None:
         return next((one for one in FLAVORS if name in (one["id"], one["name"])), None)
 
@@ -141,6 +148,31 @@ def test_members_of_a_group() -> None:
     state = dataclasses.replace(group(addresses=("10.0.0.5",)), name="gpu_T4")
     assert provider().members(state, nodes) == nodes[:3]
     assert provider().members(dataclasses.replace(state, addresses=()), nodes) == nodes[1:3]
+
+
+@pytest.mark.parametrize(
+    ("name", "member"),
+    [
+        ("prod-train-5c2f-node-0", True),
+        ("prod-train-2026-5c2f-node-0", False),
+        ("prod-pre-train-5c2f-node-0", False),
+        # The name of the cluster shows nothing about the group.
+        ("my-train-k8s-default-worker-5c2f-node-0", False),
+        ("my-train-k8s-train-5c2f-node-0", True),
+    ],
+)
+@pytest.mark.parametrize("key", ["magnum.openstack.org/nodegroup", "capi.stackhpc.com/node-group"])
+def test_a_label_that_was_set_by_hand_does_not_move_a_node_of_a_group_with_a_longer_name(
+    name: str, member: bool, key: str
+) -> None:
+    cloud = cast("Any", Cloud())
+    cluster = {"uuid": "u", "name": "My_train.k8s"}
+    group_provider = MagnumProvider(
+        cloud, cloud, cloud, cluster, [spec_of({"name": "train"}, cluster_labels={}, version=(1, 14))]
+    )
+    assert group_provider.read(lambda group: group == "train") == []
+    state = dataclasses.replace(group(), name="train")
+    assert bool(group_provider.members(state, [Node(name, {key: "train"})])) is member
 
 
 @pytest.mark.parametrize(
