@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from plugins.module_utils.catalog import mig, models
-from plugins.module_utils.mig import fit_error, placement
+from plugins.module_utils.sharing_modes import mig as fit_error
+from plugins.module_utils.sharing_modes import mig as placement
 
 from . import agents
 from .agents import AgentCase, AgentOutput

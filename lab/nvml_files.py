@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plugins.module_utils.catalog import mig as catalog
-from plugins.module_utils.mig.layout import plain
+from plugins.module_utils.sharing_modes.mig import plain
 
 from .api import Object
 

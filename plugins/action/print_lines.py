@@ -12,7 +12,7 @@ from ansible import constants as C  # noqa: N812
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.common.results import visible
+from ..module_utils.core.messages import visible
 
 # The callbacks whose output is text for people, so that more lines do not corrupt it.
 _TEXT_CALLBACKS = ("default", "ansible.builtin.default", "minimal", "ansible.builtin.minimal")

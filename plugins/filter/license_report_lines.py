@@ -51,7 +51,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.licensing.report_text import report_lines
+from ..module_utils.licensing.cluster import report_lines
 
 
 def license_report_lines(reports: t.Any, width: int = 100) -> list[str]:

@@ -44,7 +44,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.licensing.report_text import report_problems
+from ..module_utils.licensing.cluster import report_problems
 
 
 def license_report_problems(report: t.Any) -> list[str]:

@@ -108,12 +108,10 @@ from collections import Counter
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.fit_error import fit_error
-from ..module_utils.mig.layout import format_devices
-from ..module_utils.mig.placement import geometry_of, nearest, place, unused
-from ..module_utils.pools.variables import plain
-from ..module_utils.schema.types import ListOf, MapOf, Text, integer_between
+from ..module_utils.core.types import ListOf, MapOf, Text, integer_between
 from ..module_utils.schema.validators import mig_profile
+from ..module_utils.schema.variables import plain
+from ..module_utils.sharing_modes.mig import fit_error, format_devices, geometry_of, nearest, place, unused
 
 _PROFILES = ListOf(item=Text((mig_profile,)))
 # No cluster has this number of devices, so a larger number is an error.

@@ -49,8 +49,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.layout import format_devices
-from ..module_utils.mig.placement import geometry_of, maximal
+from ..module_utils.sharing_modes.mig import format_devices, geometry_of, maximal
 
 
 def mig_layouts(model: t.Any) -> list[list[str]]:

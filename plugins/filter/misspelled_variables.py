@@ -55,7 +55,7 @@ import functools
 import pathlib
 import typing as t
 
-from ..module_utils.common import yaml_documents
+from ..module_utils.core.yaml_text import load_yaml_documents
 
 # No argument specification lists the variables of playbooks, the defaults that several roles share, and the results of roles.
 _OF_NO_ROLE = (
@@ -120,7 +120,7 @@ def known_variables() -> tuple[str, ...]:
     known = set(_OF_NO_ROLE)
     for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
         with path.open(encoding="utf-8") as file:
-            known.update(yaml_documents.load(file)["argument_specs"]["main"]["options"])
+            known.update(load_yaml_documents(file)["argument_specs"]["main"]["options"])
     return tuple(sorted(known))
 
 

@@ -159,7 +159,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.variables import InvalidVariables, split_variables
+from ..module_utils.schema.variables import InvalidVariables, split_variables
 
 
 def plan(variables: t.Any) -> dict[str, t.Any]:

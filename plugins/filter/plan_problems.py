@@ -43,7 +43,7 @@ _value:
 
 import typing as t
 
-from ..module_utils.pools.variables import InvalidVariables, split_variables, validate
+from ..module_utils.schema.variables import InvalidVariables, split_variables, validate
 
 
 def plan_problems(variables: t.Any) -> list[str]:

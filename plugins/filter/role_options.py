@@ -49,10 +49,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.pools.variables import plain
-from ..module_utils.schema import coercion
-from ..module_utils.schema.messages import quote, type_name
-from ..module_utils.schema.types import Boolean, seconds
+from ..module_utils.core.messages import quote, type_name
+from ..module_utils.core.types import Boolean, from_json, is_blank, seconds, to_names
+from ..module_utils.schema.variables import plain
 
 # Fields for types other than lists, maps and strings. bool comes before int, because in Python a bool is also an int.
 _FIELDS = ((bool, Boolean()), (int, seconds()))
@@ -68,7 +67,7 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
     for name, value in values.items():
         if name not in defaults:
             problems.append(f"{name}: has no default")
-        elif value is None or coercion.is_blank(value):
+        elif value is None or is_blank(value):
             options[name] = copy.deepcopy(defaults[name])
         elif field := next((field for kind, field in _FIELDS if isinstance(defaults[name], kind)), None):
             options[name] = field.coerce(value)
@@ -88,7 +87,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
     if isinstance(default, list):
         return _names(value)
     if isinstance(default, dict):
-        decoded = coercion.from_json(value) if isinstance(value, str) else value
+        decoded = from_json(value) if isinstance(value, str) else value
         if not isinstance(decoded, dict):
             raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
         return decoded
@@ -99,7 +98,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
 
 def _names(value: t.Any) -> list[str]:
     """Return the names in a value. Raise ValueError for a string without a name, because for many roles an empty list selects all pools."""
-    listed = coercion.names(value)
+    listed = to_names(value)
     if not listed and value and value != "[]":
         raise ValueError("contains no name; use comma-separated names")
     return listed

@@ -54,8 +54,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.pools.nodegroups import with_node_counts as _resized
-from ..module_utils.pools.variables import InvalidVariables, plain
+from ..module_utils.pools.derive import with_node_counts as _resized
+from ..module_utils.schema.variables import InvalidVariables, plain
 
 
 def with_node_counts(pools: t.Any, counts: t.Any, defaults: t.Any = None) -> list[dict[str, t.Any]]:

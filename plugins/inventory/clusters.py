@@ -123,9 +123,9 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.utils.unsafe_proxy import wrap_var
 
 from ..module_utils.catalog.names import VERSION
-from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
-from ..module_utils.common.results import printable
-from ..module_utils.providers.cluster_inventory import ClusterFilter, DiscoveredCluster, KubeconfigLifetime
+from ..module_utils.clouds.kubeconfig_file import ClusterFilter, DiscoveredCluster, KubeconfigLifetime
+from ..module_utils.core.errors import ConnectionProblem, InvalidOptions
+from ..module_utils.core.messages import printable
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
 from ..plugin_utils.clusters.query import CloudQuery, KubeconfigFolder, cloud_entries, sources_of
 

@@ -46,14 +46,14 @@ from ansible.errors import AnsibleFilterError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from ..filter.role_options import role_options
-from ..module_utils.common import yaml_documents
+from ..module_utils.core.yaml_text import load_yaml_documents
 
 
 @functools.cache
 def _defaults(path: str) -> dict[str, t.Any]:
     """Return the defaults of a role, which do not change during a task."""
     with open(os.path.join(path, "defaults", "main.yml"), encoding="utf-8") as file:
-        return yaml_documents.load(file) or {}
+        return load_yaml_documents(file) or {}
 
 
 class LookupModule(LookupBase):

@@ -167,12 +167,11 @@ details:
 
 import typing as t
 
-from ..module_utils.autoscaling.run import AutoscalingRun
-from ..module_utils.autoscaling.scaling_changes import ScalingOptions
-from ..module_utils.common.module import CONFIRM
-from ..module_utils.common.wait import WaitOptions
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.schema.messages import abbreviate
+from ..module_utils.core.messages import abbreviate
+from ..module_utils.core.module import CONFIRM
+from ..module_utils.core.waits import WaitOptions
+from ..module_utils.nodegroups.autoscaling import AutoscalingRun, ScalingOptions
+from ..module_utils.pools.module import PlanModule
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -258,35 +258,40 @@ import dataclasses
 import typing as t
 
 from ..module_utils.catalog.taints import format_toleration
-from ..module_utils.cluster_state.cluster_policy import policy_tolerations
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.chart_drivers import rolled_nodes
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import (
-    KIND,
-    DesiredPolicy,
-    PolicyChange,
-    initial_change,
-    plan_change,
-    policy_version,
-)
-from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
-from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
-from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.gpu_operator.driver_object_writer import apply_driver_objects, refused_objects
-from ..module_utils.gpu_operator.driver_objects import DriverObjects
-from ..module_utils.gpu_operator.driver_rollout import (
+    POLICY_KIND,
     SWITCH,
+    DesiredPolicy,
     DriverRollout,
+    PolicyChange,
     changed_fields,
     held_back_warning,
+    initial_change,
     is_in_place,
+    plan_change,
+    policy_tolerations,
+    policy_version,
 )
-from ..module_utils.gpu_operator.policy_creation import create_policy, plan_of_operator
-from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
-from ..module_utils.kube.conflict_retry import retry_conflicts
-from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient, create_policy, plan_of_operator
+from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.gpu_operator.driver_objects import (
+    DriverObjects,
+    apply_driver_objects,
+    refused_objects,
+    rolled_nodes,
+)
+from ..module_utils.gpu_operator.readiness import (
+    OperatorReadiness,
+    RequiredEffect,
+    driver_nodes,
+    is_driver,
+    mounted_configmaps,
+)
+from ..module_utils.kube.errors import retry_conflicts
+from ..module_utils.pools.module import PlanModule
 
 Object = dict[str, t.Any]
 
@@ -367,7 +372,7 @@ def work(module: PlanModule) -> Object:
     return {
         "changed": changed or initial is not None or bool(configmaps) or bool(cluster.replaced_pods),
         "cluster_policy": {**result, **readiness.as_dict()},
-        "diff": diff_of(before, after, f"{KIND} {result['name']}"),
+        "diff": diff_of(before, after, f"{POLICY_KIND} {result['name']}"),
     }
 
 

@@ -177,30 +177,35 @@ details:
 
 import typing as t
 
-from ..module_utils.cluster_state.operating_systems import NodeSystems
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import diff_of
-from ..module_utils.driver_image.build import (
+from ..module_utils.core import yaml_text
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import diff_of, join_words, quote
+from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.gpu_operator.detect import find_operator
+from ..module_utils.images.driver_build import (
     BuildOptions,
     BuildSpec,
     ImageBuilder,
     build_arg_problems,
+    catalog_problem,
+    check_compatibility,
     downloads,
     unreachable,
 )
-from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
-from ..module_utils.driver_image.desired_images import DriverImage, desired_images
-from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
-from ..module_utils.gpu_operator.detect import find_operator
+from ..module_utils.images.driver_images import (
+    BuiltImages,
+    CopiedImages,
+    DriverImage,
+    NodeSystems,
+    desired_images,
+    require_no_replacement,
+)
 from ..module_utils.kube.paths import NODES
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.nvidia_config import yaml_text
-from ..module_utils.registry.image_copy import ImageCopier
+from ..module_utils.pools.module import PlanModule
+from ..module_utils.registry.images import ImageCopier
 from ..module_utils.registry.module import IMAGE_TOOLS, REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
-from ..module_utils.schema.messages import join_words, quote
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
@@ -266,7 +271,7 @@ def _check_compatibility(module: DriverImageModule, images: t.Sequence[DriverIma
     if path:
         try:
             with open(path, encoding="utf-8") as file:
-                catalog = yaml_text.parse(file.read())
+                catalog = yaml_text.parse_yaml(file.read())
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or "it is not YAML"
             raise InvalidOptions([f"catalog_file: {path} cannot be read: {reason}"]) from None

@@ -755,37 +755,50 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.autoscaling.explanation import add_scaling
 from ..module_utils.catalog.names import LIVE_PODS
-from ..module_utils.cluster_state import report_data
-from ..module_utils.cluster_state.conditions import cluster_conditions
-from ..module_utils.cluster_state.driver_preflight import driver_warnings
-from ..module_utils.cluster_state.gpu_pods import gpu_requests
-from ..module_utils.cluster_state.impact import total_impact
-from ..module_utils.cluster_state.node import Node, parse_node
-from ..module_utils.cluster_state.node_check import NodeDrift
-from ..module_utils.common.errors import ConnectionProblem
-from ..module_utils.common.nested import get_nested
-from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.gpu_operator.detect import detect, known_openshift_version, object_conditions
-from ..module_utils.gpu_operator.driver_report import add_driver_objects
-from ..module_utils.gpu_operator.installation_report import add_installation
+from ..module_utils.clouds.machineset_groups import machine_sets_after
+from ..module_utils.core.errors import ConnectionProblem
+from ..module_utils.core.messages import MAX_LISTED
+from ..module_utils.core.types import is_blank
+from ..module_utils.core.values import get_nested
+from ..module_utils.gpu_operator.cluster_policy_client import add_driver_objects
+from ..module_utils.gpu_operator.detect import (
+    adapt_finding,
+    cluster_conditions,
+    detect,
+    driver_warnings,
+    known_openshift_version,
+    object_conditions,
+    with_settings,
+)
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
-from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, with_settings
-from ..module_utils.gpu_operator.upgrade_refusals import HelmTools, preview_upgrade_of_site
-from ..module_utils.kube.cluster_identity import identity_report
+from ..module_utils.gpu_operator.upgrade import HelmTools, preview_upgrade_of_site
 from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.lease import identity_report
 from ..module_utils.kube.paths import NODES, PODS
-from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.nodegroups.autoscaling import add_scaling
+from ..module_utils.nodes.impact import total_impact
+from ..module_utils.nodes.node import Node, parse_node
+from ..module_utils.nodes.node_check import NodeDrift
+from ..module_utils.nodes.pods import gpu_requests
+from ..module_utils.pools.module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
-from ..module_utils.providers.machineset.preview import machine_sets_after
-from ..module_utils.schema.coercion import is_blank
-from ..module_utils.sharing.overview import Overview, Pods, PoolReader, add_nodes, add_pool_facts, impact_preview
-from ..module_utils.sharing.overview import overview as compare
-from ..module_utils.validation import evidence
+from ..module_utils.report.data import (
+    add_installation,
+    cluster_result,
+    declared_pool,
+    declared_releases,
+    drift_entries,
+    node_results,
+    pool_findings,
+    pool_results,
+)
+from ..module_utils.sharing.operation import Overview, Pods, PoolReader, add_nodes, add_pool_facts, impact_preview
+from ..module_utils.sharing.operation import overview as compare
+from ..module_utils.validation.evaluation import validated_pools
 
 # Functions that read facts about pools from objects other than nodes. The keys are those of the facts in `pools` of the result.
-_POOL_READERS: dict[str, PoolReader] = {"validation": evidence.validated_pools}
+_POOL_READERS: dict[str, PoolReader] = {"validation": validated_pools}
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
@@ -793,8 +806,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     info: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
     if module.params["gpu_pools"] is not None:
         # Invalid variables cause a failure before the cluster is contacted.
-        info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
-        info["releases"] = report_data.declared_releases(module.plan)
+        info["pools"] = {pool.name: declared_pool(pool) for pool in module.plan.pools}
+        info["releases"] = declared_releases(module.plan)
         # The release of an adopted operator may differ from the default.
         version_known = not is_blank(get_nested(module.params["gpu_cluster"], "operator", "version"))
         info["warnings"] = plan_warnings(module.plan, version_known=version_known)
@@ -812,14 +825,14 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     list_pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     requests = gpu_requests(list_pods()) if module.params["include_workloads"] else None
     if module.params["gpu_pools"] is None:
-        results = report_data.node_results(nodes, (), None, requests=requests)
+        results = node_results(nodes, (), None, requests=requests)
     else:
         overview, findings = _compare(module, nodes, list_pods, info)
-        results = report_data.node_results(
+        results = node_results(
             nodes, overview.plan.pools, overview.membership, findings, overview.changes.edits, requests
         )
     limit = module.params["limit"]
-    info.update(report_data.cluster_result(nodes, results))
+    info.update(cluster_result(nodes, results))
     info.update(nodes=results[:limit], nodes_not_shown=max(0, len(results) - limit))
     return {"changed": False, "gpu_info": info}
 
@@ -834,12 +847,10 @@ def _compare(
     overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
     plan, membership, changes = overview.plan, overview.membership, overview.changes
     add_installation(client, detection, operator, settings, info)
-    findings = report_data.pool_findings(nodes, plan.pools, membership)
-    info["pools"] = report_data.pool_results(
-        overview.allocation, nodes, membership, findings, changes.edits, overview.geometries
-    )
+    findings = pool_findings(nodes, plan.pools, membership)
+    info["pools"] = pool_results(overview.allocation, nodes, membership, findings, changes.edits, overview.geometries)
     unread = add_pool_facts(client, overview, nodes, _POOL_READERS, info["pools"])
-    info["drift"] = report_data.drift_entries(info["pools"])
+    info["drift"] = drift_entries(info["pools"])
     pods = list_pods() if reads_pods and needs_pods(plan) else ()
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
     known = not (operator.adopted and operator.installation and not operator.installation.version)

@@ -116,34 +116,34 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import (
+from ..module_utils.core.files import file_holds, write_private_file
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.gpu_operator.cluster_policy import (
     active_policy,
     mig_configmap,
     plugin_configmap,
     uses_driver_objects,
 )
-from ..module_utils.cluster_state.node import parse_node
-from ..module_utils.common import private_file
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.export.effects import effect_remarks, require_no_release
-from ..module_utils.export.pools import add_drivers, export_pools, leave_out_rejected
-from ..module_utils.export.sharing import LiveConfig
-from ..module_utils.export.variables import (
+from ..module_utils.gpu_operator.detect import adapt_plan, is_managed_release
+from ..module_utils.helm.release import ReleaseRecords
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.lease import read_recorded_name, read_uid
+from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, NVIDIA_DRIVERS, object_path
+from ..module_utils.nodes.node import parse_node
+from ..module_utils.pools.derive import derive
+from ..module_utils.report.export import (
     COMPONENTS,
     InstalledRelease,
+    effect_remarks,
     export_cluster,
     installed_release,
     render_variables,
+    require_no_release,
 )
-from ..module_utils.gpu_operator.detect import adapt_plan, is_managed_release
-from ..module_utils.helm.release_records import ReleaseRecords
-from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
-from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, NVIDIA_DRIVERS, object_path
-from ..module_utils.pools.derive import derive
-from ..module_utils.pools.variables import validate
-from ..module_utils.sharing.overview import overview
+from ..module_utils.report.export_pools import LiveConfig, add_drivers, export_pools, leave_out_rejected
+from ..module_utils.schema.variables import validate
+from ..module_utils.sharing.operation import overview
 
 Object = dict[str, t.Any]
 
@@ -191,9 +191,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     path = module.params["path"]
     if path:
         text = render_variables(document, exported.pools, remarks)
-        result.update(path=path, changed=not private_file.holds(path, text))
+        result.update(path=path, changed=not file_holds(path, text))
         if result["changed"] and not module.check_mode:
-            private_file.write(path, text)
+            write_private_file(path, text)
     return result
 
 

@@ -392,11 +392,11 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import CONFIRM, ArgumentSpec
+from ..module_utils.core.module import CONFIRM, ArgumentSpec
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
-from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.pools.module import PlanModule
+from ..module_utils.sharing.change_plan import PRESENT, STATES, scope_of
 from ..module_utils.sharing.operation import SharingOperation
-from ..module_utils.sharing.scope import PRESENT, STATES, scope_of
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:

@@ -240,23 +240,27 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..module_utils.cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..module_utils.common.results import diff_of
-from ..module_utils.drain.operand_diagnosis import failing_operands
+from ..module_utils.core.messages import diff_of
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.validation import evidence
-from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
-from ..module_utils.validation.node_program_runner import NodeProgramRunner
-from ..module_utils.validation.options import option_spec, read_options
-from ..module_utils.validation.pods import Workload
-from ..module_utils.validation.sites import NotTestable
-from ..module_utils.validation.validator import ValidationState, Validator, undeleted
+from ..module_utils.nodes.ownership import awaited_nodes, is_undiscovered
+from ..module_utils.nodes.pods import failing_operands
+from ..module_utils.pools.module import PlanModule
+from ..module_utils.validation.evaluation import (
+    DeviceCheck,
+    PoolTest,
+    entry_results,
+    evidence_covers,
+    failed_entry,
+    has_failed,
+    verified_entry,
+)
+from ..module_utils.validation.pods import NotTestable, Workload, option_spec, read_options
+from ..module_utils.validation.validator import NodeProgramRunner, ValidationState, Validator, undeleted
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
     from ..module_utils.pools.plan import PoolPlan
-    from ..module_utils.validation.sites import UsedGpus
+    from ..module_utils.validation.pods import UsedGpus
 
 PoolResult = dict[str, t.Any]
 
@@ -299,13 +303,13 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
-        covered = current and evidence.covers(entry, workload.options_of(pool))
+        covered = current and evidence_covers(entry, workload.options_of(pool))
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.reason_without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.reason_without_containers}
         elif covered and not workload.options["force"]:
-            pools[pool.name] = {"status": "skipped", **evidence.entry_results(entry)}
+            pools[pool.name] = {"status": "skipped", **entry_results(entry)}
         else:
             more = "verified, but not with all programs of this run"
             reason = (
@@ -316,7 +320,7 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
                 else "not verified"
                 if not entry
                 else "its last validation failed"
-                if evidence.has_failed(entry)
+                if has_failed(entry)
                 else "changed since it was verified"
             )
             pools[pool.name] = {"status": "would_run", "reason": reason}
@@ -354,7 +358,7 @@ def _validate(
             continue
         problems.append(f"{name}: {site.reason}")
         if not state.is_current(name):
-            entries[name] = evidence.failed_entry(state.fingerprint_inputs[name], "", {}, [site.reason], time.time())
+            entries[name] = failed_entry(state.fingerprint_inputs[name], "", {}, [site.reason], time.time())
     results = validator.run(tests, lease) if tests else {}
     _measure(validator, state, used, results, remaining, lease)
     for test in tests:
@@ -372,9 +376,9 @@ def _validate(
         inputs, node = state.fingerprint_inputs[name], test.site.node.name
         if not result.problems:
             measured = {**result.programs, **test.answers}
-            entries[name] = evidence.verified_entry(inputs, node, result.devices, measured)
+            entries[name] = verified_entry(inputs, node, result.devices, measured)
         elif test.disproves or not state.is_current(name):
-            entries[name] = evidence.failed_entry(inputs, node, result.devices, result.messages, time.time())
+            entries[name] = failed_entry(inputs, node, result.devices, result.messages, time.time())
     validator.record(entries, state, lease)
     return problems
 

@@ -267,17 +267,12 @@ import functools
 import tempfile
 import typing as t
 
-from ..module_utils.cluster_state.own_values import recorded_own_values
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.driver_rollout import NO_ROLLOUT, held_back_warning
-from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
-from ..module_utils.helm.chart import ChartProblem
-from ..module_utils.helm.cli import HelmMissing, find_helm
-from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation
-from ..module_utils.helm.release import NOTHING
-from ..module_utils.helm.workloads import await_workloads
-from ..module_utils.kube.helm_environment import helm_environment
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.waits import WaitOptions
+from ..module_utils.gpu_operator.cluster_policy import NO_ROLLOUT, held_back_warning
+from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused, recorded_own_values
+from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation, await_workloads, helm_environment
+from ..module_utils.helm.release import NOTHING, ChartProblem, HelmMissing, find_helm
 from ..module_utils.kube.module import GpuModule
 
 OPTIONS: dict[str, dict[str, t.Any]] = {

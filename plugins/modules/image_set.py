@@ -198,28 +198,31 @@ details:
 import tempfile
 import typing as t
 
-from ..module_utils.catalog.driver_images import os_tag
-from ..module_utils.catalog.olm import OLM
-from ..module_utils.cluster_state.operating_systems import NodeSystems
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import diff_of
+from ..module_utils.catalog.openshift import OLM
+from ..module_utils.catalog.releases import os_tag
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import diff_of, quote
+from ..module_utils.core.module import ArgumentSpec, merge_specs
 from ..module_utils.gpu_operator.detect import openshift_version
-from ..module_utils.helm.chart import ChartProblem
-from ..module_utils.helm.cli import Helm, HelmMissing, find_helm
-from ..module_utils.image_set.collect import ImageCollector
-from ..module_utils.image_set.files import FileSet
-from ..module_utils.image_set.mirrored_images import MirroredImage, copies, mirrored
-from ..module_utils.image_set.verification import require_complete, verify
+from ..module_utils.helm.release import ChartProblem, Helm, HelmMissing, find_helm
+from ..module_utils.images.driver_images import NodeSystems
+from ..module_utils.images.mirror import (
+    FileSet,
+    ImageCollector,
+    MirroredImage,
+    copies,
+    mirrored,
+    require_complete,
+    verify,
+)
 from ..module_utils.kube.paths import NODES
-from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.derive import derive
+from ..module_utils.pools.module import PlanModule
 from ..module_utils.pools.plan import Plan, PoolPlan
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
-from ..module_utils.schema.messages import quote
-from ..module_utils.validation_programs.programs import PROGRAMS
+from ..module_utils.schema.validation_programs import PROGRAMS
 
 _SPEC: ArgumentSpec = {
     "mirror": {"type": "str"},

@@ -162,13 +162,12 @@ import contextlib
 import functools
 import typing as t
 
-from ..module_utils.common.module import CONFIRM
-from ..module_utils.common.results import diff_of
+from ..module_utils.core.messages import abbreviate, diff_of
+from ..module_utils.core.module import CONFIRM
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import ObjectChange, ObjectWriter
-from ..module_utils.schema.messages import abbreviate
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},

@@ -279,44 +279,44 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import MAX_LISTED, diff_of
-from ..module_utils.gpu_operator.cluster_policy import policy_version
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import MAX_LISTED, diff_of
+from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.gpu_operator.cluster_policy import active_policy, held_back_warning, policy_version
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
-from ..module_utils.gpu_operator.driver_rollout import (
-    held_back_warning,
-)
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.object_managers import gitops_owner
+from ..module_utils.kube.fields import gitops_owner
 from ..module_utils.kube.paths import CLUSTER_POLICIES
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.config_change import NO_CONFIG_CHANGE, LicensingConfigChange, apply_config, config_change
-from ..module_utils.licensing.first_node import require_rotation, survey_first_nodes, try_files
-from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import (
+from ..module_utils.licensing.cluster import (
+    ROTATION_OPTIONS,
+    LicenseCluster,
     LicenseObjectChange,
     LicenseObjects,
     LicenseOptions,
+    license_options,
+    object_warnings,
     require_valid,
     shown_changes,
 )
-from ..module_utils.licensing.option_names import VGPU_TYPES_OPTION
-from ..module_utils.licensing.options import ROTATION_OPTIONS, license_options
-from ..module_utils.licensing.overview import LIMIT_OPTIONS
-from ..module_utils.licensing.targets import (
-    NO_OPERATOR,
-    desired_targets,
+from ..module_utils.licensing.content import NO_OPERATOR, desired_targets
+from ..module_utils.licensing.diagnosis import LIMIT_OPTIONS
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.rotation import (
+    NO_CONFIG_CHANGE,
+    LicensingConfigChange,
+    apply_config,
+    config_change,
+    require_rotation,
+    survey_first_nodes,
+    try_files,
 )
-from ..module_utils.licensing.token import utc_now
-from ..module_utils.licensing.warnings import object_warnings
+from ..module_utils.licensing.token import VGPU_TYPES_OPTION, utc_now
+from ..module_utils.pools.module import PlanModule
 from ..module_utils.schema.validators import object_name
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
-    from ..module_utils.licensing.rotation_survey import Survey
+    from ..module_utils.licensing.rotation import Survey
     from ..module_utils.pools.plan import Plan
 
 Object = dict[str, t.Any]

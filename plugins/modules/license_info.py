@@ -252,16 +252,14 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.wait import WaitOptions
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.waits import WaitOptions
+from ..module_utils.gpu_operator.cluster_policy import active_policy
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.kube.paths import CLUSTER_POLICIES
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.cluster import LicenseCluster, LicenseVerification
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.license_metrics import LicenseMetrics
-from ..module_utils.licensing.overview import (
+from ..module_utils.licensing.diagnosis import (
     LIMIT_OPTIONS,
     LicenseLimits,
     NodeState,
@@ -269,11 +267,12 @@ from ..module_utils.licensing.overview import (
     overview,
     problem_lines,
 )
+from ..module_utils.licensing.license_metrics import LicenseMetrics
 from ..module_utils.licensing.token import utc_now
-from ..module_utils.licensing.verification import LicenseVerification
+from ..module_utils.pools.module import PlanModule
 
 if t.TYPE_CHECKING:
-    from ..module_utils.licensing.verification import ReadAll
+    from ..module_utils.licensing.cluster import ReadAll
 
 _SPEC: ArgumentSpec = {
     "source": {"type": "str", "choices": ["nvidia_smi", "dcgm_exporter"], "default": "nvidia_smi"},

@@ -210,25 +210,21 @@ import dataclasses
 import typing as t
 
 from ..module_utils.catalog.names import LICENSING_CONFIG
-from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.common.errors import InvalidOptions, ModuleFailure
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.common.wait import WaitOptions
+from ..module_utils.core.errors import InvalidOptions, ModuleFailure
+from ..module_utils.core.messages import MAX_LISTED, abbreviate_nodes, join_words
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.waits import WaitOptions
+from ..module_utils.gpu_operator.cluster_policy import ALLOW_DRIVER_ROLLOUT, active_policy
 from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT
 from ..module_utils.kube.lease import Lease, LeaseLost
 from ..module_utils.kube.paths import CLUSTER_POLICIES
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.cluster import ROTATION_OPTIONS, LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.driver_pods import LicenseNode
+from ..module_utils.licensing.content import LicenseTarget
+from ..module_utils.licensing.diagnosis import LicenseNode
 from ..module_utils.licensing.module import tokens_in
-from ..module_utils.licensing.options import ROTATION_OPTIONS
-from ..module_utils.licensing.rotation import RotationResult, Rotator
-from ..module_utils.licensing.rotation_survey import Survey, read_survey
-from ..module_utils.licensing.targets import LicenseTarget
-from ..module_utils.schema.messages import abbreviate_nodes, join_words
+from ..module_utils.licensing.rotation import RotationResult, Rotator, Survey, read_survey
+from ..module_utils.pools.module import PlanModule
 from ..module_utils.schema.validators import object_name
 
 _NLS_ENABLED = ".".join(("spec", *LICENSING_CONFIG, "nlsEnabled"))

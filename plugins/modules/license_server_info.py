@@ -105,9 +105,10 @@ details:
 import os
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions, ServiceError
-from ..module_utils.common.module import ArgumentSpec, BaseModule
-from ..module_utils.licensing.license_servers import (
+from ..module_utils.core.errors import InvalidOptions, ServiceError
+from ..module_utils.core.module import ArgumentSpec, BaseModule
+from ..module_utils.core.types import secret_texts
+from ..module_utils.licensing.servers import (
     API_KEY_OPTION,
     API_URL_OPTION,
     PUBLIC_URL,
@@ -115,7 +116,6 @@ from ..module_utils.licensing.license_servers import (
     LicenseServiceClient,
     explain,
 )
-from ..module_utils.schema.secret_values import secret_texts
 
 _KEY_ENV = "NLS_API_KEY"
 _SPEC: ArgumentSpec = {

@@ -117,10 +117,9 @@ details:
 
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.option_names import TOKEN_ENV
-from ..module_utils.licensing.token import utc_now
+from ..module_utils.licensing.token import TOKEN_ENV, utc_now
 
 
 def work(module: LicenseTokenModule) -> dict[str, t.Any]:

@@ -201,18 +201,16 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.drain.module import DRAIN, NodeDrainingModule
+from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider
+from ..module_utils.clouds.machinesets import FIELDS, NAMESPACE
+from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.licensing.license_return import LicenseReturn
-from ..module_utils.providers.machineset.client import MachineApi
-from ..module_utils.providers.machineset.fields import FIELDS, NAMESPACE
-from ..module_utils.providers.machineset.provider import MachineSetProvider
-from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
+from ..module_utils.licensing.container import LicenseReturn
+from ..module_utils.nodegroups.module import DRAIN, NodeDrainingModule, reconcile_nodegroups
 
 if t.TYPE_CHECKING:
-    from ..module_utils.drain.removal import NodeRemoval
     from ..module_utils.kube.client import Client
+    from ..module_utils.nodes.drain import NodeRemoval
 
 _SPEC: ArgumentSpec = {
     **NAMESPACE,

@@ -137,11 +137,10 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.clouds.machineset_groups import MachineApi, machinesets_info
+from ..module_utils.clouds.machinesets import NAMESPACE
+from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.providers.machineset.client import MachineApi
-from ..module_utils.providers.machineset.fields import NAMESPACE
-from ..module_utils.providers.machineset.info import machinesets_info
 
 _SPEC: ArgumentSpec = {**NAMESPACE, "names": {"type": "list", "elements": "str"}}
 

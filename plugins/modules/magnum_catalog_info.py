@@ -173,10 +173,8 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.magnum.clusters import magnum_label
-from ..module_utils.providers.magnum.flavors import gpus_of
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.clouds.magnum_clusters import MagnumModule, gpus_of, magnum_label
+from ..module_utils.core.module import ArgumentSpec
 
 _SPEC: ArgumentSpec = {"gpu_aliases": {"type": "dict", "default": {}}}
 _LIMITS = {

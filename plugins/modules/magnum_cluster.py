@@ -163,13 +163,22 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions, PartialFailure
-from ..module_utils.common.module import CONFIRM, ArgumentSpec
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import wait_until
-from ..module_utils.providers.magnum import clusters
-from ..module_utils.providers.magnum.client import IN_DELETION
-from ..module_utils.providers.magnum.module import WAIT, MagnumModule
+from ..module_utils.clouds.magnum_client import IN_DELETION
+from ..module_utils.clouds.magnum_clusters import (
+    WAIT,
+    MagnumModule,
+    cluster_body,
+    cluster_differences,
+    cluster_options,
+    cluster_problems,
+    cluster_result,
+    declared_cluster,
+    immutable_problems,
+)
+from ..module_utils.core.errors import InvalidOptions, PartialFailure
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.module import CONFIRM, ArgumentSpec
+from ..module_utils.core.waits import wait_until
 
 Object = dict[str, t.Any]
 
@@ -205,7 +214,7 @@ class MagnumClusterModule(MagnumModule):
 
 def work(module: MagnumModule) -> Object:
     """Compare the cluster with the declaration, and create or delete it."""
-    if problems := clusters.problems(module.params):
+    if problems := cluster_problems(module.params):
         raise InvalidOptions(problems)
     cluster = module.magnum.find_cluster(module.params["name"])
     if module.params["state"] == "absent":
@@ -227,27 +236,27 @@ def _await_deletion_before_creation(module: MagnumModule, cluster: Object) -> No
 
 
 def _verify(module: MagnumModule, cluster: Object) -> Object:
-    differences = clusters.differences(module.params, cluster, functools.partial(_is_same, module))
+    differences = cluster_differences(module.params, cluster, functools.partial(_is_same, module))
     if differences:
-        raise InvalidOptions(clusters.immutable_problems(module.params["name"], differences))
+        raise InvalidOptions(immutable_problems(module.params["name"], differences))
     if not module.check_mode and module.params["wait"]:
         cluster = _await_settled(module, cluster["uuid"])
-    options = clusters.cluster_options(cluster)
-    return {"changed": False, "magnum_cluster": clusters.cluster_result(cluster), "diff": diff_of(options, options)}
+    options = cluster_options(cluster)
+    return {"changed": False, "magnum_cluster": cluster_result(cluster), "diff": diff_of(options, options)}
 
 
 def _create(module: MagnumModule) -> Object:
     name = module.params["name"]
     if problems := list(_creation_problems(module)):
         raise InvalidOptions(problems, f"Cluster {name} cannot be created:")
-    declared = {"name": name, **clusters.declared_cluster(module.params)}
+    declared = {"name": name, **declared_cluster(module.params)}
     result = declared
     if not module.check_mode:
-        cluster_id = module.magnum.create_cluster(clusters.create_body(module.params))
+        cluster_id = module.magnum.create_cluster(cluster_body(module.params))
         module.progress.report(f"cluster {name}: creating")
         result = {**declared, "id": cluster_id}
         if module.params["wait"]:
-            result = clusters.cluster_result(_await_settled(module, cluster_id))
+            result = cluster_result(_await_settled(module, cluster_id))
     return {"changed": True, "magnum_cluster": result, "diff": diff_of({}, declared, f"cluster {name}")}
 
 
@@ -278,7 +287,7 @@ def _names(items: t.Iterable[Object]) -> str:
 
 
 def _absent(module: MagnumModule, cluster: Object | None) -> Object:
-    before = clusters.cluster_options(cluster) if cluster else {}
+    before = cluster_options(cluster) if cluster else {}
     if cluster and cluster["status"] != IN_DELETION:
         module.require_confirmation(
             f"This deletes cluster {module.params['name']} ({cluster['uuid']}), with all its nodes and their data."
@@ -311,7 +320,7 @@ def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
     )
     # magnum_nodegroup reports a failed update of one of the node groups.
     if str(cluster["status"]) in ("CREATE_FAILED", "DELETE_FAILED"):
-        raise PartialFailure(_status_message(module, cluster), {"magnum_cluster": clusters.cluster_result(cluster)})
+        raise PartialFailure(_status_message(module, cluster), {"magnum_cluster": cluster_result(cluster)})
     return cluster
 
 

@@ -90,10 +90,9 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.common.parallel import call_all
-from ..module_utils.providers.magnum import clusters
-from ..module_utils.providers.magnum.client import PARALLEL
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.clouds.magnum_client import PARALLEL
+from ..module_utils.clouds.magnum_clusters import MagnumModule, cluster_result
+from ..module_utils.core.waits import call_all
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
@@ -101,7 +100,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     name = module.params["name"]
     ids = [row["uuid"] for row in module.magnum.clusters() if name in (None, row["name"], row["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]
-    row = [clusters.cluster_result(cluster) for cluster in call_all(calls, PARALLEL) if cluster is not None]
+    row = [cluster_result(cluster) for cluster in call_all(calls, PARALLEL) if cluster is not None]
     return {"changed": False, "clusters": sorted(row, key=lambda each: (str(each["name"]), str(each["id"])))}
 
 

@@ -113,13 +113,18 @@ details:
 import datetime
 import typing as t
 
-from ..module_utils.common import private_file
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.results import diff_of
-from ..module_utils.providers import kubeconfig_file
-from ..module_utils.providers.magnum import kubeconfig
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.clouds import kubeconfig_file
+from ..module_utils.clouds.magnum_clusters import (
+    ClusterEndpoint,
+    MagnumModule,
+    endpoint_problem,
+    kubeconfig_document,
+    new_certificate_request,
+)
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.files import require_replaceable, write_private_file
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.module import ArgumentSpec
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},
@@ -140,17 +145,17 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
                 "for example with accel.gpu.magnum_cluster."
             ]
         )
-    endpoint = kubeconfig.ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
+    endpoint = ClusterEndpoint(cluster["name"], cluster["api_address"], module.magnum.ca(cluster["uuid"]))
     config = kubeconfig_file.read(dest)
     renew_before = datetime.timedelta(days=module.params["renew_before"])
-    reason = kubeconfig.problem(config, endpoint, renew_before, datetime.datetime.now(datetime.UTC))
+    reason = endpoint_problem(config, endpoint, renew_before, datetime.datetime.now(datetime.UTC))
     if reason is None and kubeconfig_file.too_permissive(dest):
         reason = "users other than its owner can read it"
     obstacle = kubeconfig_file.obstacle(dest, config) if reason else None
     if obstacle:
         raise InvalidOptions([f"{dest} cannot be written: {obstacle}."])
     if reason:
-        private_file.require_replaceable(dest)
+        require_replaceable(dest)
     current = kubeconfig_file.existing(config)
     before = {**current.to_result(), "mode": kubeconfig_file.mode(dest)} if current else {}
     result = {"dest": dest, "cluster": endpoint.name, "cluster_id": cluster["uuid"], "server": endpoint.server}
@@ -169,11 +174,11 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     }
 
 
-def _write(module: MagnumModule, cluster_id: str, endpoint: kubeconfig.ClusterEndpoint) -> None:
-    request = kubeconfig.new_request()
+def _write(module: MagnumModule, cluster_id: str, endpoint: ClusterEndpoint) -> None:
+    request = new_certificate_request()
     module.no_log_values.add(request.key)
     certificate = module.magnum.sign(cluster_id, request.csr)
-    private_file.write(module.params["dest"], kubeconfig.document(endpoint, request.key, certificate))
+    write_private_file(module.params["dest"], kubeconfig_document(endpoint, request.key, certificate))
 
 
 def main() -> None:

@@ -97,10 +97,9 @@ details:
 import datetime
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers import kubeconfig_file
-from ..module_utils.providers.magnum import kubeconfig
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.clouds import kubeconfig_file
+from ..module_utils.clouds.magnum_clusters import ClusterEndpoint, MagnumModule, endpoint_problem
+from ..module_utils.core.module import ArgumentSpec
 
 _SPEC: ArgumentSpec = {"cluster": {"type": "str", "required": True}, "path": {"type": "path"}}
 
@@ -112,10 +111,10 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     server = cluster.get("api_address")
     result: dict[str, t.Any] = {"cluster": cluster["name"], "cluster_id": cluster["uuid"], "server": server}
     if module.params["path"]:
-        endpoint = kubeconfig.ClusterEndpoint(cluster["name"], str(server), module.magnum.ca(cluster["uuid"]))
+        endpoint = ClusterEndpoint(cluster["name"], str(server), module.magnum.ca(cluster["uuid"]))
         config = kubeconfig_file.read(module.params["path"])
         now = datetime.datetime.now(datetime.UTC)
-        reason = kubeconfig.problem(config, endpoint, datetime.timedelta(0), now)
+        reason = endpoint_problem(config, endpoint, datetime.timedelta(0), now)
         current = kubeconfig_file.existing(config)
         result["valid"] = reason is None
         if reason:

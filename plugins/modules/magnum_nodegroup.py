@@ -207,17 +207,14 @@ details:
 
 import typing as t
 
-from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.licensing.license_return import LicenseReturn
-from ..module_utils.providers.magnum.fields import FIELDS
-from ..module_utils.providers.magnum.module import WAIT, MagnumModule
-from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import option_problems, spec_of
-from ..module_utils.providers.nodegroup_module import reconcile_nodegroups, require_valid
+from ..module_utils.clouds.magnum_clusters import WAIT, MagnumModule
+from ..module_utils.clouds.magnum_groups import FIELDS, MagnumProvider, option_problems, spec_of
+from ..module_utils.licensing.container import LicenseReturn
+from ..module_utils.nodegroups.module import KUBERNETES, DrainingModule, reconcile_nodegroups, require_valid
 
 if t.TYPE_CHECKING:
-    from ..module_utils.drain.removal import NodeRemoval
     from ..module_utils.kube.client import Client
+    from ..module_utils.nodes.drain import NodeRemoval
 
 
 class MagnumNodeGroupModule(MagnumModule, DrainingModule):

@@ -118,9 +118,9 @@ details:
 
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.magnum.module import MagnumModule
-from ..module_utils.providers.magnum.provider import MagnumProvider
+from ..module_utils.clouds.magnum_clusters import MagnumModule
+from ..module_utils.clouds.magnum_groups import MagnumProvider
+from ..module_utils.core.module import ArgumentSpec
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},

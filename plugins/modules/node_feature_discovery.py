@@ -110,14 +110,13 @@ details:
 
 import typing as t
 
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import WaitOptions
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.gpu_operator.discovery_client import DiscoveryClient
-from ..module_utils.gpu_operator.discovery_object import API_VERSION, KIND, DiscoveryChange
-from ..module_utils.kube.conflict_retry import retry_conflicts
+from ..module_utils.gpu_operator.node_feature_discovery import API_VERSION, KIND, DiscoveryChange, DiscoveryClient
+from ..module_utils.kube.errors import retry_conflicts
 from ..module_utils.kube.objects import InvalidObjects
-from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.pools.module import PlanModule
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:

@@ -233,8 +233,7 @@ details:
 import typing as t
 
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.node_metadata.node_sets import node_sets
-from ..module_utils.node_metadata.reconciler import reconcile
+from ..module_utils.nodes.node_metadata import node_sets, reconcile
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "sets": {"type": "list", "elements": "dict", "required": True},

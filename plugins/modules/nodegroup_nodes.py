@@ -155,10 +155,10 @@ details:
 
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.nodegroup_nodes.reconciler import GroupNodesReconciler
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.nodegroups.nodes import GroupNodesReconciler
+from ..module_utils.pools.module import PlanModule
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:

@@ -305,14 +305,13 @@ import contextlib
 import functools
 import typing as t
 
-from ..module_utils.common.module import CONFIRM
+from ..module_utils.core.messages import abbreviate
+from ..module_utils.core.module import CONFIRM
 from ..module_utils.kube.lease import Lease
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.olm.client import OlmClient
-from ..module_utils.olm.options import OLM_OPTIONS, OlmOptions
-from ..module_utils.olm.removal import OlmRemoval
-from ..module_utils.olm.runner import OlmRun
-from ..module_utils.schema.messages import abbreviate
+from ..module_utils.olm.installation import OLM_OPTIONS, OlmOptions
+from ..module_utils.olm.runner import OlmRemoval, OlmRun
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     **OLM_OPTIONS,

@@ -211,24 +211,25 @@ import dataclasses
 import typing as t
 from dataclasses import replace
 
-from ..module_utils.catalog.olm import HELM
-from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.cluster_state.driver_preflight import missing_image_problem
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
-from ..module_utils.gpu_operator.detect import find_nfd, find_operator
-from ..module_utils.gpu_operator.installation import TITLES, InstallationFinding, same_version
-from ..module_utils.gpu_operator.toolkit_settings import (
+from ..module_utils.catalog.openshift import HELM
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.gpu_operator.cluster_policy import active_policy
+from ..module_utils.gpu_operator.detect import (
     ToolkitSettings,
     adapt_finding,
+    find_nfd,
+    find_operator,
+    missing_image_problem,
     operator_result,
     sample_nodes,
 )
-from ..module_utils.kube.helm_environment import helm_environment
+from ..module_utils.gpu_operator.installation import TITLES, InstallationFinding, same_version
+from ..module_utils.gpu_operator.readiness import driver_nodes, is_driver
+from ..module_utils.helm.preparation import helm_environment
 from ..module_utils.kube.paths import CLUSTER_POLICIES
-from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.sharing.overview import require_allowed
+from ..module_utils.pools.module import PlanModule
+from ..module_utils.sharing.operation import require_allowed
 
 _COMPONENTS = ("nfd", "operator")
 

@@ -88,15 +88,14 @@ details:
 
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import diff_of
-from ..module_utils.kube.conflict_retry import retry_conflicts
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import diff_of, quote
+from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.kube.errors import retry_conflicts
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import write_or_dry_run
-from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
+from ..module_utils.registry.credentials import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
-from ..module_utils.schema.messages import quote
 from ..module_utils.schema.validators import dns_label, object_name
 
 Object = dict[str, t.Any]

@@ -146,12 +146,11 @@ details:
 import json
 import typing as t
 
-from ..module_utils.common import private_file
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.results import diff_of
-from ..module_utils.registry.copy_options import parse_specs
-from ..module_utils.registry.image_copy import CopyState, ImageCopier
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.files import make_folder, text_of_file, write_private_file
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.registry.images import CopyState, ImageCopier, parse_specs
 from ..module_utils.registry.module import IMAGE_TOOLS, RegistryModule
 
 _SPEC: ArgumentSpec = {
@@ -181,13 +180,13 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     digests = {str(target): state.desired for state in states for target in state.spec.targets}
     text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"
     path = module.params["digests_file"]
-    records = bool(path) and private_file.text_of(path) != text
+    records = bool(path) and text_of_file(path) != text
     copier.require(states)
     if not module.check_mode:
         copier.copy(states)
         if records:
-            private_file.make_folder(path)
-            private_file.write(path, text, keep_mode=True)
+            make_folder(path)
+            write_private_file(path, text, keep_mode=True)
     result = _result(states)
     return {**result, "changed": result["changed"] or records}
 

@@ -96,13 +96,12 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.parallel import call_all
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import quote
+from ..module_utils.core.waits import call_all
 from ..module_utils.registry.client import RegistryClient
-from ..module_utils.registry.manifest import image_platform, labels_of
 from ..module_utils.registry.module import RegistryModule
-from ..module_utils.registry.reference import ImageReference, InvalidReference, parse_image
-from ..module_utils.schema.messages import quote
+from ..module_utils.registry.reference import ImageReference, InvalidReference, image_platform, labels_of, parse_image
 
 
 def work(module: RegistryModule) -> dict[str, t.Any]:

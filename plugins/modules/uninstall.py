@@ -199,24 +199,20 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import CONFIRM
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.daemonsets import count_interrupted_nodes
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import abbreviate, diff_of
+from ..module_utils.core.module import CONFIRM
+from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.helm.release_removal import ReleaseRemoval
-from ..module_utils.kube.helm_environment import helm_environment
+from ..module_utils.gpu_operator.readiness import count_interrupted_nodes
+from ..module_utils.helm.preparation import ReleaseRemoval, helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
-from ..module_utils.schema.messages import abbreviate
-from ..module_utils.sharing.operand_restart import restart_mig_manager
-from ..module_utils.uninstall.after_helm import AfterHelm
-from ..module_utils.uninstall.before_helm import BeforeHelm
-from ..module_utils.uninstall.components import Components, read_components
-from ..module_utils.uninstall.new_nodes import NewNodes
+from ..module_utils.sharing.verification import restart_mig_manager
+from ..module_utils.uninstall.objects import Components, read_components
 from ..module_utils.uninstall.stage import Stage
+from ..module_utils.uninstall.stages import AfterHelm, BeforeHelm, NewNodes
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["new_nodes", "before_helm", "after_helm"], "required": True},

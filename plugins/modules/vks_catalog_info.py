@@ -187,12 +187,10 @@ details:
 
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.providers.vks.catalog import CatalogItem, available
-from ..module_utils.providers.vks.clusters import detailed
-from ..module_utils.providers.vks.module import VksModule
-from ..module_utils.providers.vks.transport import VKS, rows_of
+from ..module_utils.clouds.vks_client import VKS_API, rows_of
+from ..module_utils.clouds.vks_clusters import CatalogItem, VksModule, available, detailed
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.module import ArgumentSpec
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
@@ -232,12 +230,12 @@ def _zones(zones: list[CatalogItem], requested: list[str] | None) -> list[Catalo
 
 
 def _versions(module: VksModule) -> list[str]:
-    rows = rows_of(module.transport.get(VKS, "/v1/cluster-versions"))
+    rows = rows_of(module.transport.get(VKS_API, "/v1/cluster-versions"))
     return [str(row.get("version")) for row in rows if row.get("enable") is not False]
 
 
 def _quota(module: VksModule) -> dict[str, t.Any]:
-    row = module.transport.get(VKS, "/v1/quota") or {}
+    row = module.transport.get(VKS_API, "/v1/quota") or {}
     return {
         "max_node_groups": row.get("maxNodeGroupsPerCluster"),
         "max_nodes": row.get("maxNodesPerNodeGroup"),

@@ -83,8 +83,7 @@ details:
 
 import typing as t
 
-from ..module_utils.providers.vks.clusters import detailed_clusters
-from ..module_utils.providers.vks.module import VksModule
+from ..module_utils.clouds.vks_clusters import VksModule, detailed_clusters
 
 
 def work(module: VksModule) -> dict[str, t.Any]:

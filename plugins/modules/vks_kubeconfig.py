@@ -126,14 +126,19 @@ import os
 import typing as t
 
 from ..module_utils.catalog.secrets import NOT_SHOWN
-from ..module_utils.common import private_file
-from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.results import diff_of
-from ..module_utils.common.wait import WaitOptions
-from ..module_utils.providers import kubeconfig_file
-from ..module_utils.providers.vks import kubeconfig
-from ..module_utils.providers.vks.module import VksModule
+from ..module_utils.clouds import kubeconfig_file
+from ..module_utils.clouds.vks_clusters import (
+    VksModule,
+    await_kubeconfig,
+    issue_kubeconfig,
+    read_kubeconfig,
+    reason_to_issue,
+)
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.files import file_holds, require_replaceable, write_private_file
+from ..module_utils.core.messages import diff_of
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.waits import WaitOptions
 
 _MAX_DAYS = 365
 
@@ -148,22 +153,22 @@ def work(module: VksModule) -> dict[str, t.Any]:
     folder = os.path.dirname(dest) or "."
     if not os.path.isdir(folder):
         raise InvalidOptions([f"dest: the directory {folder} does not exist; create it first."])
-    private_file.require_replaceable(dest)
+    require_replaceable(dest)
     cluster = module.cluster(params["cluster"])
-    current = kubeconfig.read(module.transport, cluster)
-    reason = kubeconfig.reason_to_issue(current, params["renew_before"], datetime.datetime.now(datetime.UTC))
+    current = read_kubeconfig(module.transport, cluster)
+    reason = reason_to_issue(current, params["renew_before"], datetime.datetime.now(datetime.UTC))
     issued = bool(reason)
     if not module.check_mode:
         wait = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         if issued:
-            current = kubeconfig.issue(module.transport, cluster, current, days=days, wait=wait)
+            current = issue_kubeconfig(module.transport, cluster, current, days=days, wait=wait)
         elif not current.ready:
-            current = kubeconfig.await_ready(module.transport, cluster, current, wait)
+            current = await_kubeconfig(module.transport, cluster, current, wait)
     exists = os.path.lexists(dest)
-    if not reason and not (current.ready and private_file.holds(dest, current.text)):
+    if not reason and not (current.ready and file_holds(dest, current.text)):
         reason = "the file differs" if exists else "the file does not exist"
     if reason and not module.check_mode:
-        private_file.write(dest, current.text)
+        write_private_file(dest, current.text)
     result = {
         "dest": dest,
         "cluster": cluster.name,

@@ -89,16 +89,15 @@ details:
 
 import typing as t
 
-from ..module_utils.providers import kubeconfig_file
-from ..module_utils.providers.vks import kubeconfig
-from ..module_utils.providers.vks.module import VksModule
+from ..module_utils.clouds import kubeconfig_file
+from ..module_utils.clouds.vks_clusters import VksModule, read_kubeconfig
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
     """Read the kubeconfig's state."""
     kubeconfig_file.require_libraries(certificates=False)
     cluster = module.cluster(module.params["cluster"])
-    current = kubeconfig.read(module.transport, cluster)
+    current = read_kubeconfig(module.transport, cluster)
     result = {
         "cluster": cluster.name,
         "cluster_id": cluster.id,

@@ -210,16 +210,14 @@ details:
 
 import typing as t
 
-from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.licensing.license_return import LicenseReturn
-from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
-from ..module_utils.providers.vks.fields import FIELDS
-from ..module_utils.providers.vks.module import WAIT, VksModule
-from ..module_utils.providers.vks.provider import VksProvider
+from ..module_utils.clouds.vks_clusters import WAIT, VksModule
+from ..module_utils.clouds.vks_groups import FIELDS, VksProvider
+from ..module_utils.licensing.container import LicenseReturn
+from ..module_utils.nodegroups.module import KUBERNETES, DrainingModule, reconcile_nodegroups
 
 if t.TYPE_CHECKING:
-    from ..module_utils.drain.removal import NodeRemoval
     from ..module_utils.kube.client import Client
+    from ..module_utils.nodes.drain import NodeRemoval
 
 # If an accepted request shows no effect after this number of reads, it counts as lost.
 _READS = 4

@@ -138,10 +138,10 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.parallel import call_all
-from ..module_utils.providers.vks.module import VksModule
-from ..module_utils.providers.vks.provider import VksProvider
+from ..module_utils.clouds.vks_clusters import VksModule
+from ..module_utils.clouds.vks_groups import VksProvider
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.waits import call_all
 
 _SPEC: ArgumentSpec = {
     "cluster": {"type": "str", "required": True},

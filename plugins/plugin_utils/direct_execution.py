@@ -22,7 +22,7 @@ from ansible.module_utils import basic
 from ansible.release import __version__
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ..module_utils.common.process import descendants, signal_processes
+from ..module_utils.core.files import descendants, signal_processes
 
 Result = dict[str, t.Any]
 Main = t.Callable[[], None]

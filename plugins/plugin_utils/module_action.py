@@ -26,10 +26,9 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.common.process import start_time
-from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
-from ..module_utils.common.results import printable, visible
-from ..module_utils.common.temporary_files import make_file
+from ..module_utils.core.files import make_file, start_time
+from ..module_utils.core.messages import printable, visible
+from ..module_utils.core.waits import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
 from . import direct_execution
 from .compiled_imports import import_compiled
 from .same_cluster import same_cluster

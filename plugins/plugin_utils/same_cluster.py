@@ -12,8 +12,8 @@ import typing as t
 
 from ansible import constants
 
-from ..module_utils.common import private_file
-from ..module_utils.common.errors import ConnectionProblem
+from ..module_utils.core.errors import ConnectionProblem
+from ..module_utils.core.files import write_private_file
 
 Names = dict[str, str]
 
@@ -50,7 +50,7 @@ def _names(hosts: t.Sequence[str], variables: t.Mapping[str, t.Any]) -> Names:
         return names
     # If no file can be written, the next task reads the variables again.
     with contextlib.suppress(ConnectionProblem):
-        private_file.write(path, json.dumps(names))
+        write_private_file(path, json.dumps(names))
     return names
 
 

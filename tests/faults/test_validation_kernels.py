@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation import pod_client
+from ansible_collections.accel.gpu.plugins.module_utils.validation import validator as pod_client
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_validation
 from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.helpers.playbook import run_playbook

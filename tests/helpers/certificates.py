@@ -14,7 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.kubeconfig import ClusterEndpoint, document
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_clusters import (
+    ClusterEndpoint,
+    kubeconfig_document,
+)
 
 
 def server_context(folder: Path) -> tuple[ssl.SSLContext, Path]:
@@ -85,4 +88,4 @@ def kubeconfig(name: str, server: str, days: float) -> str:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-    return document(ClusterEndpoint(name, server, pem), private, pem)
+    return kubeconfig_document(ClusterEndpoint(name, server, pem), private, pem)

@@ -12,7 +12,7 @@ from typing import Any
 from lab import audit, cloud_requests
 from lab.layout import Lab as LabLayout
 from lab.machines import FLAVOR_LABEL
-from plugins.module_utils.pools.nodegroup_names import may_be_replacement
+from plugins.module_utils.schema.providers import may_be_replacement
 from tests.helpers.clouds import Group, Provider, group_of
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.playbook_kills import changing_requests, killed_after, kubernetes_proxy

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer, SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import NodeDrainer, SharedLease
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import DrainOptions
 from tests.helpers.kube import Kube
 from tests.helpers.polling import until
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import sys
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.module import ArgumentSpec
-from ansible_collections.accel.gpu.plugins.module_utils.drain.module import KUBERNETES, DrainingModule
+from ansible_collections.accel.gpu.plugins.module_utils.core.module import ArgumentSpec
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.module import KUBERNETES, DrainingModule
 from tests.helpers.modules import run_module
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
     CONFIG_PATH,
     TOKEN_PATH,
     DriverPod,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_mark
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_mark
 
 Object = dict[str, Any]
 

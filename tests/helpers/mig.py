@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig as geometries
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted
 
 
 def geometry_of(model: str) -> Geometry:

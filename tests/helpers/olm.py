@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.olm import V1ALPHA1
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import V1ALPHA1
 from ansible_collections.accel.gpu.plugins.modules import olm_subscription
 from tests.helpers.kube import Kube
 from tests.helpers.openshift import GPU_PACKAGE, OpenShift

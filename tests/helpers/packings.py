@@ -8,9 +8,8 @@ import itertools
 import typing as t
 from collections import Counter
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
-from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits, maximal
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig import Counts, fits, maximal
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig_packing import PackedGpu
 
 Key = tuple[str, int]
 # Missing memory slices, used GPUs touched, GPUs touched, nodes touched, the GPUs.

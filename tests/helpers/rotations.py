@@ -9,20 +9,17 @@ from collections.abc import Sequence
 from typing import Any, cast
 from unittest import mock
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import DriverRestarts, LicenseContainers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import SECRET, LicenseFiles, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseObject
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import DriverRestarts
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
     NodeRotation,
     RotationResult,
     Rotator,
     plan_rotation,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, license_node
 from tests.helpers.license_tokens import make_token

@@ -9,16 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.prediction import explain_pools, objects_after_run
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import ClusterObjects
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups import machine_sets_after
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.autoscaling import (
+    ClusterObjects,
+    explain_pools,
+    objects_after_run,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.scaling_state import (
     AutoscalerState,
     ScalingExplanation,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.preview import machine_sets_after
 
 from .machine_sets import ACCELERATOR, MAX_SIZE, MIN_SIZE, NEW, OLD, ZONE, cluster_autoscaler, machine_set
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import VALIDATION_CONFIGMAP
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ValidationPlan
-from ansible_collections.accel.gpu.plugins.module_utils.validation.options import option_spec
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Workload
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import Workload, option_spec
 
 DEFAULTS: dict[str, Any] = {name: option["default"] for name, option in option_spec().items()}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client as iam
 from lab import cloud_requests
 from lab.layout import Lab
 from lab.vks import groups, lifecycle

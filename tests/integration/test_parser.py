@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin as plugin
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.core import yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 from lab import build
 from tests.labs import Lab
 
@@ -60,10 +60,12 @@ ONE_SHARE = {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name":
 
 
 def test_all_rendered_configurations_are_accepted(judged: Judge) -> None:
-    assert judged([yaml_text.render(plugin.config(sharing)) for sharing in GOOD]) == ["ok"] * len(GOOD)
+    assert judged([yaml_text.render_yaml(plugin.device_plugin_config(sharing)) for sharing in GOOD]) == ["ok"] * len(
+        GOOD
+    )
 
 
 def test_configurations_that_the_collection_refuses_are_rejected(judged: Judge) -> None:
-    (verdict,) = judged([yaml_text.render(ONE_SHARE)])
+    (verdict,) = judged([yaml_text.render_yaml(ONE_SHARE)])
     assert verdict.startswith("REJECTED")
     assert "number of replicas must be >= 2" in verdict

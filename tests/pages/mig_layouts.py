@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
-from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import draw_gpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import all_layouts, maximal, place, unused
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig import (
+    all_layouts,
+    draw_gpu,
+    format_layout,
+    maximal,
+    place,
+    unused,
+)
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "mig-layouts.md"

@@ -12,12 +12,8 @@ from typing import Any
 import yaml
 
 from ansible_collections.accel.gpu.plugins.doc_fragments import kube
-from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
-from ansible_collections.accel.gpu.plugins.module_utils.schema.messages import join_words
-from ansible_collections.accel.gpu.plugins.module_utils.schema.mig_layout import LayoutField
-from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL
-from ansible_collections.accel.gpu.plugins.module_utils.schema.rollout import NodeAmount
-from ansible_collections.accel.gpu.plugins.module_utils.schema.types import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import join_words
+from ansible_collections.accel.gpu.plugins.module_utils.core.types import (
     Anything,
     Boolean,
     Choice,
@@ -28,7 +24,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.types import (
     Section,
     Text,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
+from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL, LayoutField
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import NodeAmount
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "variables.md"

@@ -10,15 +10,14 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import mig_capacity
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodsByNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import maximal
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import mig_capacity
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import plan_demand
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig import maximal
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig_packing import PackedGpu, pack
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,28 +18,28 @@ from tests.programs import REPO
 
 PLUGINS = REPO / "plugins"
 UTILS = PLUGINS / "module_utils"
-MODULE_UTILS = "plugins.module_utils"
-# The shared packages, with the packages that each may import. Every other package is a capability: it may import all shared
-# packages, and of the capabilities only those in CAPABILITIES.
-SHARED_PACKAGES: dict[str, set[str]] = {
-    "catalog": set(),
-    "mig": {"catalog"},
-    "sharing_modes": {"catalog", "mig"},
-    "nvidia_config": {"catalog", "common", "mig", "sharing_modes"},
-    "common": {"catalog"},
-    "validation_programs": {"catalog"},
-    "schema": {"catalog", "common", "mig", "sharing_modes", "validation_programs"},
-    "pools": {"catalog", "common", "mig", "sharing_modes", "validation_programs", "nvidia_config", "schema"},
-    "kube": {"catalog", "common", "schema", "pools"},
-    "cluster_state": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "schema", "pools"},
-    "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state"},
-    "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
-    "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
-    "registry": {"catalog", "common", "schema"},
-    "report": {"catalog", "common", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
-}
-# A new token restarts drivers, which the GPU operator's rollout settings and DaemonSets determine.
-CAPABILITIES: dict[str, set[str]] = {"licensing": {"gpu_operator"}}
+# The rooms in import order: a room may import the rooms before it.
+ROOMS = (
+    "catalog",
+    "core",
+    "kube",
+    "registry",
+    "sharing_modes",
+    "schema",
+    "pools",
+    "nodes",
+    "nodegroups",
+    "clouds",
+    "helm",
+    "olm",
+    "gpu_operator",
+    "sharing",
+    "validation",
+    "licensing",
+    "images",
+    "report",
+    "uninstall",
+)
 
 
 def python_files(*folders: Path) -> list[Path]:
@@ -57,30 +58,49 @@ def imported_names(path: Path) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def packages() -> list[str]:
-    return sorted(path.name for path in UTILS.iterdir() if python_files(path))
+def imported_files(path: Path) -> set[Path]:
+    """The files of module_utils that a file imports, also for annotations or within a function."""
+    files = set()
+    for name in imported_names(path):
+        # The last part may be a name in the file.
+        paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
+        files |= {found for found in paths if found.is_file() and found.is_relative_to(UTILS)}
+    return files
 
 
-@pytest.mark.parametrize("package", packages())
-def test_imports_follow_the_order_of_the_packages(package: str) -> None:
-    allowed = {package, *SHARED_PACKAGES.get(package, SHARED_PACKAGES.keys()), *CAPABILITIES.get(package, ())}
+def test_every_package_is_a_room() -> None:
+    assert sorted(path.name for path in UTILS.iterdir() if path.is_dir() and python_files(path)) == sorted(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_before_it(room: str) -> None:
+    allowed = ROOMS[: ROOMS.index(room) + 1]
     forbidden = {
-        f"{path.relative_to(REPO)} imports {name}"
-        for path in python_files(UTILS / package)
-        for name in imported_names(path)
-        if name.startswith(f"{MODULE_UTILS}.") and name.split(".")[2] not in allowed
+        f"{path.relative_to(REPO)} imports {other.relative_to(UTILS)}"
+        for path in python_files(UTILS / room)
+        for other in imported_files(path)
+        if other.relative_to(UTILS).parts[0] not in allowed
     }
     assert not forbidden
 
 
-def test_only_files_named_module_import_ansible() -> None:
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_files_of_a_room_import_each_other_in_no_circle(room: str) -> None:
+    graph = {path: imported_files(path) - {path} for path in python_files(UTILS / room)}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(path.name for path in error.args[1]))
+
+
+def test_only_the_bases_of_modules_import_ansible() -> None:
     importers = {
         str(path.relative_to(UTILS))
         for path in python_files(UTILS)
         for name in imported_names(path)
         if name.startswith("ansible.")
     }
-    assert {path for path in importers if not path.endswith("/module.py")} == set()
+    assert importers == {"clouds/vks_clusters.py", "core/module.py", "kube/module.py"}
 
 
 def test_module_utils_do_not_need_the_controller() -> None:
@@ -170,14 +190,11 @@ def test_only_action_plugins_import_modules() -> None:
 def needed_files(module: str) -> set[Path]:
     """The files of module_utils that Ansible packs with a module: all that it imports, and their imports."""
     files: set[Path] = set()
-    unread = [PLUGINS / "modules" / f"{module}.py"]
+    unread = {PLUGINS / "modules" / f"{module}.py"}
     while unread:
-        for name in imported_names(unread.pop()):
-            # The last part may be a name in the file.
-            paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
-            actual = {path for path in paths if path.is_file() and path.is_relative_to(UTILS)} - files
-            files |= actual
-            unread += actual
+        found = imported_files(unread.pop()) - files
+        files |= found
+        unread |= found
     return files
 
 
@@ -185,4 +202,12 @@ def needed_files(module: str) -> set[Path]:
 def test_modules_without_pools_do_not_need_the_derivation(module: str) -> None:
     needed = {path.relative_to(UTILS).as_posix() for path in needed_files(module)}
     assert "kube/module.py" in needed
-    assert not needed & {"pools/derive.py", "kube/plan_module.py"}
+    assert not needed & {"pools/derive.py", "pools/module.py"}
+
+
+@pytest.mark.parametrize(
+    "module", ["magnum_cluster_info", "magnum_kubeconfig", "registry_image", "vks_catalog_info", "vks_cluster_info"]
+)
+def test_modules_of_clouds_and_registries_need_at_most_20_files(module: str) -> None:
+    """Whoever lists the clusters of a cloud does not load MIG layouts or an API client."""
+    assert len(needed_files(module)) <= 20

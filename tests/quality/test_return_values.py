@@ -14,19 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import ANNOTATIONS, MANAGED
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import FIELDS as MACHINESET
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_clusters import cluster_result
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_groups import FIELDS as MAGNUM
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_clusters import cluster_of, flavor_of
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_groups import FIELDS as VKS
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupState
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.fields import (
-    ANNOTATIONS,
-    MANAGED,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.fields import (
-    FIELDS as MACHINESET,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.clusters import cluster_result
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.fields import FIELDS as MAGNUM
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.catalog import flavor_of
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.clusters import cluster_of
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS as VKS
 from tests.programs import REPO
 
 Object = dict[str, Any]

@@ -18,36 +18,39 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import (
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import (
+    machine_settings,
+    nodegroup_of,
+    platform_of_object,
+    provider_spec_of,
+    zone_of,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     mig_configmap,
     plugin_configmap,
     policy_tolerations,
+    policy_version,
     uses_driver_objects,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.export.pools import export_pools, leave_out_rejected
-from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
-from ansible_collections.accel.gpu.plugins.module_utils.export.variables import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import read_installation
+from ansible_collections.accel.gpu.plugins.module_utils.licensing import token as gridd
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import InvalidToken, parse_token
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed, conditions, installed_csv
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import InvalidAuthFile, read_credentials
+from ansible_collections.accel.gpu.plugins.module_utils.report.export import (
     InstalledRelease,
     export_cluster,
     installed_release,
     render_variables,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import policy_version
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import read_installation
-from ansible_collections.accel.gpu.plugins.module_utils.licensing import gridd_conf as gridd
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import InvalidToken, parse_token
-from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed, conditions, installed_csv
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import merge
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import (
-    machine_settings,
-    nodegroup_of,
-    platform_of_object,
-    provider_spec_of,
+from ansible_collections.accel.gpu.plugins.module_utils.report.export_pools import (
+    LiveConfig,
+    export_pools,
+    leave_out_rejected,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.sources import zone_of
-from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import InvalidAuthFile, read_credentials
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import merge
 from tests.helpers.fleet import node as gpu_node
 from tests.helpers.license_tokens import make_token, sign_token, token_claims
 from tests.programs import REPO
@@ -204,9 +207,9 @@ def gridd_conf(case: Document) -> Result:
     text = case["text"]
     return {
         "feature_type": gridd.feature_type_of(text),
-        "shown": gridd.shown(text),
-        "managed": gridd.is_managed(text),
-        "remarks": gridd.warnings(text),
+        "shown": gridd.shown_gridd_conf(text),
+        "managed": gridd.is_managed_gridd_conf(text),
+        "remarks": gridd.gridd_conf_warnings(text),
         "with_feature_type_1": gridd.with_parameters(text, {"FeatureType": "1"}),
     }
 

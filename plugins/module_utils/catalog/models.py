@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's GPU models with their names in gpu-feature-discovery and the driver, and the lookup of models by the names that users write."""
+"""The GPU models that the collection knows, what clouds call the machines that have them, and what was measured on one of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import collections
 import dataclasses
 import difflib
 import functools
+import math
 import re
+import typing as t
 
 from . import mig
-from .names import MIG_INFIX, SHARED_SUFFIX
+from .names import MIG_INFIX, MPS_MODE, SHARED_SUFFIX, TIME_SLICING_MODE
+
+# NVIDIA's GPU models with their names in gpu-feature-discovery and the driver, and the lookup of models by the names that users write.
 
 # The GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms"). Boards with four A100 GPUs have no NVSwitches.
 NVSWITCH_MODELS = frozenset(
@@ -298,3 +302,221 @@ def nearest(name: str, limit: int = 4) -> tuple[str, ...]:
         for model in known[spelling]
     ]
     return tuple(dict.fromkeys(abbreviated + similar))[:limit]
+
+
+# The GPUs of a flavor: the class for all clouds, and the GPUs of VKS flavors by flavor name.
+#
+# Source: vngcloud/docs Vietnamese/vks/reference/node-flavors (2026-08), which lists names such as g4-standard-32x128-2L40s.
+
+_NAME = re.compile(r"g\d+-standard-\d+x\d+(?:x\d+\w*)?-(?P<count>\d+)(?P<name>[A-Za-z]\w*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class FlavorGpus:
+    """The GPUs of one node: their number, their name in the flavor, and the keys of matching models, which are empty if the catalog has none."""
+
+    count: int
+    name: str
+    keys: tuple[str, ...]
+
+    @property
+    def has_mig(self) -> bool | None:
+        """Whether these GPUs support MIG; None if they are not in the catalog."""
+        return any(mig.geometry(key) for key in self.keys) if self.keys else None
+
+
+def vks_flavor_gpus(flavor: str) -> FlavorGpus | None:
+    """The GPUs in the flavor's name; None for a name in another format (an id, or a flavor without GPU)."""
+    match = _NAME.fullmatch(flavor)
+    if not match:
+        return None
+    name = match["name"].lower()
+    keys = tuple(
+        model.key
+        for model in MODELS
+        if name in (model.key.replace("-", "").lower(), model.key.partition("-")[0].lower())
+    )
+    return FlavorGpus(int(match["count"]), match["name"], keys)
+
+
+# The NVIDIA GPUs of the machine types of AWS, Azure and Google Cloud, by machine type.
+#
+# Sources: docs.aws.amazon.com/ec2 "Accelerated computing instances"; learn.microsoft.com/azure/virtual-machines "GPU accelerated";
+# cloud.google.com/compute/docs/gpus. The table contains neither types with a fraction of a GPU nor types whose GPUs are chosen separately (Google
+# Cloud's n1).
+
+# For each family of types: patterns for the size of a type, each with the number of GPUs.
+_ONE_TO_8 = {r"(2|4|8|16)?xlarge": 1, r"(12|24)xlarge": 4, r"48xlarge": 8}
+_FAMILIES: tuple[tuple[str, str, tuple[str, ...], dict[str, int]], ...] = (
+    # AWS
+    (r"g4dn\.", "T4", ("T4",), {r"(2|4|8|16)?xlarge": 1, r"12xlarge": 4, r"metal": 8}),
+    (r"g5\.", "A10G", ("A10G",), _ONE_TO_8),
+    (r"g6\.", "L4", ("L4",), _ONE_TO_8),
+    (r"g6e\.", "L40S", ("L40S",), _ONE_TO_8),
+    (r"p3\.", "V100", ("V100-SXM2-16GB",), {"2xlarge": 1, "8xlarge": 4, "16xlarge": 8}),
+    (r"p3dn\.", "V100", ("V100-SXM2-32GB",), {"24xlarge": 8}),
+    (r"p4d\.", "A100", ("A100-SXM4-40GB",), {"24xlarge": 8}),
+    (r"p4de\.", "A100", ("A100-SXM4-80GB",), {"24xlarge": 8}),
+    (r"p5\.", "H100", ("H100-80GB-HBM3",), {"4xlarge": 1, "48xlarge": 8}),
+    (r"p5en?\.", "H200", ("H200",), {"48xlarge": 8}),
+    (r"p6-b200\.", "B200", ("B200",), {"48xlarge": 8}),
+    # Azure
+    (r"standard_nc", "T4", ("T4",), {r"(4|8|16)as_t4_v3": 1, r"64as_t4_v3": 4}),
+    (r"standard_nc", "V100", ("V100-PCIE-16GB",), {"6s_v3": 1, "12s_v3": 2, "24r?s_v3": 4}),
+    (r"standard_nc", "A100", ("A100-80GB-PCIe",), {"24ads_a100_v4": 1, "48ads_a100_v4": 2, "96ads_a100_v4": 4}),
+    (r"standard_nc", "H100", ("H100-NVL",), {"40ads_h100_v5": 1, "80adis_h100_v5": 2}),
+    (r"standard_nd", "A100", ("A100-SXM4-40GB",), {"96asr(_a100)?_v4": 8}),
+    (r"standard_nd", "A100", ("A100-SXM4-80GB",), {"96amsr_a100_v4": 8}),
+    (r"standard_nd", "H100", ("H100-80GB-HBM3",), {"96isr_h100_v5": 8}),
+    (r"standard_nd", "H200", ("H200",), {"96isr_h200_v5": 8}),
+    (r"standard_nv", "A10", ("A10",), {"36adm?s_a10_v5": 1, "72ads_a10_v5": 2}),
+    # Google Cloud
+    (r"g2-standard-", "L4", ("L4",), {"(4|8|12|16|32)": 1, "24": 2, "48": 4, "96": 8}),
+    (r"a2-highgpu-", "A100", ("A100-SXM4-40GB",), {"1g": 1, "2g": 2, "4g": 4, "8g": 8}),
+    (r"a2-megagpu-", "A100", ("A100-SXM4-40GB",), {"16g": 16}),
+    (r"a2-ultragpu-", "A100", ("A100-SXM4-80GB",), {"1g": 1, "2g": 2, "4g": 4, "8g": 8}),
+    (r"a3-highgpu-", "H100", ("H100-80GB-HBM3",), {"1g": 1, "2g": 2, "4g": 4, "8g": 8}),
+    (r"a3-megagpu-", "H100", ("H100-80GB-HBM3",), {"8g": 8}),
+    (r"a3-ultragpu-", "H200", ("H200",), {"8g": 8}),
+    (r"a4-highgpu-", "B200", ("B200",), {"8g": 8}),
+)
+
+# Machine types with NVIDIA GPUs, including those whose number of GPUs or fraction of a GPU is not in the table.
+_WITH_GPUS = re.compile(
+    r"(g[3-7](dn|e|f|g|s)?|gr6f?|p[2-6](d|dn|de|e|en|-b200|-b300|e-gb200)?)\.(\d*xlarge|metal)"  # AWS; g4ad has GPUs of AMD
+    r"|standard_n(c\w+|d(?!\w*mi\d)\w+|v\d+(ad)?m?s_(v3|a10_v5))"  # Azure; NVv4 and NVv5 have GPUs of AMD
+    r"|(a[234]x?|g[24])-(standard|highgpu|megagpu|ultragpu|edgegpu|maxgpu)-\w+"  # Google Cloud
+    r"|(vm|bm)\.gpu(?!\.mi)[\w.]+"  # Oracle Cloud
+    r"|ecs\.s?e?gn\d[\w-]*\..+"  # Alibaba Cloud
+)
+# Labels by which clouds, autoscalers and other tools describe a node's GPU, each with a text that its value contains if the GPU is NVIDIA's.
+GPU_LABELS = {
+    "cloud.google.com/gke-accelerator": "nvidia",
+    "k8s.amazonaws.com/accelerator": "",
+    "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
+    "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
+    "karpenter.azure.com/sku-gpu-manufacturer": "nvidia",
+    "kubernetes.azure.com/accelerator": "nvidia",
+    "accelerator": "nvidia",
+    "cluster-api/accelerator": "",
+    "doks.digitalocean.com/gpu-brand": "nvidia",
+    "gpu.nvidia.com/model": "",
+    "aliyun.accelerator/nvidia_name": "",
+}
+
+
+def has_nvidia_gpu(machine_type: str) -> bool:
+    """Whether a machine type of a known cloud has NVIDIA GPUs."""
+    return bool(_WITH_GPUS.fullmatch(machine_type.lower()))
+
+
+def machine_type_gpus(machine_type: str) -> FlavorGpus | None:
+    """The GPUs of a machine type; None if it is not in the table."""
+    name = machine_type.lower()
+    for family, title, keys, sizes in _FAMILIES:
+        for size, count in sizes.items():
+            if re.fullmatch(family + size, name):
+                return FlavorGpus(count, title, keys)
+    return None
+
+
+# The cost of sharing a GPU: measurements of this project and of CERN, and the rules derived from them.
+
+# The measurements comprise 189 timed cases with synthetic kernels (compute-bound, copies, short bursts), started through the driver API. Each value
+# is the median of 3 repeats; clocks and results were checked in each repeat. Under MPS, each of N clients gets 100/N % of the SMs, which is the
+# device plugin's setting. Not measured: more than 8 processes, MIG, tensor cores at the power limit, faults.
+MEASURED = "one NVIDIA H200, driver 580.159.04, 2026-11-21"
+MAX_MEASURED_PODS = 8
+
+
+class BusyPods(t.NamedTuple):
+    """The speed of each of N processes that always have work, as a fraction of a process's speed alone on the GPU, and how evenly they are served."""
+
+    mode: str
+    load: str
+    pods: int
+    share: float
+    fairness: float
+    """The smallest share divided by the largest, in the worst of the repeats."""
+
+
+class LaunchLatency(t.NamedTuple):
+    """The milliseconds from submission to completion of a synchronous launch next to busy processes; 1.0 ms without busy processes."""
+
+    mode: str
+    busy: int
+    median_ms: float
+    p99_ms: float
+
+
+class Loss(t.NamedTuple):
+    """The loss measured with CERN's simulation, in per cent of the time that ideal sharing would take; one value for each problem size."""
+
+    step: str
+    per_cent: tuple[float, float, float]
+
+
+BUSY: tuple[BusyPods, ...] = (
+    BusyPods(TIME_SLICING_MODE, "compute", 2, 0.452, 0.999),
+    BusyPods(TIME_SLICING_MODE, "compute", 4, 0.226, 0.996),
+    BusyPods(TIME_SLICING_MODE, "compute", 8, 0.113, 0.996),
+    BusyPods(TIME_SLICING_MODE, "copy", 2, 0.453, 0.999),
+    BusyPods(TIME_SLICING_MODE, "copy", 4, 0.226, 0.998),
+    BusyPods(TIME_SLICING_MODE, "copy", 8, 0.113, 0.993),
+    BusyPods(MPS_MODE, "compute", 2, 0.502, 1.000),
+    BusyPods(MPS_MODE, "compute", 4, 0.244, 0.996),
+    BusyPods(MPS_MODE, "compute", 8, 0.122, 0.996),
+    BusyPods(MPS_MODE, "copy", 2, 0.499, 0.988),
+    BusyPods(MPS_MODE, "copy", 4, 0.248, 0.962),
+    BusyPods(MPS_MODE, "copy", 8, 0.123, 0.935),
+)
+WAITING: tuple[LaunchLatency, ...] = (
+    LaunchLatency(TIME_SLICING_MODE, 0, 1.01, 1.02),
+    LaunchLatency(TIME_SLICING_MODE, 1, 2.29, 3.29),
+    LaunchLatency(TIME_SLICING_MODE, 3, 5.10, 7.95),
+    LaunchLatency(MPS_MODE, 1, 1.01, 1.02),
+    LaunchLatency(MPS_MODE, 3, 1.01, 1.03),
+)
+# The fraction of the GPU that all busy processes get together. These rules fit the rows above.
+TOTAL = {TIME_SLICING_MODE: 0.905, MPS_MODE: 0.98}
+# One turn of a busy process: a time slice of 2.06 ms and a switch of 0.22 ms. A launch waits for the turns of all other processes.
+TURN_MS = 2.3
+# The memory that each MPS client should leave free. If four clients fill their shares, the shares, the MPS server and the driver's
+# reserve together exceed the GPU's memory: in the measurement, one of the four clients could not allocate the last 0.7 GiB of its share.
+MPS_RESERVE_MIB = 819
+
+# Source: CERN's webinar "Adding and managing GPUs on Kubernetes", autumn 2024, Diana Gaponcic, IT-CD-PI; A100 40GB PCIe, driver 470.129.06, CUDA 11.6.
+# The workload is a simulation (Xsuite) that uses the GPU heavily, with few memory accesses and little communication with the CPU.
+# Each row compares a time with twice the time of the previous row ("Shared x2" with twice x1). The resulting shares of the GPU: 0.36, 0.18 and 0.09.
+WEBINAR_TIME_SLICING: tuple[Loss, ...] = (
+    Loss("x1 to x2", (37.90, 38.23, 38.61)),
+    Loss("x2 to x4", (0, 0, 0)),
+    Loss("x4 to x8", (0, 0, 0)),
+)
+WEBINAR_MIG = Loss("whole GPU to 7g.40gb", (8.97, 9.37, 8.91))
+
+# The number of SMs of the whole GPU, and of each profile by its id. Sources: nvidia-smi mig -lgip on an H200; go-nvml's mock of an A100 DGX.
+_H200 = (132, {19: 16, 20: 16, 15: 26, 14: 32, 9: 60, 5: 64, 0: 132})
+_A100 = (108, {19: 14, 20: 14, 15: 14, 14: 28, 9: 42, 5: 56, 0: 98})
+H200_SMS: dict[str, tuple[int, dict[int, int]]] = {
+    "H200": _H200,
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM4-80GB", "A100-80GB-PCIe"), _A100),
+}
+# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip), which is slightly less than the sizes in their names.
+H200_MIB = {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 143360}
+
+
+def measured_limit_note(pods: int) -> str:
+    """A note for the end of a sentence if this number of pods exceeds the measured numbers; otherwise empty."""
+    return f"; not measured beyond {MAX_MEASURED_PODS} pods" if pods > MAX_MEASURED_PODS else ""
+
+
+def measured_share(mode: str, pods: int) -> float:
+    """The fraction of the GPU for each of `pods` busy pods: the measured value if there is one, otherwise the value that the rule TOTAL yields."""
+    measured = (row.share for row in BUSY if (row.mode, row.load, row.pods) == (mode, "compute", pods))
+    return next(measured, TOTAL[mode] / pods)
+
+
+def measured_wait_ms(pods: int) -> int:
+    """The longest wait of a launch under time-slicing while all other pods are busy, in milliseconds, rounded up."""
+    return math.ceil((pods - 1) * TURN_MS)

@@ -1,14 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The releases of the GPU operator with all data that depends on them, and the default releases of the operator and of NFD.
-
-known_issues.py contains the known issues of each release.
-"""
+"""The releases of the GPU operator, of CUDA, of vGPU software and of driver images, and what each of them changed."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import typing as t
+from typing import NamedTuple
+
+# The releases of the GPU operator with all data that depends on them, and the default releases of the operator and of NFD.
+#
+# distributions.py contains the known issues of each release.
 
 # API version and kind.
 Kind = tuple[str, str]
@@ -339,3 +342,232 @@ def known_release_of(version: str) -> Release | None:
     """The first two numbers of a version that has three; None for any other text."""
     match = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)
     return (int(match[1]), int(match[2])) if match else None
+
+
+# CUDA versions, and the GPUs that each version supports.
+
+# Major and minor number of a CUDA version or compute capability.
+CudaVersion = tuple[int, int]
+
+# The key for an image that is used with every CUDA version.
+ANY_CUDA_VERSION = "0.0"
+
+# The lowest compute capability of each major version (CUDA Toolkit release notes, "Deprecated Architectures").
+_MIN_COMPUTE: dict[int, CudaVersion] = {11: (3, 5), 12: (5, 0), 13: (7, 5)}
+_CUDA_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.\d{1,4})*", re.ASCII)
+
+
+def parse_cuda_version(text: str) -> CudaVersion | None:
+    """The first two numbers of a version; None for other text."""
+    match = _CUDA_VERSION.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def runs_on_cuda(cuda: CudaVersion, compute: CudaVersion | None) -> bool:
+    """Whether programs built for a CUDA version run on GPUs with a compute capability; an unknown capability (None) counts as supported."""
+    return compute is None or compute >= _MIN_COMPUTE.get(cuda[0], (0, 0))
+
+
+# The releases of NVIDIA's vGPU software: the versions of the manager on the hypervisor and of the driver in Linux guests.
+#
+# Sources: NVIDIA vGPU release notes ("vGPU Software Driver Versions"), Tenable's plugins for NVIDIA bulletins, Google's bucket of GRID drivers. An empty
+# string stands for a version that no source lists.
+
+
+class VgpuRelease(NamedTuple):
+    """One release: its number, and the versions of the manager and of the guest driver for Linux."""
+
+    number: str
+    manager: str
+    guest: str
+
+    @property
+    def branch(self) -> int:
+        """The major number of the release."""
+        return int(self.number.partition(".")[0])
+
+
+# The branch of vGPU releases for each major number of the drivers.
+BRANCHES: dict[int, int] = {470: 13, 510: 14, 525: 15, 535: 16, 550: 17, 570: 18, 580: 19, 595: 20}
+# The first branch whose guests need a newer license server, and the version of that Delegated License Service (NVIDIA License System release notes).
+DLS_VERSION_NEEDED = (18, "3.4")
+# Branches with long-term support. A later branch also supports guests of the previous one (NVIDIA vGPU 19.0 release notes, "Compatibility").
+LONG_TERM_BRANCHES = (13, 16, 19)
+
+RELEASES: tuple[VgpuRelease, ...] = (
+    VgpuRelease("20.1", "", "595.71.05"),
+    VgpuRelease("20.0", "595.58.02", "595.58.03"),
+    VgpuRelease("19.6", "", "580.178.04"),
+    VgpuRelease("19.5", "580.159.01", "580.159.03"),
+    VgpuRelease("19.4", "580.126.08", "580.126.09"),
+    VgpuRelease("19.3", "580.105.06", "580.105.08"),
+    VgpuRelease("19.2", "580.95.02", "580.95.05"),
+    VgpuRelease("19.1", "580.82.02", "580.82.07"),
+    VgpuRelease("19.0", "580.65.05", "580.65.06"),
+    VgpuRelease("18.6", "", "570.211.01"),
+    VgpuRelease("18.5", "570.195.02", ""),
+    VgpuRelease("18.4", "570.172.07", "570.172.08"),
+    VgpuRelease("18.3", "570.158.02", "570.158.01"),
+    VgpuRelease("18.2", "570.148.06", "570.148.08"),
+    VgpuRelease("18.1", "570.133.10", "570.133.20"),
+    VgpuRelease("18.0", "570.124.03", ""),
+    VgpuRelease("17.6", "550.163.02", "550.163.01"),
+    VgpuRelease("17.5", "550.144.02", "550.144.03"),
+    VgpuRelease("17.4", "550.127.06", "550.127.05"),
+    VgpuRelease("17.3", "550.90.05", "550.90.07"),
+    VgpuRelease("17.2", "550.90.05", "550.90.07"),
+    VgpuRelease("17.1", "550.54.16", "550.54.15"),
+    VgpuRelease("17.0", "550.54.10", "550.54.14"),
+    VgpuRelease("16.14", "", "535.309.01"),
+    VgpuRelease("16.13", "", "535.288.01"),
+    VgpuRelease("16.12", "535.274.03", ""),
+    VgpuRelease("16.11", "535.261.04", "535.261.03"),
+    VgpuRelease("16.10", "535.247.02", "535.247.01"),
+    VgpuRelease("16.9", "535.230.02", "535.230.02"),
+    VgpuRelease("16.8", "535.216.01", "535.216.01"),
+    VgpuRelease("16.7", "535.183.04", "535.183.06"),
+    VgpuRelease("16.6", "535.183.04", "535.183.01"),
+    VgpuRelease("16.5", "535.161.05", "535.161.08"),
+    VgpuRelease("16.4", "535.161.05", "535.161.07"),
+    VgpuRelease("16.3", "535.154.02", "535.154.05"),
+    VgpuRelease("16.2", "535.129.03", "535.129.03"),
+    VgpuRelease("16.1", "535.104.06", "535.104.05"),
+    VgpuRelease("16.0", "535.54.06", "535.54.03"),
+    VgpuRelease("15.4", "525.147.01", "525.147.05"),
+    VgpuRelease("15.3", "525.125.03", "525.125.06"),
+    VgpuRelease("15.2", "525.105.14", "525.105.17"),
+    VgpuRelease("15.1", "525.85.07", "525.85.05"),
+    VgpuRelease("15.0", "525.60.12", "525.60.13"),
+    VgpuRelease("14.4", "510.108.03", "510.108.03"),
+    VgpuRelease("14.2", "510.85.03", "510.85.02"),
+    VgpuRelease("14.1", "510.73.06", "510.73.08"),
+    VgpuRelease("14.0", "510.47.03", "510.47.03"),
+    VgpuRelease("13.12", "470.256.02", "470.256.02"),
+    VgpuRelease("13.10", "470.239.01", "470.239.06"),
+    VgpuRelease("13.9", "470.223.02", "470.223.02"),
+    VgpuRelease("13.8", "470.199.03", "470.199.02"),
+    VgpuRelease("13.7", "470.182.02", "470.182.03"),
+    VgpuRelease("13.6", "470.161.02", "470.161.03"),
+    VgpuRelease("13.4", "470.141.05", "470.141.03"),
+    VgpuRelease("13.3", "470.129.04", "470.129.06"),
+    VgpuRelease("13.2", "470.103.02", "470.103.01"),
+    VgpuRelease("13.1", "470.82", "470.82.01"),
+    VgpuRelease("13.0", "470.63", "470.63.01"),
+)
+
+
+def release_with(*, manager: str = "", guest: str = "") -> VgpuRelease | None:
+    """The newest release with this version of the manager or of the guest driver; None if the table has none."""
+    return next(
+        (item for item in RELEASES if (manager and item.manager == manager) or (guest and item.guest == guest)), None
+    )
+
+
+def branch_of(version: str) -> int | None:
+    """The branch of vGPU releases for a driver's version; None if it is not known."""
+    major = version.partition(".")[0]
+    return BRANCHES.get(int(major)) if major.isdecimal() else None
+
+
+# The operating systems of nodes, the tags of their driver images, and the sources of these images.
+#
+# To form a tag, the operator appends the operating system to the driver's version.
+# Sources: gpu-operator controllers/object_controls.go (resolveDriverTag), controllers/state_manager.go (getGPUNodeOSInfo) and internal/state/nodepool.go
+# (getOSTag) of the tags v23.9.2 to v26.7.0; NVIDIA/gpu-driver-container Makefile and its folders.
+
+# NFD's labels with ID and VERSION_ID from /etc/os-release.
+OS_LABELS = ("system-os_release.ID", "system-os_release.VERSION_ID")
+# NFD's label with the kernel release, which is part of the tags of precompiled drivers.
+KERNEL_LABEL = "kernel-version.full"
+_OS_TAG = re.compile(r"(?P<system>[a-z]+(?:-[a-z]+)?)(?P<version>\d+(?:\.\d+)?)")
+# RHCOS has been built from RHEL 9 since OpenShift 4.13 (release notes of OpenShift).
+_RHCOS_9_SINCE = 13
+
+
+def _rhel_folder(version: str) -> str:
+    return f"rhel{version.partition('.')[0]}"
+
+
+def _rhcos_folder(version: str) -> str:
+    major, dummy, minor = version.partition(".")
+    return "rhel9" if int(major) > 4 or int(minor or 0) >= _RHCOS_9_SINCE else "rhel8"
+
+
+class BuildTarget(t.NamedTuple):
+    """The sources of an operating system's image; systems with the same target share an image.
+
+    folder: the folder of gpu-driver-container. arguments: the names and values of the Dockerfile's arguments that depend on the system.
+    """
+
+    folder: str
+    arguments: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatingSystem:
+    """An operating system of nodes.
+
+    name: the ID in /etc/os-release. published: whether NVIDIA publishes driver images for the system.
+    folder: a function that returns, for a version, the folder of gpu-driver-container from which images are built; None if there is no folder.
+    arguments: functions that return, for a version, the value of a Dockerfile argument, by the argument's name.
+    major_tags: pairs of a major version and a release of the operator. Since that release, the tags for that major version and later ones contain only the
+    major version. os_image: for a system without images, the beginning of the name that the kubelet reports, which is known before NFD runs.
+    """
+
+    name: str
+    published: bool = False
+    folder: t.Callable[[str], str] | None = None
+    arguments: t.Mapping[str, t.Callable[[str], str]] = dataclasses.field(default_factory=dict)
+    major_tags: tuple[tuple[int, Release], ...] = ()
+    os_image: str = ""
+
+
+SYSTEMS = (
+    OperatingSystem("ubuntu", published=True, folder="ubuntu{}".format),
+    OperatingSystem("rhcos", published=True, folder=_rhcos_folder),
+    OperatingSystem("rhel", published=True, folder=_rhel_folder, major_tags=((10, (26, 3)), (0, (26, 7)))),
+    OperatingSystem("rocky", published=True, folder=_rhel_folder, major_tags=((0, (26, 3)),)),
+    OperatingSystem("ol", folder=_rhel_folder, major_tags=((0, (26, 7)),)),
+    # gpu-driver-container has no directory for SLES since its commit 7a164e3 of 2026-04-28 (unsupported distributions).
+    OperatingSystem("sles"),
+    OperatingSystem("sl-micro"),
+    # OKD's CoreOS.
+    OperatingSystem("centos", os_image="CentOS Stream CoreOS"),
+    OperatingSystem("fedora", os_image="Fedora"),
+    OperatingSystem("debian", os_image="Debian"),
+    OperatingSystem("flatcar", os_image="Flatcar"),
+    OperatingSystem("bottlerocket", os_image="Bottlerocket"),
+    OperatingSystem("talos", os_image="Talos"),
+    OperatingSystem("opensuse-leap", os_image="openSUSE"),
+)
+_BY_NAME = {system.name: system for system in SYSTEMS}
+PUBLISHED_SYSTEMS = frozenset(system.name for system in SYSTEMS if system.published)
+UNPUBLISHED_OS_IMAGES = tuple(system.os_image for system in SYSTEMS if system.os_image)
+
+# Registries from which anyone can pull. NVIDIA's license does not allow the publication of the vGPU driver
+# (NVIDIA vGPU software license agreement, distribution).
+PUBLIC_REGISTRIES = frozenset(
+    {"docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws"}
+    | {"registry.gitlab.com", "registry.access.redhat.com"}
+)  # fmt: skip
+
+
+def os_tag(system: str, version: str, operator_version: str) -> str:
+    """The suffix that a release of the operator appends for a node with this ID and VERSION_ID, such as rhcos4.18, rhel9.6 or rhel9."""
+    release, known = release_of(operator_version), _BY_NAME.get(system)
+    major = version.partition(".")[0]
+    number = int(major) if major.isdecimal() else 0
+    by_major = known is not None and any(number >= first and release >= since for first, since in known.major_tags)
+    return f"{system}{major if by_major else version}"
+
+
+def build_target(tag: str) -> BuildTarget | None:
+    """The target that builds an operating system's image; None for a system that is unknown or has no folder."""
+    match = _OS_TAG.fullmatch(tag)
+    system = _BY_NAME.get(match["system"]) if match else None
+    if match is None or system is None or system.folder is None:
+        return None
+    version = match["version"]
+    return BuildTarget(
+        system.folder(version), tuple((name, value(version)) for name, value in sorted(system.arguments.items()))
+    )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recognizes secrets by the names of their fields, and by the formats of keys, tokens and passwords (pure).
 
-docs/secrets.md lists the rules for users. `schema/secret_values.py` applies them to variables.
+docs/secrets.md lists the rules for users. `core/types.py` applies them to variables.
 """
 
 from __future__ import annotations

@@ -1,57 +1,338 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and applies the ClusterPolicy, and waits until the operator has processed it."""
+"""Creates and corrects the ClusterPolicy, and waits for the operands."""
 
 from __future__ import annotations
 
+import datetime
 import itertools
+import posixpath
 import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.distributions import DISTRIBUTIONS
-from ..catalog.names import GENERATED_SELECTOR
-from ..catalog.operands import TOOLKIT
-from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations, uses_driver_objects
-from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
-from ..cluster_state.generated_mig_config import merge_generated, parse_generated
-from ..cluster_state.node import parse_node
-from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
-from ..cluster_state.operand_pods import daemonset_status
-from ..cluster_state.ownership import POOL_OWNER
-from ..cluster_state.pool_assignment import ignorable_nodes
-from ..common.errors import PartialFailure
-from ..common.wait import WaitOptions, WaitTimeout
-from ..helm.release_records import is_marked_installed, marker_path
-from ..helm.workloads import diagnose_pods, format_failure, pod_failures
-from ..kube.client import Client
-from ..kube.diff import same_object
+from ..catalog.distributions import CONFIG, DEFAULT_SOCKET, DISTRIBUTIONS, DROP_IN, SOCKET
+from ..catalog.names import CONFIG_LABEL, EXAMPLE_MANAGER, GENERATED_SELECTOR
+from ..catalog.operands import DISCOVERY, MPS_DAEMON, PLUGIN, TOOLKIT, VALIDATOR
+from ..catalog.taints import format_toleration
+from ..core.errors import InvalidOptions, PartialFailure
+from ..core.messages import abbreviate, abbreviate_nodes
+from ..core.values import Document, Object, get_nested, part_of
+from ..core.waits import WaitOptions, WaitTimeout
+from ..helm.preparation import diagnose_pods, format_failure, pod_failures
+from ..helm.release import is_marked_installed, marker_path
 from ..kube.errors import ApiError
-from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS, RUNTIME_CLASSES, collection_path, object_path
-from ..nvidia_config import mig_parted
-from ..pools.plan import ComponentPlan, Plan, PoolPlan
-from ..schema.messages import abbreviate
-from .cluster_policy import PolicyChange, policy_version
-from .container_runtime import (
-    SELECTOR,
-    handlers_of,
-    missing_runtime_classes,
-    runtime_classes_of,
-    toolkit_problems,
+from ..kube.fields import same_object
+from ..kube.objects import NOT_CHECKED, ExpectedObjects, InvalidObjects, known_fields, read_definition, spec_schema
+from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS, RUNTIME_CLASS_LIST, collection_path, object_path
+from ..nodes.mig import merge_generated, parse_generated
+from ..nodes.node import CONTAINERD, Node, distribution_of, parse_node
+from ..nodes.ownership import POOL_OWNER, assign_pools, can_continue_without, ignorable_nodes
+from ..nodes.pods import (
+    app_of,
+    container_failures,
+    daemonset_status,
+    describe_failures,
+    is_ready,
+    node_of,
+    operand_failures,
+    read_operand_pods,
+    unready_operands,
 )
-from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace, outdated_images
-from .driver_object_writer import label_nodes
-from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
-from .driver_rollout import DriverRollout, UpgradePolicies
-from .failing_nodes import FailingNodes
-from .readiness import OperatorReadiness, RequiredEffect, assess
-from .stalled_pods import StalledPods, permitted_pods
+from ..sharing_modes import mig_parted
+from .cluster_policy import (
+    POLICY_API_VERSION,
+    POLICY_KIND,
+    DesiredPolicy,
+    DriverRollout,
+    PolicyChange,
+    UpgradePolicies,
+    active_policy,
+    driver_results,
+    follows_own_policies,
+    initial_change,
+    is_managed_driver,
+    mig_configmap,
+    new_policy,
+    planned_upgrade,
+    policy_version,
+    recorded_tolerations,
+    uses_driver_objects,
+    with_planned_values,
+)
+from .detect import relocate_plan
+from .driver_objects import DriverObjects, label_nodes, plan_driver_objects, pool_label_edits, refused_objects
+from .installation import operator_owner, read_example
+from .readiness import (
+    UNFINISHED,
+    DriverUpgrade,
+    IgnoredNodes,
+    OperatorReadiness,
+    RequiredEffect,
+    StalledPods,
+    app_label,
+    assess,
+    driver_upgrade,
+    is_driver,
+    is_operand,
+    is_stalled,
+    next_pod_to_replace,
+    outdated_images,
+    permitted_pods,
+)
 
 if t.TYPE_CHECKING:
+    from ..kube.client import Client
     from ..kube.lease import Lease
+    from ..nodes.pods import ContainerFailure
+    from ..pools.plan import ComponentPlan, Plan, PoolPlan
 
-Object = dict[str, t.Any]
+# Checks whether NVIDIA's runtime class exists and whether the container toolkit can configure the containerd of each node (pure).
+#
+# The operator mounts the folders of containerd's socket and configuration into the toolkit's pod and passes the paths within the pod to the toolkit
+# (gpu-operator v25.10.1 controllers/object_controls.go, transformForRuntime).
+
+# The volume of each path, by the environment variable that contains the path.
+_PATHS = {SOCKET: "containerd-socket", CONFIG: "containerd-config", DROP_IN: "containerd-drop-in-config"}
+_TITLES = {SOCKET: "socket", CONFIG: "configuration", DROP_IN: "drop-in configuration"}
+_DEFAULTS = {
+    SOCKET: DEFAULT_SOCKET,
+    CONFIG: "/etc/containerd/config.toml",
+    DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
+}
+_CONTAINER = "nvidia-container-toolkit-ctr"
+# Selects the toolkit's pods and the pods of one operand that uses the runtime class.
+SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
+# A toolkit container that has restarted this number of times has a lasting problem, because each attempt takes 30 seconds.
+_MIN_RESTARTS = 2
+# The minimum age in seconds of a pod without a sandbox; the kubelet creates the sandbox immediately if the runtime knows the handler.
+_MIN_AGE = 60.0
+
+
+def runtime_classes_of(daemonsets: t.Iterable[Document]) -> set[str]:
+    """The runtime classes that the operands' pods refer to."""
+    specs = (item["spec"]["template"]["spec"] for item in daemonsets if is_operand(item))
+    return {str(name) for spec in specs if (name := spec.get("runtimeClassName"))}
+
+
+def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> list[str]:
+    """A message for each runtime class that operands refer to but that does not exist; the API server rejects their pods."""
+    existing = {item["metadata"]["name"] for item in classes}
+    return [
+        f"RuntimeClass {name} does not exist, so the API server rejects the operands' pods; the operator creates it"
+        for name in sorted(runtime_classes_of(daemonsets) - existing)
+    ]
+
+
+def handlers_of(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> dict[str, str]:
+    """The handlers of the existing runtime classes that operands refer to, by class name."""
+    named = runtime_classes_of(daemonsets)
+    return {
+        item["metadata"]["name"]: str(item.get("handler") or "")
+        for item in classes
+        if item["metadata"]["name"] in named
+    }
+
+
+def host_paths(toolkit: Document) -> dict[str, str]:
+    """The paths on the node that the toolkit's DaemonSet uses, by the environment variable that sets them."""
+    spec = toolkit["spec"]["template"]["spec"]
+    folders = {
+        volume["name"]: str((volume.get("hostPath") or {}).get("path") or "") for volume in spec.get("volumes") or ()
+    }
+    container: Document = next((item for item in spec.get("containers") or () if item["name"] == _CONTAINER), {})
+    variables = {entry["name"]: str(entry.get("value") or "") for entry in container.get("env") or ()}
+    return {
+        name: posixpath.join(folders[volume], posixpath.basename(variables[name]))
+        for name, volume in _PATHS.items()
+        if folders.get(volume) and variables.get(name)
+    }
+
+
+def toolkit_problems(
+    toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
+) -> list[str]:
+    """Messages about nodes that cannot start pods with the runtime class because their containerd is not where the toolkit expects it.
+
+    `pods` contains the pods that SELECTOR selects; only nodes on which one of them keeps failing are considered. `version` is the operator's version.
+    """
+    failing = failing_nodes(pods, now)
+    if not failing:
+        return []
+    paths = host_paths(toolkit)
+    by_reason: dict[str, list[str]] = {}
+    for node in map(parse_node, nodes):
+        if node.name in failing and (reason := _mismatch(node, paths, version)):
+            by_reason.setdefault(reason, []).append(node.name)
+    return [f"{abbreviate_nodes(names)}: {reason}" for reason, names in sorted(by_reason.items())]
+
+
+def failing_nodes(pods: t.Iterable[Document], now: float) -> set[str]:
+    """The nodes on which the toolkit's container exits repeatedly or on which the runtime creates no sandbox for a pod with a runtime class."""
+    return {node_of(pod) for pod in pods if not is_ready(pod) and (_crashes(pod) or _lacks_sandbox(pod, now))}
+
+
+def _crashes(pod: Document) -> bool:
+    return any(
+        failure.container == _CONTAINER and failure.restarts >= _MIN_RESTARTS
+        for failure in container_failures([pod]).get(node_of(pod), ())
+    )
+
+
+def _lacks_sandbox(pod: Document, now: float) -> bool:
+    """Whether a pod with a runtime class still has no sandbox; the kubelet reports this as the condition PodReadyToStartContainers."""
+    conditions = {item["type"]: item["status"] for item in (pod.get("status") or {}).get("conditions") or ()}
+    created = pod["metadata"].get("creationTimestamp")
+    if not created or not pod["spec"].get("runtimeClassName") or conditions.get("PodReadyToStartContainers") != "False":
+        return False
+    return now - datetime.datetime.fromisoformat(created).timestamp() >= _MIN_AGE
+
+
+def _mismatch(node: Node, paths: t.Mapping[str, str], version: str) -> str:
+    distribution = distribution_of(node)
+    if distribution is None or not node.container_runtime.startswith(CONTAINERD):
+        return ""
+    needed = {SOCKET: DEFAULT_SOCKET, **distribution.toolkit_variables(version)}
+    wrong = [
+        f"{_TITLES[name]} at {paths[name]} instead of {needed[name]} ({name})"
+        for name in _PATHS
+        if name in paths and name in needed and paths[name] != needed[name]
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"the container toolkit expects containerd's {' and '.join(wrong)} on these nodes ({distribution.title}, kubelet "
+        f"{node.kubelet_version}); set gpu_cluster.distribution: {distribution.name}, or correct toolkit.env in gpu_cluster.operator.values"
+    )
+
+
+# Finds the nodes on which NVIDIA's pods keep failing, so that the wait for the operator continues without them.
+
+# The operands that read the configuration in a node's label, and the validator, which waits for the device plugin.
+_CONFIGURED = (PLUGIN, DISCOVERY, MPS_DAEMON)
+_WAITING = (*_CONFIGURED, VALIDATOR)
+
+
+class FailingNodes:
+    """Determines the nodes that a wait ignores, and keeps the result of the last search."""
+
+    def __init__(self, client: Client, pools: t.Sequence[PoolPlan]) -> None:
+        """Store the arguments; nothing is read yet."""
+        self._client = client
+        self._pools = pools
+        # The stalled pods of the last call, and the broken nodes on which they run, with the apps that fail there and the reason.
+        self._stalled: t.Sequence[Object] = ()
+        self._broken: dict[str, set[str]] = {}
+        self._broken_reasons: dict[str, str] = {}
+        # The nodes whose configuration gpu_sharing replaces after this wait, although the operands that read it fail.
+        self._replaced: dict[str, ContainerFailure] = {}
+        # Whether gpu_sharing runs after this wait.
+        self.sharing_follows = False
+        # The result of the last call that found nodes.
+        self.ignored = IgnoredNodes()
+
+    def find(
+        self,
+        readiness: OperatorReadiness,
+        stalled: t.Sequence[Object],
+        namespace: str,
+        nodes: t.Sequence[Object],
+        read_nodes: t.Callable[[], t.Sequence[Object]],
+    ) -> IgnoredNodes | None:
+        """Find the nodes that the run does not wait for; None if there are none.
+
+        A discovered node of a pool is broken if one of its pods is in `stalled` and in back-off. The pods of other nodes are read only if all pods that
+        are not ready may be on ignored nodes. If no other GPU node works, the run also waits for failing nodes that a pool may claim, because a failure
+        on all nodes is not caused by one node.
+        """
+        missing = max((item.desired - item.available for item in readiness.operands), default=0)
+        if readiness.ready or not missing:
+            return None
+        if stalled is not self._stalled:
+            self._replaced = self._find_replaced(stalled, read_nodes) if self.sharing_follows else {}
+            broken = self._find_broken(readiness, stalled, read_nodes)
+            self._broken_reasons = describe_failures(self._client, namespace, broken)
+            self._stalled, self._broken = stalled, _failing_apps(stalled, broken)
+        candidates = ignorable_nodes(self._pools, _parsed(nodes)) - self._broken.keys()
+        if missing > len(candidates) + len(self._broken) + len(self._replaced):
+            return None
+        pods = read_operand_pods(self._client, namespace, candidates)
+        failures = operand_failures(pods, time.time())
+        if failures:
+            current = _parsed(read_nodes())
+            ignorable = ignorable_nodes(self._pools, current)
+            failures = {name: failure for name, failure in failures.items() if name in ignorable}
+            if not can_continue_without({*failures, *self._broken}, self._pools, current):
+                return None
+        if not failures and not self._broken and not self._replaced:
+            return None
+        reasons = {**self._broken_reasons, **describe_failures(self._client, namespace, failures)}
+        unready = unready_operands([*pods, *stalled], reasons)
+        configured = [pod for pod in stalled if app_of(pod) in _WAITING]
+        for app, names in unready_operands(configured, self._replaced).items():
+            unready.setdefault(app, set()).update(names)
+        for name, failure in self._replaced.items():
+            reasons.setdefault(name, f"{failure}; the role sharing replaces its label {CONFIG_LABEL}")
+        self.ignored = IgnoredNodes(reasons, unready, self._broken)
+        return self.ignored
+
+    def _find_replaced(
+        self, stalled: t.Sequence[Object], read_nodes: t.Callable[[], t.Sequence[Object]]
+    ) -> dict[str, ContainerFailure]:
+        """The nodes of pools on which an operand fails that reads the configuration in the node's label, if gpu_sharing replaces this label."""
+        failures = operand_failures((pod for pod in stalled if app_of(pod) in _CONFIGURED), time.time())
+        if not failures:
+            return {}
+        nodes = _parsed(read_nodes())
+        by_name = {node.name: node for node in nodes}
+        membership = assign_pools(self._pools, nodes)
+        return {
+            name: failures[name]
+            for pool in self._pools
+            for name in membership.by_pool[pool.name]
+            if name in failures and by_name[name].labels.get(CONFIG_LABEL, pool.config_key) != pool.config_key
+        }
+
+    def _find_broken(
+        self,
+        readiness: OperatorReadiness,
+        stalled: t.Sequence[Object],
+        read_nodes: t.Callable[[], t.Sequence[Object]],
+    ) -> dict[str, ContainerFailure]:
+        """The broken nodes, with the failure of each; empty if a driver upgrade is blocked, because the remedy for the upgrade is more useful."""
+        in_back_off = {
+            name: failure for name, failure in operand_failures(stalled, time.time()).items() if failure.in_back_off
+        }
+        if not in_back_off or readiness.blocked:
+            return {}
+        nodes = _parsed(read_nodes())
+        ignorable = ignorable_nodes(self._pools, nodes)
+        broken = {
+            name: failure
+            for name, failure in in_back_off.items()
+            if name not in ignorable and name not in self._replaced
+        }
+        if not can_continue_without(broken, self._pools, nodes):
+            return {}
+        return broken
+
+
+def _failing_apps(pods: t.Iterable[Object], nodes: t.Collection[str]) -> dict[str, set[str]]:
+    """The apps whose pods are in back-off, by node; other pods on a node may only be waiting for these pods."""
+    apps: dict[str, set[str]] = {name: set() for name in nodes}
+    for pod in pods:
+        for name, failure in operand_failures([pod], time.time()).items():
+            if name in apps and failure.in_back_off:
+                apps[name].add(app_of(pod))
+    return apps
+
+
+def _parsed(nodes: t.Iterable[Object]) -> list[Node]:
+    return [parse_node(node) for node in nodes]
+
+
+# Reads and applies the ClusterPolicy, and waits until the operator has processed it.
+
 _ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the maximum number of pods that one diagnosis reads.
@@ -118,7 +399,7 @@ class ClusterPolicyClient:
     def driver_objects(self, plan: Plan, policy: Object) -> DriverObjects:
         """The changes to NVIDIADriver objects that the pools require; sends up to two list requests if the objects or a pool define the driver."""
         drivers = self.read_drivers(plan, policy)
-        if not plan.declares_drivers and not any(map(is_managed, drivers)):
+        if not plan.declares_drivers and not any(map(is_managed_driver, drivers)):
             own = follows_own_policies(drivers, policy_version(policy))
             return DriverObjects(live=drivers, own_policies=own)
         nodes = [parse_node(node) for node in self._client.list(NODES)]
@@ -249,7 +530,7 @@ class ClusterPolicyClient:
         if not runtime_classes_of(self._daemonsets):
             return readiness
         try:
-            classes = self._client.list_known(RUNTIME_CLASSES)
+            classes = self._client.list_known(RUNTIME_CLASS_LIST)
         except ApiError as error:
             if not error.forbidden:
                 raise
@@ -398,3 +679,92 @@ def _slim(node: Object) -> Object:
             "nodeInfo": status.get("nodeInfo") or {},
         },
     }
+
+
+# Creates the ClusterPolicy of an operator that OLM has installed, from the operator's own example, because OLM does not create a ClusterPolicy.
+
+DEFINITION = "clusterpolicies.nvidia.com"
+
+
+def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, check: bool) -> Plan:
+    """The plan with the namespace of an operator that OLM has installed and that has no ClusterPolicy yet; raises InvalidObjects without an operator.
+
+    In check mode, the operator may be missing if the same run would install it.
+    """
+    namespace, owner = operator_owner(client, "metadata.name=gpu-operator")
+    if owner:
+        return relocate_plan(plan, namespace, plan.config.name)
+    if check and (POLICY_API_VERSION, POLICY_KIND) in expected.kinds:
+        return plan
+    raise InvalidObjects(
+        ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]
+    )
+
+
+def create_policy(client: Client, plan: Plan, cluster: ClusterPolicyClient, desired: DesiredPolicy) -> Object:
+    """Create the policy with all fields of the operator's example, then apply the desired fields, so that a later apply can remove them again.
+
+    Raises InvalidOptions before anything is created if NVIDIADriver objects of the pools cannot describe the driver.
+    """
+    namespace = plan.operator.namespace
+    example = read_example(client, namespace, POLICY_KIND)
+    if example is None:
+        raise InvalidOptions(
+            [
+                f"No ClusterServiceVersion in namespace {namespace} has an example of a {POLICY_KIND} (annotation alm-examples). Check that the operator is "
+                f"installed (kubectl -n {namespace} get csv), or create the {POLICY_KIND}, and run the playbook again."
+            ]
+        )
+    schema = spec_schema(read_definition(client, DEFINITION), POLICY_API_VERSION)
+    body = new_policy({**example, "spec": known_fields(example.get("spec") or {}, schema)}, desired)
+    if problems := cluster.driver_objects(plan, body).problems:
+        raise InvalidOptions(list(problems))
+    live = client.create(CLUSTER_POLICIES, body, field_validation="Strict", manager=EXAMPLE_MANAGER)
+    name = live["metadata"]["name"]
+    applied = t.cast("Object", initial_change(replace(desired, name=name)).body)
+    applied = {**applied, "spec": part_of(live["spec"], applied["spec"])}
+    return client.apply(f"{CLUSTER_POLICIES}/{name}", applied, field_validation="Strict")
+
+
+# Adds NVIDIADriver objects to a report: their nodes, their states, and the changes that a run would make.
+
+
+def add_driver_objects(
+    client: Client, plan: Plan, policy: Object | None, nodes: t.Sequence[Node], info: Object
+) -> DriverObjects:
+    """Return the changes that the pools require, and add the objects, the problems that would fail a run, and the notes to the report."""
+    drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
+    if drivers:
+        info["nvidia_drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
+    objects = DriverObjects()
+    if policy:
+        # A run applies the Helm values first, so the objects inherit from the resulting policy.
+        objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
+    info.setdefault("tolerations", []).extend(_toleration_changes(objects))
+    problems = objects.problems
+    if policy and not problems and planned_upgrade(policy, plan) is None:
+        # If an upgrade is planned, the check is skipped, because the upgrade first applies the CRDs of its chart.
+        problems = tuple(refused_objects(client, objects, policy_version(policy), check=True))
+    info["warnings"] += [*problems, *objects.notes]
+    return objects
+
+
+def _toleration_changes(objects: DriverObjects) -> t.Iterator[Object]:
+    """The tolerations that existing objects gain or lose; new objects are omitted, because they are created with their tolerations."""
+    for change in objects.changes:
+        if change.is_new:
+            continue
+        before, after = (get_nested(side, "spec", "tolerations") or () for side in (change.before, change.body))
+        adds, removes = (
+            [format_toleration(item) for item in one if item not in other]
+            for one, other in ((after, before), (before, after))
+        )
+        if adds or removes:
+            yield {
+                "object": f"NVIDIADriver {change.name}",
+                "adds": adds,
+                "removes": removes,
+                "restarts": f"the driver restarts on {len(change.nodes)} node(s) of pool {change.pool}"
+                if change.pool
+                else "the driver restarts on its nodes",
+            }

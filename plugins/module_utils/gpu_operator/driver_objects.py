@@ -1,53 +1,219 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the NVIDIADriver objects of the pools: one for each pool, so that a change restarts the driver only on the nodes of that pool (pure).
-
-In v26.3 and earlier, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, a pool's object selects
-the label accel.gpu/pool, and pools without `driver` also get an object. Since v26.7, one more object is the default for all other nodes.
-Removing a declaration does not remove an object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
-"""
+"""The drivers of pools: NVIDIADriver objects, and charts that contain them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ..catalog.names import DRIVER_ANNOTATION, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
+from ..catalog.names import DRIVER_ANNOTATION, DRIVER_DEPLOY_LABEL, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
 from ..catalog.taints import needed_tolerations, toleration_identity, toleration_of
-from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations, uses_driver_objects
-from ..cluster_state.node import Node
-from ..cluster_state.nvidia_driver import (
-    API_VERSION,
-    KIND,
+from ..core.messages import MAX_LISTED, abbreviate, abbreviate_nodes, join_words
+from ..core.values import Document, Object, apply_merge_patch, get_nested, parse_json
+from ..helm.preparation import upgraded
+from ..helm.release import helm_release_of, matching_documents
+from ..kube.errors import ApiError
+from ..kube.fields import as_applied, difference
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NVIDIA_DRIVERS
+from ..nodes.node import Node, parse_node
+from ..nodes.node_metadata import patch_node
+from ..nodes.ownership import POOL_OWNER, NodeEdit, assign_pools, metadata_edit, pool_members
+from ..pools.operator_values import declared_spec, inherited_driver
+from ..pools.plan import NodeMetadata
+from .cluster_policy import (
+    DRIVER_API_VERSION,
+    DRIVER_KIND,
     MANAGED_BY_LABEL,
+    SWITCH,
+    DriverRollout,
+    Path,
+    UpgradePolicy,
+    differing_fields,
+    driver_node_selector,
     driver_of_nodes,
     follows_own_policies,
+    format_change,
     is_default,
-    is_managed,
-    node_selector,
+    is_managed_driver,
+    policy_tolerations,
+    policy_version,
+    recorded_tolerations,
+    uses_driver_objects,
 )
-from ..cluster_state.ownership import POOL_OWNER, NodeEdit, metadata_edit
-from ..cluster_state.pool_assignment import assign_pools, pool_members
-from ..common.nested import get_nested, parse_json
-from ..common.results import MAX_LISTED
-from ..kube.diff import difference
-from ..kube.managed_fields import as_applied
-from ..pools.driver_spec import declared_spec, inherited_driver
-from ..pools.metadata import NodeMetadata
-from ..schema.messages import abbreviate
-from .chart_drivers import template_fields
-from .cluster_policy import policy_version
-from .driver_checks import name_problem, object_problems, overlap_problems, uncovered_problems
-from .driver_rollout import DriverRollout, UpgradePolicy, format_change
 
 if t.TYPE_CHECKING:
+    from ..kube.client import Client
     from ..pools.plan import Plan, PoolPlan
 
-Object = dict[str, t.Any]
-Document = t.Mapping[str, t.Any]
+# Compares the NVIDIADriver objects in two manifests of a Helm release and finds the nodes on which an upgrade restarts the driver (pure).
+#
+# Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml. The chart creates one object, `default`, if both
+# driver.nvidiaDriverCRD.enabled and deployDefaultCR are true.
+
+_DRIVER = re.compile(rf"^kind:\s*[\"']?{DRIVER_KIND}\b", re.MULTILINE)
+# The keys of the Helm value `driver` that have the same name in the spec of the chart's object.
+_VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
+# Changes to these fields do not affect the pods themselves: the fields only determine how pods are replaced or which nodes are selected.
+_NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
+
+
+def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
+    """The reasons why the driver of each existing object changes when Helm replaces the manifest `before` with `after`, by object name."""
+    old, new = _specs(before), _specs(after)
+    reasons: dict[str, list[str]] = {}
+    for item in live:
+        name, spec = item["metadata"]["name"], item.get("spec") or {}
+        if name in old and name not in new:
+            reasons[name] = [f"NVIDIADriver {name} is deleted"]
+        elif name in new:
+            reasons[name] = _reasons(name, spec, upgraded(spec, old.get(name, {}), new[name]))
+    return {name: texts for name, texts in reasons.items() if texts}
+
+
+def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
+    """The reasons why the planned Helm values change the driver of each existing object, by object name; the chart's own defaults are not known."""
+    release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
+    patch = {key: values[key] for key in _VALUES if key in values}
+    own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
+    reasons = {name: _reasons(name, spec, apply_merge_patch(spec, patch)) for name, spec in own.items()}
+    return {name: texts for name, texts in reasons.items() if texts}
+
+
+def _reasons(name: str, spec: Document, outcome: Document) -> list[str]:
+    """A description of each spec field whose change alters the object's DaemonSets."""
+    return [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in template_fields(spec, outcome)]
+
+
+def template_fields(before: Document, after: Document) -> list[Path]:
+    """The paths of the spec fields that differ and whose change alters the DaemonSets of an NVIDIADriver."""
+    return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_OBJECT_TEMPLATE]
+
+
+def rolled_nodes(
+    nodes: t.Mapping[str, int], paths: t.Sequence[Path], changed: t.Collection[str], *, replaced: bool
+) -> dict[str, int]:
+    """The number of nodes on which the driver restarts, by the NVIDIADriver that manages the driver now; the key for the ClusterPolicy is empty.
+
+    `paths` contains the changed fields of the ClusterPolicy that affect a driver DaemonSet, and `changed` contains the names of the changed objects.
+    `replaced` is true if the chart changes; the new operator then writes every template again.
+    """
+    reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}
+    return {
+        owner: count
+        for owner, count in nodes.items()
+        if count and (replaced or owner in changed or (bool(paths) and reached[owner]))
+    }
+
+
+def _specs(manifest: str) -> dict[str, Document]:
+    return {
+        item["metadata"]["name"]: item.get("spec") or {}
+        for item in matching_documents(manifest, _DRIVER)
+        if item.get("kind") == DRIVER_KIND
+    }
+
+
+# Finds the reasons why the pools' NVIDIADriver objects cannot be applied: invalid values, foreign objects, and nodes without an object (pure).
+#
+# Source: gpu-operator v25.10.1 controllers/nvidiadriver_controller.go, internal/validator/validator.go and the CRD's validation rules.
+
+_IMMUTABLE = ("driverType", "usePrecompiled")
+
+
+def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.Iterator[str]:
+    """Messages about values that the operator or the API server would reject."""
+    spec, name = body["spec"], body["metadata"]["name"]
+    if not spec.get("version"):
+        yield f"Pool {pool.name}: neither its driver nor the ClusterPolicy has a version; set driver.version in the pool."
+    if spec.get("usePrecompiled") is True and ("gds" in spec or "gdrcopy" in spec):
+        yield (
+            f"Pool {pool.name}: the operator refuses GPUDirect Storage and GDRCopy with a precompiled driver; remove driver.precompiled, "
+            "or disable gds and gdrcopy in the ClusterPolicy."
+        )
+    for key in _IMMUTABLE if live is not None else ():
+        before, after = get_nested(live, "spec", key), spec.get(key)
+        if before is not None and after is not None and before != after:
+            yield (
+                f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the old "
+                f"value. Alternatively, if all nodes of the pool may lose the driver at the same time, run kubectl delete nvidiadriver {name}, "
+                "and run the playbook again."
+            )
+
+
+def name_problem(name: str, user: str) -> str:
+    """The message about a foreign NVIDIADriver that has the name of a required object; an apply would merge both objects."""
+    return (
+        f"NVIDIADriver {name} was not created by this collection, but {user} needs its name. Delete this object, and create it again under another "
+        f"name if other nodes need it; or hand it over to this collection: kubectl label --overwrite nvidiadriver {name} {MANAGED_BY_LABEL}={FIELD_MANAGER}"
+    )
+
+
+def overlap_problems(
+    plan: Plan, drivers: t.Iterable[Document], nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]
+) -> t.Iterator[str]:
+    """Messages about foreign NVIDIADriver objects that select nodes of the pools; the operator rejects this overlap."""
+    for item in drivers:
+        if is_managed_driver(item) or is_default(item):
+            continue
+        selector = driver_node_selector(item)
+        pools = {
+            pool_of[node.name]
+            for node in nodes
+            if node.name in pool_of
+            and all(
+                {**node.labels, POOL_LABEL: pool_of[node.name]}.get(key) == value for key, value in selector.items()
+            )
+        }
+        if not get_nested(item, "spec", "nodeSelector"):
+            pools = {pool.name for pool in plan.pools}
+        if pools:
+            release = helm_release_of(item)
+            remedy = (
+                "set driver.nvidiaDriverCRD.deployDefaultCR: false in its values"
+                if release
+                else f"set a different nodeSelector in it, or run kubectl delete nvidiadriver {item['metadata']['name']}"
+            )
+            of_release = f" of Helm release {release[1]}/{release[0]}" if release else ""
+            yield (
+                f"NVIDIADriver {item['metadata']['name']}{of_release} selects nodes of pool {join_words(sorted(pools))}, and the operator "
+                f"refuses several NVIDIADriver objects for one node: {remedy}; or remove `driver` from the pools."
+            )
+
+
+def uncovered_problems(
+    drivers: t.Sequence[Document], nodes: t.Sequence[Node], members: t.Collection[str]
+) -> t.Iterator[str]:
+    """The message about nodes that would have no driver once NVIDIADriver objects install the drivers."""
+    selected = driver_of_nodes(
+        [item for item in drivers if not is_managed_driver(item)], [(node.name, node.labels) for node in nodes]
+    )
+    without = [
+        node.name
+        for node in nodes
+        if node.has_gpu
+        and node.labels.get(DRIVER_DEPLOY_LABEL, "true") == "true"
+        and node.name not in members
+        and not selected.get(node.name)
+    ]
+    if without:
+        yield (
+            f"{abbreviate_nodes(without)}: no NVIDIADriver would select a node that belongs to no pool, so it would have no driver (operators "
+            "before v26.7 have no default NVIDIADriver). Declare a pool for them. If only their GPU model assigns them to a pool, note that "
+            f"the model is not known before a driver runs: select them by match.labels, or label them ({POOL_LABEL}=<pool>)."
+        )
+
+
+# Plans the NVIDIADriver objects of the pools: one for each pool, so that a change restarts the driver only on the nodes of that pool (pure).
+#
+# In v26.3 and earlier, the operator rejects objects that select the same node, and a selector only compares labels. Therefore, a pool's object selects
+# the label accel.gpu/pool, and pools without `driver` also get an object. Since v26.7, one more object is the default for all other nodes.
+# Removing a declaration does not remove an object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
+
 _Keep = t.Callable[[t.Sequence[Object]], list[Object]]
 
 # The default object has a name that no pool's object can have.
@@ -162,7 +328,7 @@ def plan_driver_objects(
     plan: Plan, policy: Document, drivers: t.Sequence[Document], nodes: t.Sequence[Node]
 ) -> DriverObjects:
     """Compare the objects with the pools. Driver settings that a pool does not declare are inherited from `policy`, the ClusterPolicy."""
-    own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
+    own = {item["metadata"]["name"]: item for item in drivers if is_managed_driver(item)}
     foreign = {item["metadata"]["name"] for item in drivers} - set(own)
     own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
     owners = {name: selecting[0] for name, selecting in driver_of_nodes(drivers, _labels(nodes)).items() if selecting}
@@ -269,7 +435,7 @@ def _body(name: str, spec: Object, driver: Document | None) -> Object:
         metadata["annotations"] = annotations
     if not spec["tolerations"]:
         spec = {key: value for key, value in spec.items() if key != "tolerations"}
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    return {"apiVersion": DRIVER_API_VERSION, "kind": DRIVER_KIND, "metadata": metadata, "spec": spec}
 
 
 def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChange | None:
@@ -358,7 +524,7 @@ def _keep(plan: Plan, live: Document | None, nodes: t.Sequence[Node]) -> _Keep:
 
     A new object gets the tolerations that the ClusterPolicy keeps, because the object's nodes had the driver of the ClusterPolicy.
     """
-    selector = node_selector(live) if live is not None else {}
+    selector = driver_node_selector(live) if live is not None else {}
     taints = [taint for node in nodes if selector.items() <= node.labels.items() for taint in node.taints]
     held = plan.policy.kept_tolerations if live is None else get_nested(live, "spec", "tolerations") or ()
     return lambda tolerations: _sorted([*tolerations, *needed_tolerations(held, tolerations, taints)])
@@ -390,3 +556,100 @@ def _label_edits(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]) -> list[
 
 def _labels(nodes: t.Iterable[Node]) -> list[tuple[str, t.Mapping[str, str]]]:
     return [(node.name, node.labels) for node in nodes]
+
+
+# Writes the NVIDIADriver objects of the pools; the API server checks all of them before the first one is written.
+#
+# Writing only some of the objects would be worse than writing none: while a node is not covered by any object, the operator does not complete its switch
+# to NVIDIADriver objects.
+
+CRD_NAME = "nvidiadrivers.nvidia.com"
+# The error messages if the schema lacks a field of an applied (status 500) or created (status 400) object.
+_UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
+# The error message if a webhook has side effects; the object itself may be valid.
+_NO_DRY_RUN = "does not support dry run"
+
+
+def refused_objects(client: Client, objects: DriverObjects, version: str, *, check: bool) -> list[str]:
+    """The reasons why the API server would reject the changes to the objects; sends dry runs if there are any changes.
+
+    `version` is the operator's release. With `check`, objects for which the user lacks write permission are not checked.
+    """
+    if not objects.changes:
+        return []
+    fields = undeclared_fields(_definition(client), [change.body for change in objects.changes])
+    if fields:
+        return [_old_definition(version, f"it has no {join_words(fields)}")]
+    problems: list[str] = []
+    for change in objects.changes:
+        try:
+            _send(client, change, dry_run=True)
+        except ApiError as error:
+            if error.conflict or (check and error.lacks_right) or _NO_DRY_RUN in error.message:
+                continue
+            if error.not_found or _UNKNOWN_FIELD.search(error.message):
+                problems.append(_old_definition(version, error.message))
+            elif error.rejects_object:
+                problems.append(f"The API server rejects NVIDIADriver {change.name}: {error.message}")
+            else:
+                raise
+    return list(dict.fromkeys(problems))
+
+
+def undeclared_fields(definition: Document | None, bodies: t.Iterable[Document]) -> list[str]:
+    """The fields of these specs that no version of the CRD declares; empty if the schema is not known."""
+    declared: set[str] = set()
+    for version in ((definition or {}).get("spec") or {}).get("versions") or ():
+        schema = ((version.get("schema") or {}).get("openAPIV3Schema") or {}).get("properties") or {}
+        declared |= set((schema.get("spec") or {}).get("properties") or ())
+    if not declared:
+        return []
+    return sorted({f"spec.{key}" for body in bodies for key in body["spec"] if key not in declared})
+
+
+def apply_driver_objects(client: Client, objects: DriverObjects, lease: t.Callable[[], None], *, check: bool) -> None:
+    """Label the nodes of the pools, then write the objects that select them. In check mode, the objects have already been checked."""
+    label_nodes(client, objects.label_edits, lease, dry_run=check)
+    for change in () if check else objects.changes:
+        lease()
+        _send(client, change)
+
+
+def label_nodes(
+    client: Client, edits: t.Iterable[NodeEdit], lease: t.Callable[[], None], *, dry_run: bool = False
+) -> None:
+    """Set the pool label on each of these nodes."""
+    for edit in edits:
+        patch_node(client, edit, _pool_label_edit(edit), lease, dry_run=dry_run)
+
+
+def _definition(client: Client) -> Object | None:
+    """The CRD; None if the cluster does not have it, or if the user is not allowed to read it."""
+    try:
+        return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{CRD_NAME}")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return None
+
+
+def _old_definition(version: str, details: str) -> str:
+    release = f"operator {version}" if version else "the operator"
+    return f"The CRD {CRD_NAME} is older than {release}: {details}. Apply the CRDs of its chart, and run the playbook again."
+
+
+def _send(client: Client, change: DriverObjectChange, *, dry_run: bool = False) -> None:
+    """Create a new object or apply a change. Creating an object causes a conflict if an object of this name now exists."""
+    if change.is_new:
+        client.create(NVIDIA_DRIVERS, change.body, dry_run=dry_run, field_validation="Strict")
+        return
+    path = f"{NVIDIA_DRIVERS}/{change.name}"
+    if change.correction and not dry_run:
+        client.patch(path, change.correction)
+    client.apply(path, change.body, dry_run=dry_run, field_validation="Strict")
+
+
+def _pool_label_edit(edit: NodeEdit) -> t.Callable[[Object], NodeEdit | None]:
+    """A function that computes the same edit for the version of the node that is read after a conflict."""
+    pool = edit.labels[POOL_LABEL]
+    return lambda raw: pool_label_edit(parse_node(raw), pool)

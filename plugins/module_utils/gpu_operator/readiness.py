@@ -1,42 +1,358 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks whether the operator has applied the ClusterPolicy everywhere, and finds the reasons if it has not (pure).
-
-`status.state: ready` alone is not sufficient. After an edit, the state keeps its old value until the operator has processed the edit, and a DaemonSet
-whose desired count has not been written yet counts as ready (observed with 500 nodes: "ready" with 2,732 pods Pending). Therefore, the operator's
-conditions and the DaemonSets' templates and numbers are checked, and the nodes that need their pods are counted independently.
-"""
+"""Whether the GPU operator and its DaemonSets are ready, and what they wait for."""
 
 from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
-from ..catalog.operands import MIG_MANAGER, PLUGIN
-from ..catalog.taints import is_covered, is_temporary
-from ..cluster_state import nvidia_driver
-from ..cluster_state.cluster_policy import uses_driver_objects
-from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
-from ..cluster_state.operand_pods import daemonset_status
-from ..cluster_state.warnings import as_list
-from ..common.results import MAX_LISTED
-from ..schema.messages import abbreviate, abbreviate_nodes
-from .cluster_policy import policy_version
-from .daemonsets import (
-    app_label,
-    driver_object_of,
-    expected_nodes,
-    is_driver,
-    is_operand,
-    lingering_nodes,
-    template_delay,
-    untolerated,
+from ..catalog.names import (
+    COMPONENT_LABEL,
+    DRIVER_COMPONENT,
+    DRIVER_CONTAINER,
+    DRIVER_UPGRADE_LABEL,
+    DRIVER_UPGRADE_SKIP_LABEL,
+    GPU_PRESENT_LABEL,
+    OPERANDS_LABEL,
+    PCI_PRESENT_LABELS,
+    POOL_LABEL,
 )
-from .driver_rollout import UpgradePolicies
+from ..catalog.operands import MIG_MANAGER, PLUGIN
+from ..catalog.taints import is_covered, is_temporary, needed_tolerations, toleration_identity, untolerated_taints
+from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes
+from ..core.values import Document, Object, get_nested
+from ..core.waits import StateTimer
+from ..kube.errors import ApiError
+from ..kube.fields import is_deleting
+from ..nodes.node import term_matches
+from ..nodes.pods import daemonset_status, is_ready, node_of
+from ..nodes.warnings import as_list
+from .cluster_policy import (
+    DRIVER_KIND,
+    NOT_READY_REASONS,
+    POLICY_KIND,
+    DesiredPolicy,
+    Path,
+    UpgradePolicies,
+    UpgradePolicy,
+    driver_node_selector,
+    driver_of_nodes,
+    driver_state_message,
+    follows_own_policies,
+    is_in_place,
+    is_managed_driver,
+    policy_tolerations,
+    policy_version,
+    recorded_tolerations,
+    reports_only_pods,
+    uses_driver_objects,
+)
 
-Document = t.Mapping[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import Plan
+
+# Reads the progress of the GPU operator's driver upgrade from the label that the operator maintains on each node (pure).
+#
+# Source: k8s-operator-libs v0.0.0-20251027171627, pkg/upgrade (consts.go, upgrade_inplace.go, common_manager.go).
+
+REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
+# The label selector of nodes with an unfinished upgrade; the operator does not upgrade nodes without the label.
+UNFINISHED = f"{DRIVER_UPGRADE_LABEL},{DRIVER_UPGRADE_LABEL}!={DONE}"
+
+Labels = t.Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class DriverUpgrade:
+    """The names of nodes with an unfinished upgrade; `working` also contains the state of each node's upgrade."""
+
+    waiting: tuple[str, ...] = ()
+    working: t.Mapping[str, str] = field(default_factory=dict)
+    failed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The upgrade in the format of a result: the number of nodes in each state, and the names of nodes that need the user's attention."""
+        idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
+        return {
+            "states": dict(+(Counter(idle) + Counter(self.working.values()))),
+            "failed": list(self.failed[:MAX_LISTED]),
+            "skipped": list(self.skipped[:MAX_LISTED]),
+        }
+
+    def is_stuck(self, max_parallel: int) -> bool:
+        """Whether the upgrade cannot continue although nodes have failed or are skipped.
+
+        This is the case if no node is being upgraded, and either no node is waiting or failed nodes occupy the slots that waiting nodes need.
+        """
+        if self.working or not (self.failed or self.skipped):
+            return False
+        return not self.waiting or len(self.failed) >= max_parallel
+
+    def messages(self) -> list[str]:
+        """One line for each group of nodes with an unfinished upgrade, the most severe first."""
+        lines = []
+        if self.failed:
+            lines.append(f"the driver upgrade failed on {abbreviate(self.failed)}")
+        if self.working:
+            nodes = [f"{name} ({state})" for name, state in sorted(self.working.items())]
+            lines.append(f"the driver is being upgraded on {abbreviate(nodes)}")
+        if self.waiting:
+            lines.append(f"{len(self.waiting)} node(s) are waiting for the upgrade")
+        if self.skipped:
+            lines.append(
+                f"the old driver is kept on {abbreviate(self.skipped)} because of the label {DRIVER_UPGRADE_SKIP_LABEL}"
+            )
+        return lines
+
+
+def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
+    """Find the nodes with an unfinished upgrade; each node is given by its name and its labels."""
+    waiting, working, failed, skipped = [], {}, [], []
+    for name, labels in nodes:
+        state = labels.get(DRIVER_UPGRADE_LABEL) or DONE
+        if state == DONE:
+            continue
+        if state == FAILED:
+            failed.append(name)
+        elif state != REQUIRED:
+            working[name] = state
+        elif labels.get(DRIVER_UPGRADE_SKIP_LABEL) == "true":
+            skipped.append(name)
+        else:
+            waiting.append(name)
+    return DriverUpgrade(tuple(sorted(waiting)), working, tuple(sorted(failed)), tuple(sorted(skipped)))
+
+
+def remedies(upgrade: DriverUpgrade) -> list[str]:
+    """Instructions for the user about nodes whose upgrade does not continue."""
+    lines = []
+    if upgrade.failed:
+        lines.append(
+            "A common cause is a pod without a controller that uses a GPU, or a pod that cannot be evicted: run kubectl describe node "
+            f"{upgrade.failed[0]}. Fix the cause, run kubectl label node --overwrite {' '.join(upgrade.failed[:MAX_NAMED])} "
+            f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run the playbook again"
+        )
+    if upgrade.skipped:
+        lines.append(
+            f"Once the driver on these nodes can be upgraded, remove the label {DRIVER_UPGRADE_SKIP_LABEL} from them, and run the playbook again"
+        )
+    return lines
+
+
+# Evaluates the operator's DaemonSets: finds the nodes of their pods, templates that do not match the policy yet, and stalled updates (pure).
+#
+# Sources: kubernetes v1.36 pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go and update.go
+# (rollingUpdate); gpu-operator v25.10.1 controllers/object_controls.go (applyCommonDaemonsetMetadata, transformDriverContainer).
+
+# The DaemonSet controller adds these tolerations to every daemon pod.
+_ALWAYS_TOLERATED = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_HOST_NETWORK_TOLERATED = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
+# The operator keeps its own values of these labels, because they select pods.
+_NOT_COPIED = frozenset({"app", "app.kubernetes.io/part-of"})
+# The template's generation; the DaemonSet controller stores it in an annotation of the DaemonSet and in a label of its pods.
+_TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
+
+
+def is_operand(daemonset: Document) -> bool:
+    """Whether a ClusterPolicy or an NVIDIADriver owns the DaemonSet."""
+    owners = daemonset["metadata"].get("ownerReferences") or []
+    return any(owner.get("kind") in (POLICY_KIND, DRIVER_KIND) for owner in owners)
+
+
+def driver_object_of(daemonset: Document) -> str:
+    """The name of the NVIDIADriver that owns the DaemonSet; empty if none does."""
+    owners = daemonset["metadata"].get("ownerReferences") or []
+    return next((str(owner.get("name")) for owner in owners if owner.get("kind") == DRIVER_KIND), "")
+
+
+def is_driver(daemonset: Document) -> bool:
+    """Whether this is a driver DaemonSet; there may be one for each NVIDIADriver, OS version and, with precompiled drivers, kernel."""
+    labels = daemonset["metadata"].get("labels") or {}
+    return labels.get(COMPONENT_LABEL) == DRIVER_COMPONENT and is_operand(daemonset)
+
+
+def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
+    """The number of nodes with a driver pod, by the name of the NVIDIADriver that owns the pod; the key for the ClusterPolicy is empty."""
+    nodes: dict[str, int] = {}
+    for item in filter(is_driver, daemonsets):
+        owner = driver_object_of(item)
+        nodes[owner] = nodes.get(owner, 0) + daemonset_status(item).scheduled
+    return nodes
+
+
+def count_interrupted_nodes(policy: Document, daemonsets: t.Collection[Document], paths: t.Iterable[Path]) -> int:
+    """The number of nodes whose GPU pods are evicted if the fields of the policy's spec at these paths change.
+
+    The driver DaemonSets of NVIDIADriver objects do not depend on these fields.
+    """
+    drivers = [item for item in daemonsets if is_driver(item) and not driver_object_of(item)]
+    upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
+    if is_in_place(paths, policy_version(policy), upgrade_policy, drivers):
+        return 0
+    return driver_nodes(drivers).get("", 0)
+
+
+def app_label(daemonset: Document) -> str:
+    """The label `app` of a DaemonSet's pods; empty if there is none."""
+    return str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
+
+
+def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
+    """The nodes on which the DaemonSet must have a pod, according to the DaemonSet controller's rules."""
+    spec = daemonset["spec"]["template"]["spec"]
+    return [node["metadata"]["name"] for node in nodes if selects(spec, node) and not untolerated(spec, node)]
+
+
+def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
+    """The nodes that may keep a pod of this DaemonSet but accept no new pod, because all their untolerated taints have the effect NoSchedule.
+
+    The controller does not process the DaemonSet again when a taint with this effect is added, so the DaemonSet's status may or may not count these
+    nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
+    """
+    spec = daemonset["spec"]["template"]["spec"]
+    return [
+        node["metadata"]["name"]
+        for node in nodes
+        if {taint.get("effect") for taint in untolerated(spec, node)} == {"NoSchedule"} and selects(spec, node)
+    ]
+
+
+def selects(pod_spec: Document, node: Document) -> bool:
+    """Whether a pod's node selector and its required node affinity match the node."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (pod_spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return not required or any(
+        term_matches(term, labels, node["metadata"]["name"]) for term in required.get("nodeSelectorTerms") or []
+    )
+
+
+def untolerated(pod_spec: Document, node: Document) -> list[Document]:
+    """The node's taints that a DaemonSet pod with this spec does not tolerate."""
+    implicit = _ALWAYS_TOLERATED + (_HOST_NETWORK_TOLERATED if pod_spec.get("hostNetwork") else ())
+    tolerations = list(pod_spec.get("tolerations") or [])
+    tolerations += [{"key": key, "operator": "Exists", "effect": effect} for key, effect in implicit]
+    return untolerated_taints(tolerations, node.get("spec", {}).get("taints") or [])
+
+
+def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
+    """A message if the operator has not written the policy's `spec` into the template yet; otherwise empty.
+
+    This check is needed because a restarted operator has not processed anything yet, although all objects that the previous operator created look ready.
+    The chart writes its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
+    NVIDIADriver depends only on that object; `drivers` contains the specs of these objects, by name.
+    """
+    name = daemonset["metadata"]["name"]
+    owner = driver_object_of(daemonset)
+    if owner:
+        lacks = is_driver(daemonset) and _lacks_driver((drivers or {}).get(owner) or {}, daemonset)
+        return [f"DaemonSet {name} does not have the driver of NVIDIADriver {owner} yet"] if lacks else []
+    if _lacks_labels(spec, daemonset):
+        return [f"DaemonSet {name} does not have the policy's labels yet"]
+    if is_driver(daemonset) and _lacks_driver(spec.get("driver") or {}, daemonset):
+        return [f"DaemonSet {name} does not have the policy's driver yet"]
+    return []
+
+
+def _lacks_labels(spec: Document, daemonset: Document) -> bool:
+    labels = daemonset["spec"]["template"]["metadata"].get("labels") or {}
+    desired = (spec.get("daemonsets") or {}).get("labels") or {}
+    return any(labels.get(key) != value for key, value in desired.items() if key not in _NOT_COPIED)
+
+
+def _lacks_driver(driver: Document, daemonset: Document) -> bool:
+    containers = daemonset["spec"]["template"]["spec"].get("containers") or []
+    container = next((item for item in containers if item.get("name") == DRIVER_CONTAINER), None)
+    if container is None:
+        return False
+    # The image contains the version, followed by the node's OS, or a digest after an @.
+    if str(driver.get("version") or "") not in str(container.get("image") or ""):
+        return True
+    env = {item["name"]: item.get("value", "") for item in container.get("env") or []}
+    return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
+
+
+# For each DaemonSet, the environment variable in which an operator installed by OLM finds the image, and the part of the policy that may override
+# the image (gpu-operator config/manager/manager.yaml, controllers/object_controls.go).
+_IMAGES = {
+    "gpu-feature-discovery": ("GFD_IMAGE", "gfd"),
+    "nvidia-container-toolkit-daemonset": ("CONTAINER_TOOLKIT_IMAGE", "toolkit"),
+    "nvidia-dcgm-exporter": ("DCGM_EXPORTER_IMAGE", "dcgmExporter"),
+    "nvidia-device-plugin-daemonset": ("DEVICE_PLUGIN_IMAGE", "devicePlugin"),
+    "nvidia-mig-manager": ("MIG_MANAGER_IMAGE", "migManager"),
+    "nvidia-operator-validator": ("VALIDATOR_IMAGE", "validator"),
+}
+
+
+def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document], spec: Document) -> list[str]:
+    """Messages about DaemonSets that do not use the images of a new operator yet.
+
+    `operator` is the operator's Deployment, and `spec` is the spec of the ClusterPolicy.
+    After OLM has replaced an operator, only the images show whether the new operator has processed the policy: the old operator may have written the
+    status.
+    """
+    containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
+    images = {entry["name"]: entry.get("value") for each in containers for entry in each.get("env") or ()}
+    outdated = []
+    for item in daemonsets:
+        name = item["metadata"]["name"]
+        variable, part = _IMAGES.get(name, ("", ""))
+        own = spec.get(part) or {}
+        template = item["spec"]["template"]["spec"]
+        used = [each.get("image") for key in ("containers", "initContainers") for each in template.get(key) or ()]
+        if images.get(variable) and not (own.get("image") or own.get("version")) and images[variable] not in used:
+            outdated.append(f"DaemonSet {name} does not have the image of the new operator yet")
+    return outdated
+
+
+def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
+    """Whether the rolling update cannot continue because all pods that are not ready are on the nodes in `unready`.
+
+    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready. Pods on failing nodes also
+    count, so one failing node can keep all other nodes on the old template.
+    """
+    if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+        return False
+    status = daemonset_status(daemonset)
+    missing = status.desired - status.available
+    return bool(unready) and status.current and status.is_outdated and missing <= len(unready)
+
+
+def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:
+    """A ready pod that was created from an older template; None if there is none.
+
+    Pods on ignored nodes do not count. The result is also None while any other pod is not ready or is being deleted.
+    """
+    generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+    candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
+    if any(not is_ready(pod) or is_deleting(pod) for pod in candidates):
+        return None
+    outdated = [
+        pod
+        for pod in candidates
+        if generation and (pod["metadata"].get("labels") or {}).get(_POD_GENERATION) != generation
+    ]
+    return outdated[0] if outdated else None
+
+
+# Checks whether the operator has applied the ClusterPolicy everywhere, and finds the reasons if it has not (pure).
+#
+# `status.state: ready` alone is not sufficient. After an edit, the state keeps its old value until the operator has processed the edit, and a DaemonSet
+# whose desired count has not been written yet counts as ready (observed with 500 nodes: "ready" with 2,732 pods Pending). Therefore, the operator's
+# conditions and the DaemonSets' templates and numbers are checked, and the nodes that need their pods are counted independently.
 
 
 @dataclass(frozen=True)
@@ -175,7 +491,7 @@ def assess(
         for item in operand_sets
     )
     only_ignored = bool(ignored.reasons) and all(item.done for item in operands)
-    if only_ignored and reason in nvidia_driver.NOT_READY_REASONS:
+    if only_ignored and reason in NOT_READY_REASONS:
         problems = []
     waiting = [*problems, *_unlabeled_nodes(gpu_nodes, reason)]
     if gpu_nodes and not operand_sets:
@@ -266,13 +582,13 @@ def _driver_objects(
     `only_ignored` is true if all pods that are not ready are on ignored nodes; objects that report only these pods are then omitted.
     """
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
-    selecting = nvidia_driver.driver_of_nodes(drivers, labels)
+    selecting = driver_of_nodes(drivers, labels)
     without = {name for name, names in selecting.items() if not names}
-    for driver in filter(nvidia_driver.is_managed, drivers):
+    for driver in filter(is_managed_driver, drivers):
         unmatched = _unmatched_keys(driver, [node for node in nodes if node["metadata"]["name"] in without])
         for keys, names in unmatched.items():
             without.difference_update(names)
-            selector = ", ".join(f"{key}: {nvidia_driver.node_selector(driver)[key]}" for key in keys)
+            selector = ", ".join(f"{key}: {driver_node_selector(driver)[key]}" for key in keys)
             yield (
                 f"NVIDIADriver {driver['metadata']['name']} does not select {abbreviate(names)} of its pool, because they do not match its "
                 f"spec.nodeSelector ({selector}), so the operator installs no driver there: the selector must contain only {POOL_LABEL}; run "
@@ -285,14 +601,14 @@ def _driver_objects(
         )
     needed = {name for names in selecting.values() for name in names}
     for driver in drivers:
-        message = nvidia_driver.state_message(driver) if driver["metadata"]["name"] in needed else ""
-        if message and not (only_ignored and nvidia_driver.reports_only_pods(driver)):
+        message = driver_state_message(driver) if driver["metadata"]["name"] in needed else ""
+        if message and not (only_ignored and reports_only_pods(driver)):
             yield f"the operator reports NVIDIADriver {driver['metadata']['name']} with {message}"
 
 
 def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple[str, ...], list[str]]:
     """The nodes of the object's pool that do not match its selector, by the keys that differ."""
-    selector = nvidia_driver.node_selector(driver)
+    selector = driver_node_selector(driver)
     unmatched: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
@@ -307,7 +623,7 @@ def _blocked_upgrade(
 ) -> t.Iterator[str]:
     """The remedies if the driver is not replaced automatically or if its upgrade is stuck."""
     daemonsets = [item for item in daemonsets if is_driver(item)]
-    own = nvidia_driver.follows_own_policies(objects, policy_version(policy))
+    own = follows_own_policies(objects, policy_version(policy))
     policies = UpgradePolicies.read(policy.get("spec") or {}, objects, own=own)
     nodes: Counter[str] = Counter()
     for item in daemonsets:
@@ -374,3 +690,82 @@ def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[D
         for node in gpu_nodes
         if all(not all(map(is_temporary, untolerated(spec, node))) for spec in specs)
     )
+
+
+# Reads the pods that are not ready while a wait for the operator makes no progress.
+
+# Pods are read if the number of ready pods has not changed for this number of seconds, and again at this interval.
+_INTERVAL = 60.0
+# The maximum number of nodes whose pods are returned, and the number of pods in one page.
+_MAX_NODES = 100
+_PAGE = 500
+
+
+class StalledPods:
+    """Reads pods at most once a minute and only while the number of ready pods does not change."""
+
+    def __init__(self, client: Client, timer: StateTimer | None = None) -> None:
+        """Store the arguments; nothing is read yet."""
+        self._client = client
+        self._timer = timer or StateTimer()
+        self._pods: list[Object] = []
+        self._next_read = _INTERVAL
+
+    def find(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
+        """The unready pods of unfinished operands, on up to 100 nodes; empty if the number of ready pods has changed within the last minute.
+
+        The same list object is returned until the pods are read again.
+        """
+        seconds = self._timer.seconds("ready pods", readiness.pods)
+        if seconds < _INTERVAL or not readiness.unfinished:
+            self._next_read = _INTERVAL
+            if self._pods:
+                self._pods = []
+        elif seconds >= self._next_read:
+            self._pods, self._next_read = self._read(readiness, namespace), seconds + _INTERVAL
+        return self._pods
+
+    def _read(self, readiness: OperatorReadiness, namespace: str) -> list[Object]:
+        apps = sorted({item.app for item in readiness.unfinished if item.app})
+        pods = permitted_pods(self._client, namespace, f"app in ({','.join(apps)})") if apps else ()
+        unready: list[Object] = []
+        nodes: set[str] = set()
+        for pod in pods:
+            if not is_ready(pod):
+                unready.append(pod)
+                nodes.add(node_of(pod))
+            if len(nodes) == _MAX_NODES:
+                break
+        return unready
+
+
+def permitted_pods(client: Client, namespace: str, selector: str) -> t.Iterator[Object]:
+    """The pods with these labels, read page by page; empty if the user is not allowed to list pods."""
+    try:
+        yield from client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, limit=_PAGE)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+
+
+# Keeps obsolete tolerations in the ClusterPolicy until no GPU node has the taints that they tolerate (pure).
+#
+# gpu_sharing removes the taint of a pool only after cluster_policy has run; if gpu_sharing fails, the taint remains. Without the toleration, a
+# tainted node loses its operands, and the operator upgrades no driver in the cluster: it reports "driver DaemonSet should not have Unscheduled pods".
+
+
+def obsolete_tolerations(policy: Document, plan: Plan) -> list[Object]:
+    """The collection's entries in the policy that no pool needs."""
+    needed = {toleration_identity(item) for item in DesiredPolicy.derive(plan, policy).tolerations}
+    present = {toleration_identity(item) for item in policy_tolerations(policy)}
+    return [item for item in recorded_tolerations(policy) or () if toleration_identity(item) in present - needed]
+
+
+def keep_needed_tolerations(policy: Document, plan: Plan, nodes: t.Iterable[Document]) -> Plan:
+    """The plan, extended with the obsolete tolerations that the taints of GPU nodes still require."""
+    obsolete = obsolete_tolerations(policy, plan)
+    identities = {toleration_identity(item) for item in obsolete}
+    others = [item for item in policy_tolerations(policy) if toleration_identity(item) not in identities]
+    taints = [taint for node in nodes if is_gpu_node(node) for taint in get_nested(node, "spec", "taints") or ()]
+    kept = needed_tolerations(obsolete, [*others, *plan.policy.tolerations], taints)
+    return replace(plan, policy=replace(plan.policy, kept_tolerations=tuple(kept)))

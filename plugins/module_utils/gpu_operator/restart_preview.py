@@ -13,39 +13,35 @@ from dataclasses import replace
 
 from ..catalog import operands
 from ..catalog.releases import restarts_in_place
-from ..cluster_state.impact import OperandRestart
-from ..cluster_state.nvidia_driver import follows_own_policies
-from ..schema.operand_switches import EFFECTS, enabled_value, runs
-from .chart_drivers import value_changes
+from ..nodes.impact import OperandRestart
+from ..schema.variables import EFFECTS, enabled_value, runs
 from .cluster_policy import (
+    SWITCH,
     DesiredPolicy,
+    DriverRollout,
+    Path,
     PolicyChange,
+    UpgradePolicies,
+    UpgradePolicy,
+    differing_fields,
+    driver_fields,
+    follows_own_policies,
+    format_change,
+    is_in_place,
     plan_change,
     planned_upgrade,
     policy_version,
     with_planned_values,
 )
 from .cluster_policy_client import ClusterPolicyClient
-from .daemonsets import is_driver
-from .driver_objects import DriverObjects
-from .driver_rollout import (
-    SWITCH,
-    DriverRollout,
-    Path,
-    UpgradePolicies,
-    UpgradePolicy,
-    differing_fields,
-    driver_fields,
-    format_change,
-    is_in_place,
-)
-from .installation_conflicts import operand_runs
+from .driver_objects import DriverObjects, value_changes
+from .installation import operand_runs
+from .readiness import is_driver
 
 if t.TYPE_CHECKING:
+    from ..core.values import Document
     from ..kube.client import Client
     from ..pools.plan import Plan
-
-Document = t.Mapping[str, t.Any]
 
 # The only driver value of the chart that has a different name in the ClusterPolicy.
 _RENAMED = ("driver", "nvidiaDriverCRD")

@@ -1,55 +1,135 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks the impact of an upgrade of the operator's Helm release, checks whether it is allowed, and prevents a second restart of the driver.
-
-Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
-taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore, the old operator is stopped first. Helm
-starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
-"""
+"""Upgrades the GPU operator: refusals, and the restarts that it causes."""
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.names import STOPPING_MANAGER
+from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, STOPPING_MANAGER
+from ..catalog.openshift import HELM
 from ..catalog.releases import is_downgrade
-from ..cluster_state.cluster_policy import active_policy, uses_driver_objects
-from ..cluster_state.nvidia_driver import follows_own_policies
-from ..cluster_state.own_values import endangered_own_values
-from ..common.wait import WaitOptions, wait_until
-from ..helm.chart import Chart, matching_documents
-from ..helm.object_upgrade import upgraded
-from ..helm.preparation import ReleasePreparation
-from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values, merge_values
-from ..kube.client import Client
+from ..core.messages import MAX_LISTED, abbreviate
+from ..core.values import Document, Object, get_nested, set_nested
+from ..core.waits import Progress, RunCommand, WaitOptions, wait_until
+from ..helm.preparation import ReleaseOptions, ReleasePreparation, upgraded
+from ..helm.release import (
+    DEPLOYED,
+    NOTHING,
+    UPGRADE,
+    Chart,
+    ChartProblem,
+    HelmMissing,
+    ReleaseContent,
+    ReleaseRecords,
+    ReleaseStep,
+    Revision,
+    differing_values,
+    find_helm,
+    is_local_chart,
+    matching_documents,
+    merge_values,
+    read_chart,
+    select_initial_values,
+)
 from ..kube.errors import ApiError
-from ..kube.managed_fields import child, owned_by
+from ..kube.fields import child, owned_by
+from ..kube.objects import ExpectedObjects
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NVIDIA_DRIVERS
-from ..schema.messages import abbreviate
-from .chart_drivers import changed_objects, rolled_nodes
-from .cluster_policy import KIND
-from .daemonsets import driver_nodes, is_driver
-from .driver_rollout import (
+from .cluster_policy import (
     ALLOW_DRIVER_ROLLOUT,
     PARTS,
+    POLICY_KIND,
     DriverRollout,
     Path,
     UpgradePolicies,
+    active_policy,
     driver_fields,
+    follows_own_policies,
     format_change,
     is_in_place,
+    may_show,
+    uses_driver_objects,
 )
-from .manual_fields import KnownSources, ManualField, manual_fields, manual_fields_message
+from .driver_objects import changed_objects, rolled_nodes
+from .installation import InstallationFinding, KnownSources, ManualField, manual_fields, manual_fields_message
+from .readiness import driver_nodes, is_driver
 
-Object = dict[str, t.Any]
-Document = t.Mapping[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import ComponentPlan, Plan
+
+# Selects the Helm values with which an upgrade preserves the names of the collection's ConfigMaps in the ClusterPolicy (pure).
+#
+# The collection sets these names in the ClusterPolicy, but not in the values of the Helm release. If the manifests of two charts differ in one of these
+# fields, Helm would reset it. For example, charts since v26.3 render migManager.config.name only if a value sets it. The operands would restart without
+# their configuration, and would restart again once the collection has restored the name.
+
+# The fields have the same paths in the ClusterPolicy, below spec, and in the values of the chart.
+_NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("devicePlugin", "config", "name"), DEVICE_PLUGIN_CONFIGMAP),
+    (("migManager", "config", "name"), MIG_CONFIGMAP),
+)
+# These values make NVIDIADriver objects describe the driver, without the chart's own object, which would select every node.
+_DRIVER_OBJECTS = ("driver", "nvidiaDriverCRD")
+DRIVER_OBJECT_VALUES: t.Mapping[str, bool] = {"enabled": True, "deployDefaultCR": False}
+
+
+def recorded_own_values(config: Document) -> Object:
+    """The values of a Helm release that an earlier upgrade has added to keep the names, and DRIVER_OBJECT_VALUES if the installation has set them.
+
+    Without DRIVER_OBJECT_VALUES, the ClusterPolicy's driver would replace the driver of every node once no pool declares `driver`.
+    """
+    values = _values(lambda path, name: bool(get_nested(config, *path) == name))
+    if get_nested(config, *_DRIVER_OBJECTS) == DRIVER_OBJECT_VALUES:
+        set_nested(values, _DRIVER_OBJECTS, dict(DRIVER_OBJECT_VALUES))
+    return values
+
+
+def endangered_own_values(before: Document, after: Document) -> Object:
+    """The values that preserve those names that the policy's spec contains before an upgrade, but would not contain after it."""
+    return _values(lambda path, name: get_nested(before, *path) == name != get_nested(after, *path))
+
+
+def without_own_values(config: Document) -> Object:
+    """The values of a Helm release without the values that recorded_own_values() returns; maps that become empty are removed."""
+    result: Object = dict(config)
+    for path, name in _NAMES:
+        if get_nested(result, *path) == name:
+            result = _without(result, path)
+    if get_nested(result, *_DRIVER_OBJECTS) == DRIVER_OBJECT_VALUES:
+        result = _without(result, _DRIVER_OBJECTS)
+    return result
+
+
+def _values(is_kept: t.Callable[[tuple[str, ...], str], bool]) -> Object:
+    values: Object = {}
+    for path, name in _NAMES:
+        if is_kept(path, name):
+            set_nested(values, path, name)
+    return values
+
+
+def _without(values: Document, path: tuple[str, ...]) -> Object:
+    below = {} if len(path) == 1 else _without(values[path[0]], path[1:])
+    rest = {key: value for key, value in values.items() if key != path[0]}
+    return {**rest, path[0]: below} if below else rest
+
+
+# Checks the impact of an upgrade of the operator's Helm release, checks whether it is allowed, and prevents a second restart of the driver.
+#
+# Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
+# taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore, the old operator is stopped first. Helm
+# starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
 
 _PODS = "app=gpu-operator"
 _DEFINITION = "clusterpolicies.nvidia.com"
 _DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
-_POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
+_POLICY = re.compile(rf"^kind:\s*[\"']?{POLICY_KIND}\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -290,7 +370,7 @@ class OperatorUpgrade:
 
 def _spec(manifest: str, name: str) -> Object:
     for item in matching_documents(manifest, _POLICY):
-        if item.get("kind") == KIND and item["metadata"]["name"] == name:
+        if item.get("kind") == POLICY_KIND and item["metadata"]["name"] == name:
             return dict(item.get("spec") or {})
     return {}
 
@@ -311,3 +391,145 @@ def _refusal_message(rollout: DriverRollout, restarting: t.Sequence[str], instal
     if restarting:
         alternative = f"set {abbreviate(restarting)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
     return f"Not upgraded, because {rollout.refused('the upgrade')}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."
+
+
+# Predicts, for a plan, whether the playbook site would refuse an upgrade of the operator's Helm release; changes nothing.
+#
+# The release is read first. The chart is fetched and rendered only if site would change the release; the code of helm_release then determines the result.
+
+
+@dataclass(frozen=True)
+class HelmTools:
+    """The tools of the machine that runs the module: helm at `binary`, or found on PATH with `search`, and a `folder` for charts."""
+
+    binary: str | None
+    search: t.Callable[[str], str | None]
+    run_command: RunCommand
+    folder: str
+
+
+@dataclass(frozen=True)
+class RefusalPreview:
+    """The codes and messages of the refusals with which site would fail, or the `problem` that prevents a prediction.
+
+    `values` contains the Helm values that site would change, each with its path and, unless they may be confidential, its values before and after.
+    """
+
+    refusals: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+    values: tuple[Object, ...] = ()
+
+    def as_dict(self) -> Object:
+        """The preview, formatted for the result of gpu_info."""
+        return {
+            "refusals": [{"code": code, "message": text} for code, text in self.refusals],
+            "problem": self.problem,
+            "values": [dict(value) for value in self.values],
+        }
+
+
+def preview_upgrade_of_site(
+    client: Client, plan: Plan, finding: InstallationFinding, tools: HelmTools, *, allowed: bool
+) -> RefusalPreview | None:
+    """The preview of the upgrade that site would make; None if site does not change the release or installs it.
+
+    `allowed` is true if the driver may be restarted.
+    """
+    installation = finding.installation
+    if not plan.pools or installation is None or not finding.managed or finding.installer != HELM:
+        return None
+    operator, initial = plan.operator, initial_values(plan)
+    records = ReleaseRecords(client, operator.name, operator.namespace)
+    try:
+        revision = records.latest()
+        content = records.content(revision)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        same = _same_version(installation.version, operator.version)
+        return (
+            None
+            if same
+            else RefusalPreview(problem=f"this user is not allowed to read Secrets in namespace {operator.namespace}")
+        )
+    values: tuple[Object, ...] = ()
+    try:
+        if _is_up_to_date(revision, content, operator, initial):
+            return None
+        values = changed_values(content, operator, initial) if content else ()
+        with tempfile.TemporaryDirectory(dir=tools.folder) as folder:
+            return replace(_preview(client, operator, initial, tools, folder, allowed=allowed), values=values)
+    except (ChartProblem, HelmMissing) as error:
+        return RefusalPreview(problem=str(error), values=values)
+
+
+def initial_values(plan: Plan) -> Object:
+    """The values for a first installation; the role gpu_operator uses the same values."""
+    values: Object = {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
+    if plan.declares_drivers:
+        values["driver"] = {"nvidiaDriverCRD": dict(DRIVER_OBJECT_VALUES)}
+    return values
+
+
+def _is_up_to_date(
+    revision: Revision | None, content: ReleaseContent | None, operator: ComponentPlan, initial: Object
+) -> bool:
+    """Whether helm_release would find nothing to do, determined without helm: a remote chart counts as equal if its version is equal."""
+    if revision is None or content is None or revision.status != DEPLOYED:
+        return False
+    same = _same_version(content.chart.version, operator.version)
+    if is_local_chart(operator.chart):
+        same = read_chart(os.path.expanduser(operator.chart)) == content.chart
+    return same and not differing_values(content.config, _desired_values(content, operator, initial))
+
+
+def _desired_values(content: ReleaseContent, operator: ComponentPlan, initial: Object) -> Object:
+    kept = merge_values(recorded_own_values(content.config), select_initial_values(initial, content.config))
+    return merge_values(kept, operator.values)
+
+
+def changed_values(content: ReleaseContent, operator: ComponentPlan, initial: Object) -> tuple[Object, ...]:
+    """The Helm values that an upgrade would change; booleans, numbers and the values of known fields are shown, because they are not confidential."""
+    desired = _desired_values(content, operator, initial)
+    changes: list[Object] = []
+    for path in differing_values(content.config, desired)[:MAX_LISTED]:
+        keys = tuple(path.split("."))
+        before, after = get_nested(content.config, *keys), get_nested(desired, *keys)
+        # A key that contains a dot is not found at this path.
+        shown = before != after and may_show(keys, before, after)
+        changes.append({"path": path, **({"before": before, "after": after} if shown else {})})
+    return tuple(changes)
+
+
+def _same_version(installed: str, desired: str) -> bool:
+    return installed.removeprefix("v") == desired.removeprefix("v")
+
+
+def _preview(
+    client: Client, operator: ComponentPlan, initial: Object, tools: HelmTools, folder: str, *, allowed: bool
+) -> RefusalPreview:
+    preparation = ReleasePreparation(
+        client,
+        ReleaseOptions(
+            operator.name,
+            operator.namespace,
+            operator.chart,
+            operator.chart_repo or None,
+            operator.version or None,
+            operator.values,
+            initial,
+        ),
+        tools.run_command,
+        check=True,
+        expected=ExpectedObjects(),
+        run_id="",
+        waiting=WaitOptions(0, 1, Progress(None)),
+        before_write=lambda: None,
+    )
+    binary = find_helm(tools.binary, tools.search)
+    chart, definitions = preparation.load_chart(binary, folder)
+    preparation.recover_pending()
+    preparation.kept_values = recorded_own_values(preparation.content.config) if preparation.content else {}
+    upgrade = OperatorUpgrade(client, operator.namespace, allowed=allowed)
+    decision = upgrade.decide(preparation.next_step(chart), preparation, chart, definitions, operator.values)
+    return RefusalPreview(tuple((refusal.code, str(refusal)) for refusal in decision.refusals))

@@ -1,12 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads the connection's configuration with the kubernetes library, from options, a kubeconfig, or the service account of the pod."""
+"""Connects to a Kubernetes API server: options, kubeconfig, environment, conflicts between them, and the explanation of errors."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import functools
+import importlib
 import importlib.util
 import logging
 import logging.handlers
@@ -14,16 +15,204 @@ import os
 import re
 import sys
 import traceback
+import types
 import typing as t
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from ..catalog.secrets import masked, without_user_info
-from ..common.errors import ConnectionProblem
-from ..common.postponed_imports import postponed_imports
-from .conflicts import require_no_conflict, same_server
-from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
+from ..core.errors import ConnectionProblem
+from .connection_options import (
+    ENVIRONMENT,
+    GPU_CLUSTER,
+    IGNORED,
+    IMPERSONATION,
+    OPTIONS,
+    ConnectionOptions,
+    describe_variable,
+    environment,
+    variable_of,
+)
 from .errors import ApiError, WrongCluster
-from .key_files import keep_keys_in_memory
+
+# Postpones imports that a library makes for features that are rarely used.
+#
+# Python 3.15 has lazy imports (PEP 810). importlib.util.LazyLoader does not help, because `from X import Y` executes X immediately.
+
+
+class _Postponed:
+    """Stands for an attribute of a module; the module is imported when the placeholder is called, or one of its attributes is read."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module = module
+        self._name = name
+
+    def _import(self) -> t.Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
+    def __call__(self, *args: t.Any, **options: t.Any) -> t.Any:
+        return self._import()(*args, **options)
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._import(), name)
+
+
+class _Placeholder(types.ModuleType):
+    def __getattr__(self, name: str) -> t.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            return _Postponed(self.__name__, name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def postponed_imports(*names: str) -> t.Iterator[None]:
+    """Imports of these modules within the context get placeholders; modules that are already loaded are not affected.
+
+    `from X import Y` gets an object that can be called and whose attributes can be read, but that is not a class. After the context, code that imports
+    these modules, or reads an attribute of a placeholder, gets the real modules and attributes.
+    """
+    placeholders = {name: _Placeholder(name) for name in names if name not in sys.modules}
+    sys.modules.update(placeholders)
+    try:
+        yield
+    finally:
+        for name, placeholder in placeholders.items():
+            if sys.modules.get(name) is placeholder:
+                del sys.modules[name]
+
+
+# Keeps keys and certificates in memory if a kubeconfig or its credential plugin contains them as data.
+#
+# OpenSSL needs files, so the kubernetes library writes the data to temporary files and deletes these when the process ends, unless the process is
+# killed (kubernetes/config/kube_config.py, _create_temp_file_with_content). The same process can read an anonymous
+# file in memory (memfd_create) through /proc/self/fd, and the file does not outlive the process.
+
+_WRITER = "_create_temp_file_with_content"
+_paths: dict[bytes, str] = {}
+
+
+def keep_keys_in_memory(library: t.Any) -> None:
+    """Replace the function in the library's module kube_config that writes these files, unless the system has no memfd_create (macOS)."""
+    original = getattr(library, _WRITER, None)
+    if original is None or getattr(original, "in_memory", False) or not hasattr(os, "memfd_create"):
+        return
+
+    def write(content: str | bytes, *args: t.Any, **kwargs: t.Any) -> str:
+        data = content.encode() if isinstance(content, str) else bytes(content)
+        return in_memory(data) or str(original(content, *args, **kwargs))
+
+    write.in_memory = True  # type: ignore[attr-defined]
+    setattr(library, _WRITER, write)
+
+
+def in_memory(data: bytes) -> str | None:
+    """The path of an in-memory file with this content, valid only in this process; None if this is not possible."""
+    if data not in _paths:
+        with contextlib.suppress(OSError):
+            # Programs that this process starts do not inherit the file, because close-on-exec is Python's default.
+            handle = os.memfd_create("accel-gpu-key")
+            with open(handle, "wb", closefd=False) as file:
+                file.write(data)
+            path = f"/proc/self/fd/{handle}"
+            if os.path.isfile(path):
+                _paths[data] = path
+    return _paths.get(data)
+
+
+# Checks that the environment does not select a cluster or a user other than those of the connection.
+
+_FILES = {"client_cert": "cert_file", "client_key": "key_file", "ca_cert": "ssl_ca_cert"}
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+def require_no_conflict(options: ConnectionOptions, connection: Connection) -> None:
+    """Raise WrongCluster if a variable contradicts the options or gpu_cluster; an equal value is not a conflict."""
+    selected = options.source in (OPTIONS, GPU_CLUSTER)
+    wrong = {
+        name: value
+        for name, value in environment(os.environ).items()
+        if name not in IGNORED and (selected or name in IMPERSONATION)
+        if not connection_uses(name, value, options, connection)
+    }
+    if not wrong:
+        return
+    shown = [describe_variable(variable_of(name, os.environ), name, value) for name, value in wrong.items()]
+    names = options.names() if selected else []
+    if wrong.keys() & set(IMPERSONATION):
+        user = options.impersonate_user
+        names.append(f"impersonate_user {user}" if user else "no impersonate_user")
+    them = "it" if len(wrong) == 1 else "them"
+    remove = f", or remove {options.names()[0]} to use only the environment" if selected and options.names() else ""
+    raise WrongCluster(
+        f"{', '.join(shown)}: the environment contradicts {' and '.join(names)} ({connection.origin}, {connection.server}). A run uses one "
+        f"source for the cluster and the user, never two. Unset {them} (in AWX, detach the credential that sets {them}){remove}."
+    )
+
+
+def connection_uses(option: str, value: t.Any, options: ConnectionOptions, connection: Connection) -> bool:
+    """Whether the connection uses this value of an option."""
+    if option == "kubeconfig":
+        return _same_kubeconfig(value, options)
+    if option == "host":
+        return same_server(value, connection.server)
+    if option in _FILES:
+        return _same_file(value, getattr(connection.configuration, _FILES[option], None))
+    if option == "impersonate_groups":
+        return set(value) == set(options.impersonate_groups)
+    used = {
+        "context": connection.context_name,
+        "api_key": _bearer_of(connection),
+        "impersonate_user": options.impersonate_user,
+        "tls_server_name": getattr(connection.configuration, "tls_server_name", None),
+        "skip_tls_verify": not connection.configuration.verify_ssl,
+    }
+    return bool(value == used.get(option))
+
+
+def same_server(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host, port and path; a host name and its IP address are different."""
+    return _address(one) == _address(other)
+
+
+def _same_file(one: str | None, other: str | None) -> bool:
+    """Whether two paths lead to the same file or to files with equal content."""
+    if not one or not other:
+        return False
+    if os.path.realpath(os.path.expanduser(one)) == os.path.realpath(os.path.expanduser(other)):
+        return True
+    try:
+        with open(os.path.expanduser(one), "rb") as first, open(os.path.expanduser(other), "rb") as second:
+            return first.read() == second.read()
+    except OSError:
+        return False
+
+
+def _bearer_of(connection: Connection) -> str:
+    """The token of the connection; empty if it has none."""
+    return connection.authorization().get("authorization", "").removeprefix("Bearer ").strip()
+
+
+def _same_kubeconfig(value: str, options: ConnectionOptions) -> bool:
+    if isinstance(options.kubeconfig, dict) or (options.host and not options.kubeconfig):
+        return False
+    used = options.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    one, other = (os.path.realpath(os.path.expanduser(text)) for text in (value, used))
+    return one == other
+
+
+def _address(url: str) -> tuple[str, str, int | None, str]:
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    try:
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
+    except ValueError:
+        # The port is not a number, so this address only equals itself.
+        return url, "", None, ""
+    return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")
+
+
+# Loads the connection's configuration with the kubernetes library, from options, a kubeconfig, or the service account of the pod.
 
 # Modules that `import kubernetes` imports, but that a connection does not use (only the auth-provider `oidc` needs those for OAuth). Without
 # these modules, the import takes half of the usual 0.5 s (kubernetes 37).

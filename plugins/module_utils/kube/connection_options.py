@@ -12,6 +12,7 @@ import os
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.secrets import without_user_info
 from .errors import WrongCluster
 
 OPTIONS, GPU_CLUSTER, ENVIRONMENT, DEFAULT = "options", "gpu_cluster", "environment", "default"
@@ -219,3 +220,23 @@ def _require_whole(values: Values, source: str) -> None:
         raise WrongCluster(
             "impersonate_groups is set without impersonate_user, which Kubernetes does not allow. Also set impersonate_user."
         )
+
+
+# Variables that select neither the cluster nor the user; they are ignored when another source is selected.
+IGNORED = ("validate_certs", "proxy", "no_proxy")
+
+
+def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) -> list[str]:
+    """The variables in IGNORED that have no effect because another source selects the connection."""
+    if options.source not in (OPTIONS, GPU_CLUSTER):
+        return []
+    given = environment(environ)
+    return [variable_of(name, environ) for name in IGNORED if name in given and getattr(options, name) is None]
+
+
+def describe_variable(variable: str, option: str, value: t.Any) -> str:
+    """The variable that sets an option, followed by its value unless the value is secret."""
+    if option in ("api_key", "password"):
+        return variable
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"{variable} ({without_user_info(text) if option == 'host' else text})"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Represents the errors of a Kubernetes API server ."""
+"""TODO kube.errors"""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import json
 import re
 import typing as t
 
-from ..common.errors import ModuleFailure, ServiceError
+from ..core.errors import ModuleFailure, ServiceError
+
+if t.TYPE_CHECKING:
+    from ..core.values import Object
+
+# Represents the errors of a Kubernetes API server .
 
 # How responses of the eviction API report disruption budgets: the cause of a 429 and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
@@ -132,3 +137,81 @@ def parse_status(body: bytes) -> dict[str, t.Any]:
 def _causes(value: t.Any) -> list[dict[str, str]]:
     causes = [cause for cause in value if isinstance(cause, dict)] if isinstance(value, list) else []
     return [{name: text for name, text in cause.items() if isinstance(text, str)} for cause in causes]
+
+
+# Repeats a write after a conflict with another writer, with a body that is computed from the latest version of the object.
+
+# Each conflict costs one read. Nodes (kubelet, operators, administrators) and the status of a ClusterPolicy have the
+# most writers.
+MAX_ATTEMPTS = 8
+D = t.TypeVar("D")
+R = t.TypeVar("R")
+
+
+class Patcher(t.Protocol):
+    """The requests that `patch_object` sends."""
+
+    def get(self, path: str) -> Object | None:
+        """The object; None if it does not exist."""
+
+    def patch(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+        """Merge the body into the object."""
+
+
+def retry_conflicts(
+    send: t.Callable[[D], R],
+    desired: D,
+    recompute: t.Callable[[], D | None],
+    is_repeatable: t.Callable[[ApiError], bool] = lambda error: error.conflict,
+) -> R | None:
+    """The result of `send`; None if `recompute`, which reads the object again after a conflict, finds nothing to send.
+
+    The error of the last attempt is raised.
+    """
+    for dummy in range(MAX_ATTEMPTS - 1):
+        try:
+            return send(desired)
+        except ApiError as error:
+            if not is_repeatable(error):
+                raise
+        following = recompute()
+        if following is None:
+            return None
+        desired = following
+    return send(desired)
+
+
+def patch_object(
+    client: Patcher,
+    path: str,
+    live: Object | None,
+    compute: t.Callable[[Object], Object | None],
+    *,
+    dry_run: bool = False,
+) -> Object | None:
+    """Send the merge patch that `compute` returns for the object, and return the patched object; None if the object does not exist.
+
+    If there is no patch, the object is returned unchanged. Each patch applies only to the version of the object from which it was computed.
+    """
+    current = live
+
+    def compute_versioned() -> Object | None:
+        patch = compute(current) if current is not None else None
+        if patch is None or current is None:
+            return None
+        return {**patch, "metadata": {**(patch.get("metadata") or {}), "resourceVersion": _version(current)}}
+
+    def read_again() -> Object | None:
+        nonlocal current
+        current = client.get(path)
+        return compute_versioned()
+
+    patch = compute_versioned()
+    if patch is None:
+        return current
+    patched = retry_conflicts(lambda body: client.patch(path, body, dry_run=dry_run), patch, read_again)
+    return current if patched is None else patched
+
+
+def _version(item: Object) -> str:
+    return str(item["metadata"]["resourceVersion"])

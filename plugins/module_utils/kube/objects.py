@@ -1,25 +1,120 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Applies or deletes a list of objects: reads and compares them, and sends only differences (in check mode, as a dry run on the server)."""
+"""Creates and corrects single objects, reads what the cluster accepts, and keeps watched collections."""
 
 from __future__ import annotations
 
+import difflib
 import functools
+import queue
+import threading
 import time
 import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
-from ..common.errors import InvalidOptions
-from ..common.parallel import call_all
-from .diff import Difference, Object, difference, same_object, shown
+from ..core.errors import InvalidOptions
+from ..core.values import Document, Object, get_nested
+from ..core.waits import call_all
 from .errors import ApiError
-from .metadata import is_deleting
-from .paths import NAMESPACES, Discovery, Kind, UnknownKind
+from .fields import Difference, difference, is_deleting, is_older_version, same_object, shown
+from .paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Kind, known_paths
 
 if t.TYPE_CHECKING:
     from .client import Client
     from .lease import Lease
+
+# Asks the API server whether this user has a permission (SelfSubjectAccessReview), before a run needs it.
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True)
+class Permission:
+    """A verb on a resource of an API group, as in an RBAC rule; the resource can include a subresource, as in pods/eviction."""
+
+    verb: str
+    resource: str
+    group: str = ""
+
+    def is_granted(self, client: Client, namespace: str = "") -> bool:
+        """Whether this user has the permission in the namespace, by default in all namespaces; True if this user is not allowed to ask."""
+        resource, dummy, subresource = self.resource.partition("/")
+        attributes = {
+            "namespace": namespace,
+            "verb": self.verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        try:
+            review = client.create(_REVIEWS, body, dry_run=True)
+        except ApiError as error:
+            # Every user may ask by default (ClusterRole system:basic-user), but an administrator can change that.
+            if not error.lacks_right:
+                raise
+            return True
+        return bool(review["status"].get("allowed"))
+
+
+class MissingPermission(ApiError):
+    """The API server has answered that this user lacks a permission; no request that needs the permission was sent."""
+
+    lacks_right = True
+
+    def __init__(self, permission: Permission, namespace: str, purpose: str) -> None:
+        """Use the wording of the server's message for a forbidden request, from which explain() derives the missing rule."""
+        scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        super().__init__(
+            f'This user cannot {permission.verb} resource "{permission.resource}" in API group "{permission.group}" {scope}, {purpose}',
+            status=403,
+            reason="Forbidden",
+            method="POST",
+            path=_REVIEWS,
+        )
+
+
+# Reads CustomResourceDefinitions and finds the fields that they define in their openAPIV3Schema (apiextensions.k8s.io/v1).
+
+
+def read_definition(client: Client, name: str) -> Object | None:
+    """A CRD; None if the user is not allowed to read it."""
+    try:
+        return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return None
+
+
+def spec_schema(definition: Document | None, api_version: str) -> Object:
+    """The schema of `spec` in this version of a CRD; empty if it is not known."""
+    for item in get_nested(definition, "spec", "versions") or ():
+        if item.get("name") == api_version.rpartition("/")[2]:
+            return get_nested(item, "schema", "openAPIV3Schema", "properties", "spec") or {}
+    return {}
+
+
+def known_fields(value: t.Any, schema: Document) -> t.Any:
+    """The part of a value that the schema defines; the whole value if the schema is empty.
+
+    The example objects of operators contain fields that their CRDs do not define: `customConfig` of NFD 4.12,
+    `driver.upgradePolicy.kernelModuleType` of the GPU operator v25.3.
+    """
+    properties = schema.get("properties")
+    if isinstance(value, list):
+        return [known_fields(item, schema.get("items") or {}) for item in value]
+    if not isinstance(value, dict) or not properties or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return value
+    return {key: known_fields(item, properties[key]) for key, item in value.items() if key in properties}
+
+
+# Applies or deletes a list of objects: reads and compares them, and sends only differences (in check mode, as a dry run on the server).
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
@@ -351,3 +446,221 @@ def _definition_problem(body: t.Any) -> str | None:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         return "metadata.name is missing"
     return None
+
+
+class UnknownKind(Exception):
+    """The server does not have the kind; the message lists the kinds of its group."""
+
+
+class Discovery:
+    """Finds kinds; for kinds without a fixed path, it reads each group and version once."""
+
+    def __init__(self, client: Client) -> None:
+        """Store the client; no request is sent yet."""
+        self._client = client
+        self._groups: dict[str, dict[str, Kind]] = {}
+
+    def get(self, api_version: str, kind: str) -> Kind:
+        """The kind; raises UnknownKind with similar names."""
+        known = known_paths(api_version, kind)
+        discovered = Kind(api_version, kind, *known) if known else self._kinds(api_version).get(kind)
+        if discovered is None:
+            raise UnknownKind(self._why_unknown(api_version, kind))
+        return discovered
+
+    def forget(self) -> None:
+        """Discard the kinds that were read, so that they are read again after a CRD was applied."""
+        self._groups.clear()
+
+    def _kinds(self, api_version: str) -> dict[str, Kind]:
+        if api_version not in self._groups:
+            resources = self._client.get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}") or {}
+            self._groups[api_version] = {
+                resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
+                for resource in resources.get("resources") or []
+                if "/" not in resource["name"]
+            }
+        return self._groups[api_version]
+
+    def _why_unknown(self, api_version: str, kind: str) -> str:
+        kinds = self._kinds(api_version)
+        if kinds:
+            near = difflib.get_close_matches(kind, kinds, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            return f"{api_version} has no kind {kind!r}; it has: {', '.join(sorted(kinds))}.{hint}"
+        return f"The cluster has no API {api_version!r} (needed for kind {kind!r}).{self._near_versions(api_version)}"
+
+    def _near_versions(self, api_version: str) -> str:
+        try:
+            groups = (self._client.get("/apis") or {}).get("groups") or []
+        except ApiError:
+            return ""
+        versions = [version["groupVersion"] for group in groups for version in group.get("versions") or []]
+        group = api_version.rpartition("/")[0]
+        same = [version for version in versions if version.rpartition("/")[0] == group]
+        near = same or difflib.get_close_matches(api_version, [*versions, "v1"], n=2)
+        return f" The most similar APIs that it has: {', '.join(near)}." if near else ""
+
+
+# Keeps several collections of objects current, with one watch for each.
+
+# Seconds after which the server ends a watch, so that its thread ends within this time after close().
+_WATCH_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection. It counts as empty if the cluster does not have its kind (`optional`) or listing is forbidden (`may_be_forbidden`)."""
+
+    path: str
+    label_selector: str | None = None
+    field_selector: str | None = None
+    optional: bool = False
+    may_be_forbidden: bool = False
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An event of a watch, the objects of a new list, or the error that ended a watch."""
+
+    name: str
+    event: Object | None = None
+    objects: t.Sequence[Object] | None = None
+    error: Exception | None = None
+
+
+class WatchCache:
+    """The objects of the collections; read() lists them, and follow() starts the watches."""
+
+    def __init__(self, client: Client, collections: t.Mapping[str, Collection]) -> None:
+        """Store the arguments; no request is sent yet."""
+        self._client = client
+        self._collections = dict(collections)
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {name: {} for name in collections}
+        self._versions: dict[str, str] = {}
+        self._changes: queue.SimpleQueue[_Change] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._following = False
+
+    def __enter__(self) -> WatchCache:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *dummy: object) -> None:
+        """End the watches."""
+        self.close()
+
+    def close(self) -> None:
+        """Make each watch's thread end with its next event."""
+        self._closed.set()
+
+    def read(self) -> None:
+        """List all collections."""
+        names = list(self._collections)
+        for name, objects in zip(
+            names, call_all([(name, functools.partial(self._list, name)) for name in names]), strict=True
+        ):
+            self._replace(name, objects)
+
+    def objects(self, name: str) -> tuple[Object, ...]:
+        """The current objects of a collection, sorted by name."""
+        objects = self._objects[name]
+        return tuple(objects[key] for key in sorted(objects))
+
+    def is_known(self, name: str) -> bool:
+        """Whether the collection could be listed."""
+        return name in self._versions
+
+    def follow(self) -> None:
+        """Start a watch for each collection, beginning at the version of its last list."""
+        if self._following:
+            return
+        self._following = True
+        for name in self._collections:
+            if name in self._versions:
+                threading.Thread(target=self._watch, args=(name,), name=f"watch {name}", daemon=True).start()
+
+    def await_change(self, timeout: float) -> bool:
+        """Wait until an object changes and apply all changes that have arrived. Returns False if nothing has changed; raises the error of a watch."""
+        try:
+            change: _Change | None = self._changes.get(timeout=max(0.0, timeout))
+        except queue.Empty:
+            return False
+        while change is not None:
+            self._apply(change)
+            try:
+                change = self._changes.get_nowait()
+            except queue.Empty:
+                change = None
+        return True
+
+    def put(self, name: str, changed: Object) -> None:
+        """Store the response to a write before its event arrives."""
+        self._objects[name][_key(changed)] = changed
+
+    def _apply(self, change: _Change) -> None:
+        if change.error is not None:
+            raise change.error
+        if change.objects is not None:
+            self._replace(change.name, change.objects)
+        if change.event is None:
+            return
+        item = change.event["object"]
+        if change.event["type"] == "DELETED":
+            self._objects[change.name].pop(_key(item), None)
+        elif not _is_older(item, self._objects[change.name].get(_key(item))):
+            self._objects[change.name][_key(item)] = item
+
+    def _replace(self, name: str, objects: t.Iterable[Object]) -> None:
+        self._objects[name] = {_key(item): item for item in objects}
+
+    def _list(self, name: str) -> tuple[Object, ...]:
+        collection = self._collections[name]
+        listing = self._client.list(
+            collection.path, label_selector=collection.label_selector, field_selector=collection.field_selector
+        )
+        try:
+            objects = tuple(listing)
+        except ApiError as error:
+            if not ((collection.optional and error.not_found) or (collection.may_be_forbidden and error.forbidden)):
+                raise
+            self._versions.pop(name, None)
+            return ()
+        self._versions[name] = listing.resource_version
+        return objects
+
+    def _watch(self, name: str) -> None:
+        collection = self._collections[name]
+        try:
+            while not self._closed.is_set():
+                try:
+                    for event in self._client.watch(
+                        collection.path,
+                        resource_version=self._versions[name],
+                        timeout=_WATCH_SECONDS,
+                        label_selector=collection.label_selector,
+                        field_selector=collection.field_selector,
+                        stop=self._closed,
+                    ):
+                        self._versions[name] = event["object"]["metadata"]["resourceVersion"]
+                        self._changes.put(_Change(name, event=event))
+                        if self._closed.is_set():
+                            return
+                except ApiError as error:
+                    if not error.gone:
+                        raise
+                    # The server no longer has this version, so start again with a list.
+                    self._changes.put(_Change(name, objects=self._list(name)))
+        except Exception as error:
+            self._changes.put(_Change(name, error=error))
+
+
+def _key(item: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
+
+
+def _is_older(item: Object, known: Object | None) -> bool:
+    """Whether an event contains an older version than the known object, which can be the response to a write."""
+    versions = [str((version or {}).get("metadata", {}).get("resourceVersion") or "") for version in (item, known)]
+    same = known is not None and item["metadata"].get("uid") == known["metadata"].get("uid")
+    return same and is_older_version(*versions)

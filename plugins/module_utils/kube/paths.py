@@ -4,15 +4,9 @@
 
 from __future__ import annotations
 
-import difflib
-import typing as t
 from dataclasses import dataclass
 
-from ..catalog.olm import NFD_CR
-from .errors import ApiError
-
-if t.TYPE_CHECKING:
-    from .client import Client
+from ..catalog.openshift import NFD_CR
 
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
@@ -20,7 +14,7 @@ PODS = "/api/v1/pods"
 DAEMONSETS = "/apis/apps/v1/daemonsets"
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+RUNTIME_CLASS_LIST = "/apis/node.k8s.io/v1/runtimeclasses"
 RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 NVIDIA_DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
@@ -74,58 +68,9 @@ class Kind:
 NODE_FEATURE_DISCOVERY = Kind(*NFD_CR, plural="nodefeaturediscoveries", namespaced=True)
 
 
-class UnknownKind(Exception):
-    """The server does not have the kind; the message lists the kinds of its group."""
-
-
-class Discovery:
-    """Finds kinds; for kinds without a fixed path, it reads each group and version once."""
-
-    def __init__(self, client: Client) -> None:
-        """Store the client; no request is sent yet."""
-        self._client = client
-        self._groups: dict[str, dict[str, Kind]] = {}
-
-    def get(self, api_version: str, kind: str) -> Kind:
-        """The kind; raises UnknownKind with similar names."""
-        known = _KNOWN.get((api_version, kind))
-        discovered = Kind(api_version, kind, *known) if known else self._kinds(api_version).get(kind)
-        if discovered is None:
-            raise UnknownKind(self._why_unknown(api_version, kind))
-        return discovered
-
-    def forget(self) -> None:
-        """Discard the kinds that were read, so that they are read again after a CRD was applied."""
-        self._groups.clear()
-
-    def _kinds(self, api_version: str) -> dict[str, Kind]:
-        if api_version not in self._groups:
-            resources = self._client.get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}") or {}
-            self._groups[api_version] = {
-                resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
-                for resource in resources.get("resources") or []
-                if "/" not in resource["name"]
-            }
-        return self._groups[api_version]
-
-    def _why_unknown(self, api_version: str, kind: str) -> str:
-        kinds = self._kinds(api_version)
-        if kinds:
-            near = difflib.get_close_matches(kind, kinds, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            return f"{api_version} has no kind {kind!r}; it has: {', '.join(sorted(kinds))}.{hint}"
-        return f"The cluster has no API {api_version!r} (needed for kind {kind!r}).{self._near_versions(api_version)}"
-
-    def _near_versions(self, api_version: str) -> str:
-        try:
-            groups = (self._client.get("/apis") or {}).get("groups") or []
-        except ApiError:
-            return ""
-        versions = [version["groupVersion"] for group in groups for version in group.get("versions") or []]
-        group = api_version.rpartition("/")[0]
-        same = [version for version in versions if version.rpartition("/")[0] == group]
-        near = same or difflib.get_close_matches(api_version, [*versions, "v1"], n=2)
-        return f" The most similar APIs that it has: {', '.join(near)}." if near else ""
+def known_paths(api_version: str, kind: str) -> tuple[str, bool] | None:
+    """The plural of a kind with a fixed path, and whether it has a namespace; None for other kinds."""
+    return _KNOWN.get((api_version, kind))
 
 
 def known_kind(api_version: str, kind: str) -> Kind:

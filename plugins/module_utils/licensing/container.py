@@ -1,40 +1,72 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The license client in the containers of driver pods: reads its state and its files, replaces files, and restarts it.
-
-Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (the client returns its
-license only if SIGTERM ends the client; the guest keeps its performance for 20 minutes without a license).
-"""
+"""Commands in driver containers, returned licenses, and restarts of drivers."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import typing as t
+from dataclasses import dataclass
 
-from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS
-from ..common.parallel import run_bounded
+from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS, VGPU_PRESENT_LABEL
+from ..catalog.operands import PLUGIN
+from ..core.errors import ModuleFailure, ServiceError
+from ..core.messages import abbreviate, abbreviate_nodes, as_sentence
+from ..core.waits import WaitTimeout, run_bounded
 from ..kube.errors import ApiError
-from ..kube.exec import ExecResult
-from ..kube.metadata import is_deleting
-from ..kube.paths import NODES, collection_path
-from .connectivity import Server, ServiceCheck, check_command, evaluate_check, unknown_check
-from .driver_pods import (
+from ..kube.fields import is_deleting
+from ..kube.lease import LeaseLost
+from ..kube.paths import NODES, PODS, collection_path
+from ..nodes.drain import NodeRemoval, drain_gpu_pods
+from ..nodes.impact import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
+from ..nodes.node import Node, parse_node
+from ..nodes.node_check import (
+    Patch,
+    cordon_for_driver_restart,
+    driver_pod_to_restart,
+    end_driver_restart,
+    not_ready_message,
+    pause_clients,
+    unfinished_run_message,
+)
+from ..nodes.node_metadata import patch_node
+from ..nodes.ownership import NodeEdit
+from ..nodes.pods import pods_by_node, pods_on, read_operand_pods, unready_operands
+from .diagnosis import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
+    NODE_LEFT,
+    PARALLEL,
     TOKEN_PATH,
+    CommandFailed,
     DriverPod,
     LicenseNode,
+    LicenseStatus,
     Reading,
+    concerns_all,
+    error_sentence,
     parse_driver_pods,
+    parse_status,
+    read_parallel,
+    shorten,
 )
-from .node_reads import PARALLEL, CommandFailed, concerns_all, error_sentence, read_parallel, shorten
-from .status import LicenseStatus, parse_status
-from .token import fingerprint
+from .token import NODE_NAMES_OPTION, Server, ServiceCheck, check_command, evaluate_check, fingerprint, unknown_check
 
 if t.TYPE_CHECKING:
+    from ..core.waits import Progress
     from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..kube.transport import ExecResult
+    from ..nodes.pods import PodOnNode, PodsByNode
+    from ..pools.plan import RolloutPlan
     from .diagnosis import LicenseObject
+
+# The license client in the containers of driver pods: reads its state and its files, replaces files, and restarts it.
+#
+# Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (the client returns its
+# license only if SIGTERM ends the client; the guest keeps its performance for 20 minutes without a license).
 
 # The directories with the license client's private libraries in the driver images. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
 # ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
@@ -253,6 +285,8 @@ class LicenseContainers:
                 if self._clock() > deadline:
                     raise
                 self._sleep(0.5)
+            from ..kube.transport import ExecResult
+
             return ExecResult(0, "", "")
 
     def current_pod(self, pod: DriverPod) -> DriverPod | None:
@@ -275,3 +309,272 @@ class LicenseContainers:
 def _last_line(result: ExecResult) -> str:
     lines = [line.strip() for line in (result.stderr or result.stdout).splitlines() if line.strip()]
     return shorten(lines[-1]).rstrip(".") if lines else f"exit code {result.exit_code}"
+
+
+# Returns the licenses of vGPU nodes before their machines are removed.
+#
+# A drain does not evict the pods of DaemonSets, and clouds power off the machines. A license client that is not stopped first keeps its license until
+# the license expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
+
+
+class LicenseReturn(NodeRemoval):
+    """Ends the license clients of nodes that will be removed. Failures cause only warnings, because the machines can be removed anyway."""
+
+    def __init__(
+        self, client: Client, warn: t.Callable[[str], None], containers: LicenseContainers | None = None
+    ) -> None:
+        """Store the arguments; no request is sent yet."""
+        self._client = client
+        self._warn = warn
+        self._containers = containers or LicenseContainers(client)
+
+    def prepare(self, nodes: t.Sequence[Node]) -> None:
+        """End the license clients with SIGTERM, so that they return their licenses."""
+        self._for_each(nodes, self._containers.stop, "The license stays assigned until it expires")
+
+    def cancel(self, nodes: t.Sequence[Node]) -> None:
+        """Start the license clients again on nodes that are not removed after all."""
+        self._for_each(nodes, self._start, "The license client was not started again; run the playbook license_rotate")
+
+    def _start(self, pod: DriverPod) -> None:
+        # Without a token, the license client could not get a license.
+        if self._containers.fingerprints(pod, TOKEN_PATH)[TOKEN_PATH] and not self._containers.client_pid(pod):
+            self._containers.start(pod)
+
+    def _for_each(self, nodes: t.Sequence[Node], work: t.Callable[[DriverPod], None], effect: str) -> None:
+        names = [node.name for node in nodes if node.labels.get(VGPU_PRESENT_LABEL) == "true"]
+        if not names:
+            return
+        causes: dict[str, list[str]] = {}
+        try:
+            pods = parse_driver_pods(
+                self._client.list(PODS, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS)
+            )
+        except ServiceError as error:
+            causes[_reason(error)] = names
+            pods = {}
+        running = {name: pods[name] for name in names if name in pods and not pods[name].failure}
+        calls = [(name, functools.partial(work, pod)) for name, pod in running.items()]
+        for outcome in run_bounded(calls, PARALLEL, fatal=lambda error: _is_unexpected(error) or _lacks_right(error)):
+            if outcome.error is not None and _is_unexpected(outcome.error):
+                raise outcome.error
+            if outcome.error is not None and _lacks_right(outcome.error):
+                causes[_reason(outcome.error)] = list(running)
+            elif outcome.error is not None:
+                causes.setdefault(_reason(outcome.error), []).append(outcome.name)
+        for cause, affected in causes.items():
+            self._warn(f"{abbreviate_nodes(affected)}: {effect}. {cause}")
+
+
+def _is_unexpected(error: Exception) -> bool:
+    """Whether the error does not belong to a single node, for example because the lease was lost."""
+    return not isinstance(error, (ServiceError, CommandFailed))
+
+
+def _lacks_right(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.lacks_right
+
+
+def _reason(error: Exception) -> str:
+    if _lacks_right(error):
+        return "This user is not allowed to list driver pods or to run commands in them (pods/exec)."
+    return as_sentence(str(error))
+
+
+# Cordons and drains a node, and restarts the driver. When the driver starts, it reads the token from the mounted Secret.
+#
+# An annotation records which driver pod is restarted, so after a killed run, the next run can determine whether that pod was already deleted. A driver
+# pod is deleted only while no pod uses the GPUs, including pods that tolerate the cordon, because a driver is not unloaded while a process has a device
+# file open.
+
+# The seconds within which the replacement of a removed pod is scheduled if it tolerates the cordon (the scheduler's first backoff is 1 second).
+_RETURN_TIME = 5.0
+_RETURNED = "A pod that tolerates the cordon is scheduled to the node again. Remove its toleration or nodeSelector, or scale its workload down."
+
+
+class RestartBlocked(ModuleFailure):
+    """The drivers of some nodes cannot be restarted."""
+
+    code = "blocked"
+
+
+@dataclass(frozen=True)
+class NodeDrain:
+    """The drain of one node before a restart of its driver. All pods that use the node's GPUs lose access to them."""
+
+    displaced: tuple[PodOnNode, ...]
+    pods_to_evict: tuple[PodOnNode, ...]
+    pods_to_pause: tuple[PodOnNode, ...]
+    blocking_pods: tuple[BlockingPod, ...]
+
+    @classmethod
+    def of_node(cls, name: str, pods: PodsByNode, rollout: RolloutPlan) -> NodeDrain:
+        """The drain of a node; `rollout` contains its drain settings."""
+        displaced = tuple(pods.gpu_pods.get(name, ()))
+        return cls(
+            displaced,
+            gpu_pods_to_evict(displaced, pods.other_pods.get(name, ()), rollout),
+            tuple(pod for pod in displaced if pod.pausable),
+            tuple(blocking_gpu_pods(displaced, rollout, device_files=True)),
+        )
+
+
+def restart_problem(node: Node, drain: NodeDrain) -> str:
+    """Why the driver of a node cannot be restarted, as a sentence with the remedy; empty if it can."""
+    unfinished = unfinished_run_message(node)
+    if unfinished and driver_pod_to_restart(node) is None:
+        return f"{as_sentence(f'The node {unfinished}')} Run the playbook of that run again first."
+    if not node.ready:
+        return f"{not_ready_message('The node')}. Repair it first."
+    return as_sentence(blocked_message(drain.blocking_pods)) if drain.blocking_pods else ""
+
+
+@dataclass(frozen=True)
+class DriverRestarts:
+    """Restarts drivers in one cluster. `rollouts` contains the drain settings of each node."""
+
+    client: Client
+    namespace: str
+    rollouts: t.Mapping[str, RolloutPlan]
+    lease: Lease
+    progress: Progress
+
+    def pods_to_evict(self, nodes: t.Sequence[Node]) -> dict[str, list[str]]:
+        """The pods that a drain of these nodes would evict now, by node; raises RestartBlocked if a node cannot be drained."""
+        if not nodes:
+            return {}
+        pods = pods_by_node(self.client, pods_on(self.client), self.namespace)
+        drains = {node.name: NodeDrain.of_node(node.name, pods, self.rollouts[node.name]) for node in nodes}
+        if problems := {node.name: text for node in nodes if (text := restart_problem(node, drains[node.name]))}:
+            lines = [f"node {name}: {text}" for name, text in problems.items()]
+            listed = abbreviate(lines, separator="\n")
+            raise RestartBlocked(
+                f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {NODE_NAMES_OPTION}.\n{listed}"
+            )
+        return {name: [pod.full_name for pod in drain.pods_to_evict] for name, drain in drains.items()}
+
+    def begin(self, pod: DriverPod, evicted: list[str]) -> None:
+        """Cordon the node of a driver pod, evict the pods that use its GPUs, and delete the driver pod, which its DaemonSet replaces.
+
+        The evicted pods are added to `evicted`, even if an error is raised. If the driver pod was not deleted, the node is uncordoned.
+        """
+        self._patch(pod.node, lambda node: cordon_for_driver_restart(node, pod.name))
+        try:
+            self._drain_and_delete(pod, evicted)
+        except LeaseLost as error:
+            error.args = (f"{as_sentence(str(error))} The node stays cordoned.",)
+            raise
+
+    def drain_again(self, pod: DriverPod, evicted: list[str]) -> None:
+        """Cordon a node with an unfinished restart, if it is no longer cordoned, and evict the pods that were scheduled to it since its drain.
+
+        The evicted pods are added to `evicted`, even if an error is raised.
+        """
+        self._patch(pod.node, lambda node: cordon_for_driver_restart(node, driver_pod_to_restart(node) or pod.name))
+        self._drain(pod.node, evicted)
+
+    def gpu_users_text(self, name: str) -> str:
+        """A sentence that lists the pods that use the GPUs of a node, with the remedy; empty if there are none, or if they cannot be listed."""
+        try:
+            names = [pod.full_name for pod in self._gpu_pods(name)]
+        except ServiceError:
+            return ""
+        return (
+            f"These pods use the node's GPUs, so the driver may not start: {abbreviate(names)}. {_RETURNED}"
+            if names
+            else ""
+        )
+
+    def _drain_and_delete(self, pod: DriverPod, evicted: list[str]) -> None:
+        name = pod.node
+        try:
+            displaced = self._drain(name, evicted)
+            self._require_no_gpu_pods(name, _RETURN_TIME if displaced else 0)
+            self._delete(pod)
+        except (WaitTimeout, CommandFailed, ApiError) as error:
+            uncordoned = False
+            if not (isinstance(error, ApiError) and error.outcome_unknown):
+                with contextlib.suppress(CommandFailed, ServiceError):
+                    uncordoned = self.finish(name)
+            effect = "was uncordoned again" if uncordoned else "stays cordoned"
+            raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
+
+    def _drain(self, name: str, evicted: list[str]) -> bool:
+        """Drain the node, and wait until all pods that used its GPUs are gone; returns whether there were any."""
+        node = self._read(name)
+        drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
+        if problem := restart_problem(node, drain):
+            raise CommandFailed(problem)
+        drain_gpu_pods(
+            self.client,
+            name,
+            drain,
+            self.rollouts[name].drain_options,
+            self.lease.check,
+            self.progress.report,
+            list_pods=lambda: self._gpu_pods(name),
+            pause_clients=lambda: self._pause_clients(name),
+            evicted=evicted,
+        )
+        return bool(drain.displaced)
+
+    def _require_no_gpu_pods(self, name: str, seconds: float) -> None:
+        """Raise CommandFailed if pods use the GPUs of a drained node now, or within the given number of seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            self.lease.check()
+            if names := [pod.full_name for pod in self._gpu_pods(name)]:
+                raise CommandFailed(
+                    f"The driver was not restarted, because these pods were scheduled to the node during the drain: {abbreviate(names)}. {_RETURNED}"
+                )
+            if time.monotonic() >= end:
+                return
+            time.sleep(1)
+
+    def _delete(self, pod: DriverPod) -> None:
+        """Delete the driver pod, unless a pod with a different UID has replaced it."""
+        self.lease.check()
+        try:
+            self.client.delete(pod.path, body={"preconditions": {"uid": pod.uid}})
+        except ApiError as error:
+            if not error.conflict:
+                raise
+
+    def device_plugin_ready(self, name: str) -> bool:
+        """Whether the device plugin, which waits for the driver, is ready on a node; True for a node without a device plugin."""
+        return PLUGIN not in unready_operands(read_operand_pods(self.client, self.namespace, [name]), [name])
+
+    def finish(self, name: str) -> bool:
+        """Undo the cordon and the label that begin() has set; returns whether a cordon was removed. Other cordons remain."""
+        return "spec" in self._patch(name, end_driver_restart)
+
+    def _pause_clients(self, name: str) -> bool:
+        self._patch(name, pause_clients)
+        return True
+
+    def _gpu_pods(self, name: str) -> t.Sequence[PodOnNode]:
+        return self._pods(name).gpu_pods.get(name, ())
+
+    def _pods(self, name: str) -> PodsByNode:
+        return pods_by_node(self.client, pods_on(self.client, name), self.namespace)
+
+    def _read(self, name: str) -> Node:
+        node = self.client.get(f"{NODES}/{name}")
+        if node is None:
+            raise CommandFailed(NODE_LEFT)
+        return parse_node(node)
+
+    def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> Patch:
+        """Send the patch that `make_patch` returns for the node, if any. Returns the patch that was applied; empty if the node was not changed."""
+
+        def make_edit(node: Node) -> NodeEdit | None:
+            patch = make_patch(node)
+            return NodeEdit(name, patch) if patch is not None else None
+
+        edit = make_edit(self._read(name))
+        if edit is None:
+            return {}
+        result = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), self.lease.check)
+        if result.status == "gone":
+            raise CommandFailed(NODE_LEFT)
+        return result.edit.patch if result.status == "changed" else {}

@@ -14,16 +14,25 @@ import typing as t
 
 from ..catalog.names import LIVE_PODS
 from ..catalog.operands import DCGM_EXPORTER
-from ..cluster_state.operand_pods import node_of
+from ..core.messages import quote
 from ..kube.errors import ApiError
-from ..kube.metadata import is_deleting
+from ..kube.fields import is_deleting
 from ..kube.paths import collection_path, object_path
 from ..kube.transport import PodLimits
-from ..schema.messages import quote
-from .driver_pods import LicenseNode, Reading
-from .node_reads import read_parallel, shorten
-from .option_names import SOURCE_OPTION
-from .status import LICENSED, UNKNOWN, UNLICENSED, LicenseStatus, printable, worst
+from ..nodes.pods import node_of
+from .diagnosis import (
+    LICENSED,
+    UNKNOWN,
+    UNLICENSED,
+    LicenseNode,
+    LicenseStatus,
+    Reading,
+    printable,
+    read_parallel,
+    shorten,
+    worst,
+)
+from .token import SOURCE_OPTION
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

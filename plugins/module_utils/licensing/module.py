@@ -9,12 +9,14 @@ import os
 import stat
 import typing as t
 
-from ..common.errors import InvalidOptions
-from ..common.module import ArgumentSpec, BaseModule
-from ..schema.messages import quote
-from .option_names import TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
+from ..core.errors import InvalidOptions
+from ..core.messages import quote
+from ..core.module import ArgumentSpec, BaseModule
 from .token import (
     MAX_LENGTH,
+    TOKEN_ENV,
+    TOKEN_OPTION,
+    TOKEN_PATH_OPTION,
     InvalidToken,
     TokenInfo,
     looks_like_token,

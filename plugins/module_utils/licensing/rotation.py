@@ -1,9 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads the files in the Secret into running drivers, node by node; pods are restarted only if this is requested.
+"""Loads a new token: on one node first, then in the Secret, then on the other nodes.
 
-The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended: the client is stopped before the new files
-replace the old ones. A client that has read the old files therefore never runs in a container with the new files.
+The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended.
 """
 
 from __future__ import annotations
@@ -11,25 +10,59 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..common.errors import ModuleFailure, PartialFailure, ServiceError
-from ..common.results import MAX_LISTED
-from ..common.wait import WaitOptions, WaitTimeout
-from ..schema.messages import abbreviate_nodes, as_sentence
-from .container import LicenseContainers
-from .diagnosis import LicenseObject, problem
-from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
-from .driver_restart import DriverRestarts
-from .node_reads import NODE_LEFT, CommandFailed
-from .option_names import RESTART_OPTION, TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
-from .token import utc_now
+from ..catalog.names import LICENSING_MANAGER
+from ..core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
+from ..core.messages import MAX_LISTED, abbreviate, abbreviate_nodes, as_sentence, diff_of, join_words
+from ..core.waits import WaitOptions, WaitTimeout
+from ..gpu_operator.cluster_policy import DriverRollout, UpgradePolicy, changed_fields, is_in_place
+from ..gpu_operator.readiness import driver_nodes, driver_object_of, is_driver
+from ..kube.objects import write_or_dry_run
+from ..kube.paths import CLUSTER_POLICIES, collection_path
+from .container import DriverRestarts, LicenseContainers, RestartBlocked
+from .content import LicenseTarget, LicensingConfigDiff, plan_licensing_config
+from .diagnosis import (
+    CONFIG_PATH,
+    NODE_LEFT,
+    TOKEN_PATH,
+    CommandFailed,
+    DriverPod,
+    LicenseNode,
+    LicenseObject,
+    Reading,
+    object_problem,
+    problem,
+)
+from .token import (
+    AUTOMATIC,
+    FEATURE_TYPE_OPTION,
+    REPLACE_OPTION,
+    RESTART_OPTION,
+    RESTORE_OPTION,
+    SHORT,
+    TOKEN_ENV,
+    TOKEN_OPTION,
+    TOKEN_PATH_OPTION,
+    are_unreachable,
+    feature_mismatch,
+    fingerprint,
+    utc_now,
+)
 
 if t.TYPE_CHECKING:
     import datetime
 
     from ..kube.lease import Lease
-    from .status import LicenseStatus
+    from ..pools.module import PlanModule
+    from ..pools.plan import Plan
+    from .cluster import LicenseCluster, LicenseObjectChange, LicenseObjects
+    from .diagnosis import LicenseStatus
+
+# Loads the files in the Secret into running drivers, node by node; pods are restarted only if this is requested.
+#
+# The order of the steps allows a run to continue from the state of a node, wherever an earlier run ended: the client is stopped before the new files
+# replace the old ones. A client that has read the old files therefore never runs in a container with the new files.
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
 # The last completed step of a node, or the step in progress (a drain, or the completion of an earlier restart). _STEPS contains the texts for messages.
@@ -429,3 +462,390 @@ def stop_message(
             f"load the previous files on this node, run license_rotate without a token ({TOKEN_OPTION}, {TOKEN_PATH_OPTION}, {TOKEN_ENV})."
         )
     return f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. {remedy}"
+
+
+# Reads the state before a rotation: the nodes to rotate, the nodes that cannot be rotated, and whether nodes would lose their license.
+
+
+class UnreachableServers(ModuleFailure):
+    """Nodes cannot reach any license server of the new token."""
+
+    code = "preflight"
+
+
+class UnfittingFeatureType(ModuleFailure):
+    """FeatureType in the new gridd.conf does not fit the vGPUs of nodes."""
+
+    code = "preflight"
+
+
+class UnreadableNodes(ModuleFailure):
+    """The new files cannot be tried on any node."""
+
+    code = "preflight"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The state before a rotation: the nodes, their readings, the rotations, the nodes that cannot be rotated, and the pods that a drain would evict now."""
+
+    nodes: t.Sequence[LicenseNode]
+    readings: t.Mapping[str, Reading]
+    rotations: t.Sequence[NodeRotation]
+    skipped: t.Sequence[str]
+    warnings: t.Sequence[str]
+    restarts: DriverRestarts
+    # By node.
+    pods_to_evict: t.Mapping[str, t.Sequence[str]]
+    expected_of: t.Callable[[LicenseNode], LicenseObject | None]
+
+    @property
+    def failing(self) -> list[str]:
+        """The skipped nodes whose driver has failed. Nodes whose driver is still starting are not included."""
+        return [
+            node.name
+            for node in self.nodes
+            if node.name in self.skipped and node.pod is not None and node.pod.log_container
+        ]
+
+    @property
+    def changed(self) -> bool:
+        """Whether any node must be rotated, or has files that an earlier run has left behind."""
+        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
+
+    def diff(self) -> dict[str, t.Any]:
+        """The digests of the files, and the pods that are evicted, for up to 100 nodes."""
+        return diff_of(*self.node_states(), "licensing files of nodes")
+
+    def node_states(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+        """The content of the diff, before and after."""
+        before: dict[str, t.Any] = {}
+        after: dict[str, t.Any] = {}
+        for rotation in self.rotations[:MAX_LISTED]:
+            name, reading = rotation.node.name, self.readings[rotation.node.name]
+            digests = rotation.expected.fingerprints
+            state = "licensed" if reading.is_licensed else "unlicensed"
+            before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
+            after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
+            if rotation.unfinished:
+                before[name]["driver_restart"], after[name]["driver_restart"] = "unfinished", "completed"
+            if rotation.restarts_driver:
+                before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
+            if pods := self.pods_to_evict.get(name):
+                before[name]["pods"], after[name]["pods"] = list(pods[:MAX_LISTED]), "evicted"
+        return before, after
+
+    def first_nodes(self) -> Survey:
+        """The survey with only the nodes on which the new files are tried: for each object, the first node in the order of the rotation. An object whose
+        files are already in use on a node with a license needs none. Raises UnreadableNodes if no running driver of an object can be read.
+        """
+        first = []
+        for target in dict.fromkeys(expected.target for node in self.nodes if (expected := self.expected_of(node))):
+            rotations = [rotation for rotation in self.rotations if rotation.expected.target == target]
+            names = {rotation.node.name for rotation in rotations}
+            running = [
+                node
+                for node in self.nodes
+                if node.running_pod is not None
+                and not node.not_required
+                and (expected := self.expected_of(node))
+                and expected.target == target
+            ]
+            readable = [node for node in running if node.is_known_by(self.readings[node.name])]
+            if running and not (readable or rotations):
+                raise UnreadableNodes(
+                    "\n".join(
+                        [
+                            f"{target.kind} {target.name} was not changed, because its new files cannot be tried on any node. Correct the causes, and run the "
+                            "playbook again.",
+                            *(f"node {node.name}: {self.readings[node.name].error}" for node in running[:MAX_LISTED]),
+                        ]
+                    )
+                )
+            # A readable node without a rotation has a license with the new files.
+            if all(node.name in names for node in readable):
+                first += rotations[:1]
+        return replace(self, rotations=first)
+
+
+def read_survey(
+    module: PlanModule, cluster: LicenseCluster, nodes: list[LicenseNode], containers: LicenseContainers, lease: Lease
+) -> Survey:
+    """Read the Secret and the given nodes.
+
+    Raises InvalidOptions, UnfittingFeatureType or UnreachableServers if nodes would lose their license, and RestartBlocked if drains are blocked.
+    """
+    _require_tokens(cluster, nodes)
+    readings = containers.read_all(
+        nodes,
+        client=True,
+        on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
+    )
+    rotations = plan_rotation(
+        nodes,
+        readings,
+        cluster.expected_of,
+        cluster.unfinished_restarts(),
+        restart_drivers=module.params["restart_drivers"],
+    )
+    _require_fitting(rotations, readings)
+    names = {rotation.node.name for rotation in rotations}
+    skipped = _skipped([node for node in nodes if node.name not in names], readings)
+    warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
+    if module.params["preflight"]:
+        warnings += _require_services(containers, rotations, cluster)
+    restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
+    drained = {rotation.node.name for rotation in rotations if rotation.is_drained}
+    try:
+        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in drained])
+    except RestartBlocked as error:
+        error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
+        raise
+    cannot = sorted(name for names in skipped.values() for name in names)
+    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted, cluster.expected_of)
+
+
+def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
+    """Raise InvalidOptions if the new files would cause the nodes to lose their licenses."""
+    if nodes and not cluster.mounted:
+        raise InvalidOptions([cluster.no_object_text])
+    used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
+    objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
+    now = utc_now()
+    problems = [text for expected in objects if (text := object_problem(expected, now))]
+    if problems:
+        raise InvalidOptions(problems)
+
+
+def _require_fitting(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]) -> None:
+    """Raise UnfittingFeatureType if nodes would get no license with the new gridd.conf, by the vGPU types that their drivers or their labels show."""
+    problems: dict[str, list[str]] = {}
+    for rotation in rotations:
+        kind = rotation.node.class_with(readings[rotation.node.name])
+        if rotation.action != NONE and kind and (reason := feature_mismatch(rotation.expected.feature_type, kind)):
+            problems.setdefault(f"{reason} ({rotation.expected.label})", []).append(rotation.node.name)
+    if problems:
+        lines = [f"{abbreviate_nodes(names)}: gridd.conf: {reason}." for reason, names in problems.items()]
+        raise UnfittingFeatureType(
+            "\n".join(
+                [
+                    f"Nodes would get no license. No node was changed. Set {FEATURE_TYPE_OPTION} to {AUTOMATIC}, or correct gridd.conf where it is managed.",
+                    *lines,
+                ]
+            ),
+            {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()},
+        )
+
+
+def _require_services(
+    containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
+) -> list[str]:
+    """Warnings about servers that some nodes cannot reach. Raises UnreachableServers if the new files would cause a node to lose its license."""
+    nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
+    checks = containers.check_all(nodes, cluster.expected_of)
+    failed: dict[str, list[str]] = {}
+    doubtful: dict[str, list[str]] = {}
+    for name, results in checks.items():
+        unreachable = are_unreachable(results)
+        for check in results:
+            if check.layer:
+                (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
+    if failed:
+        lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
+        result = RotationResult(pending=[rotation.node.name for rotation in rotations])
+        raise UnreachableServers(
+            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
+            {"license_rotation": result.as_dict()},
+        )
+    return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]
+
+
+def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> dict[str, list[str]]:
+    """The nodes that cannot be rotated, by cause."""
+    causes: dict[str, list[str]] = {}
+    for node in nodes:
+        reading = readings[node.name]
+        if not node.is_known_by(reading):
+            causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
+    return causes
+
+
+# Changes the licensingConfig of the ClusterPolicy, and determines which drivers this restarts.
+
+
+@dataclasses.dataclass(frozen=True)
+class LicensingConfigChange:
+    """A change to the ClusterPolicy. `config` is None if the policy does not describe the driver. `rollout` is None if no driver restarts."""
+
+    name: str
+    config: LicensingConfigDiff | None
+    rollout: DriverRollout | None
+    held_back: bool = False
+
+    @property
+    def applied(self) -> bool:
+        """Whether the change is sent."""
+        return self.config is not None and self.config.changed and not self.held_back
+
+    @property
+    def held_back_fields(self) -> list[str]:
+        """The fields whose change is not sent, because it would restart the driver."""
+        return self.config.fields if self.config is not None and self.held_back else []
+
+
+NO_CONFIG_CHANGE = LicensingConfigChange("", None, None)
+
+
+def config_change(
+    module: PlanModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
+) -> LicensingConfigChange:
+    """Return the change to the ClusterPolicy, and the driver restarts that it causes."""
+    config = plan_licensing_config(plan, cluster.policy, target)
+    if config is None or cluster.policy is None:
+        return LicensingConfigChange("", None, None)
+    name = cluster.policy["metadata"]["name"]
+    if not config.changed:
+        return LicensingConfigChange(name, config, None)
+    listed = module.client.list(collection_path("apps/v1", "DaemonSet", cluster.namespace))
+    drivers = [item for item in listed if is_driver(item) and not driver_object_of(item)]
+    nodes = driver_nodes(drivers).get("", 0)
+    if not nodes:
+        return LicensingConfigChange(name, config, None)
+    upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
+    reasons = tuple(changed_fields(config.fields))
+    in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
+    rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
+    return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
+
+
+def apply_config(module: PlanModule, change: LicensingConfigChange) -> str | None:
+    """Send the change; in check mode, returns the reason why the server did not validate it."""
+    body = {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": change.name},
+        "spec": {"driver": {"licensingConfig": dict(change.config.after if change.config else {})}},
+    }
+    path = f"{CLUSTER_POLICIES}/{change.name}"
+    check = module.check_mode
+    return write_or_dry_run(
+        lambda: module.client.apply(path, body, dry_run=check, field_validation="Strict", manager=LICENSING_MANAGER),
+        check=check,
+    )
+
+
+# Tries new licensing files on one node before they are written to the object that all driver pods mount.
+
+
+def survey_first_nodes(
+    module: PlanModule,
+    cluster: LicenseCluster,
+    objects: LicenseObjects,
+    changes: list[LicenseObjectChange],
+    lease: Lease,
+) -> tuple[list[LicenseObjectChange], Survey | None]:
+    """Return the changes and the nodes on which to try their files. Raise an error of read_survey() or first_nodes() if nodes would lose their license."""
+    written = [change for change in changes if change.body is not None]
+    names = module.params["node_names"]
+    nodes = [node for node in cluster.expect(written) if not names or node.name in names] if written else []
+    if not nodes:
+        return changes, None
+    survey = read_survey(module, cluster, nodes, LicenseContainers(module.client), lease)
+    if module.params["restore"]:
+        _require_complete(survey, written)
+    objects.unverified = _unverified(survey, written)
+    if any(change.before.previous and change.target.name in objects.unverified for change in written):
+        changes = [objects.compare(change.target) for change in changes]
+    return changes, survey.first_nodes()
+
+
+def require_rotation(module: PlanModule, cluster: LicenseCluster, changes: t.Iterable[LicenseObjectChange]) -> None:
+    """Raise InvalidOptions if a run that loads no token would replace the token of nodes that have a license: nothing has shown that the new one works, and a
+    driver that restarts would use it.
+    """
+    for change in changes:
+        before = change.before.token
+        if change.body is None or before is None or change.desired.files.token in (None, before):
+            continue
+        nodes = [
+            node
+            for node in cluster.license_nodes()
+            if (expected := cluster.expected_of(node)) is not None and expected.target.is_same_object(change.target)
+        ]
+        readings = LicenseContainers(module.client).read_all(nodes, client=False)
+        licensed = [name for name, reading in readings.items() if reading.is_licensed]
+        if licensed:
+            raise InvalidOptions(
+                [
+                    f"{change.target.label(cluster.namespace)} was not changed, because nodes have a license with its token ({abbreviate(licensed)}), and with "
+                    f"{REPLACE_OPTION}, the new token may be for another license server. The playbook license_rotate tries the new token on one node "
+                    "before it replaces the old one; run it with the same variables."
+                ]
+            )
+
+
+def try_files(module: PlanModule, survey: Survey, labels: t.Sequence[str], lease: Lease) -> list[str]:
+    """Load the new files into the drivers of the first nodes, and wait for their licenses; return the evicted pods. Raise PartialFailure if a node gets no
+    license.
+    """
+    waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+    restart_timeout = module.params["restart_timeout"]
+    containers = LicenseContainers(module.client)
+    rotator = Rotator(containers, waiting, lease, survey.restarts, restart_timeout, unwritten=join_words(labels))
+    containers.remove_leftovers(survey.nodes, survey.readings)
+    result = RotationResult()
+    rotator.run(survey.rotations, result)
+    if result.removed:
+        raise PartialFailure(
+            f"{abbreviate_nodes(result.removed)} left the cluster while the new files were tried there. {join_words(labels)} was not changed. Run the playbook "
+            "again.",
+            {"license_rotation": result.as_dict()},
+        )
+    return result.evicted
+
+
+def _unverified(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> set[str]:
+    """The names of the objects whose present token does not license all of their nodes. Nodes that already have the desired token do not count."""
+    names = set()
+    for change in changes:
+        tokens = [
+            fingerprint(token) for token in (change.before.token, change.desired.files.token) if token is not None
+        ]
+        for dummy, reading in _nodes_of(survey, change):
+            if reading.files.get(TOKEN_PATH) not in tokens or not reading.is_licensed:
+                names.add(change.target.name)
+                break
+    return names
+
+
+def _require_complete(survey: Survey, changes: t.Iterable[LicenseObjectChange]) -> None:
+    """Raise InvalidOptions if nodes have a token that their object neither contains nor has kept: an attempt to replace the present token has failed before
+    it changed the object, so the present files must be loaded, not the kept ones.
+    """
+    for change in changes:
+        files = change.before
+        former = files.previous.token if files.previous is not None else None
+        known = [fingerprint(token) for token in (files.token, former) if token is not None]
+        others = [
+            node.name
+            for node, reading in _nodes_of(survey, change)
+            if reading.files.get(TOKEN_PATH) not in (None, *known)
+        ]
+        if others:
+            raise InvalidOptions(
+                [
+                    f"{RESTORE_OPTION}: {abbreviate_nodes(others)} has a token that was never written to {change.target.kind} {change.target.name}, so the "
+                    f"object still contains the files from before that attempt. To load them, run license_rotate without a token and without this variable."
+                ]
+            )
+
+
+def _nodes_of(survey: Survey, change: LicenseObjectChange) -> list[tuple[LicenseNode, Reading]]:
+    """The readable nodes whose driver pods mount the object."""
+    return [
+        (node, survey.readings[node.name])
+        for node in survey.nodes
+        if node.is_known_by(survey.readings[node.name])
+        and (expected := survey.expected_of(node)) is not None
+        and expected.target.is_same_object(change.target)
+    ]

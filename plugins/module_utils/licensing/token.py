@@ -1,11 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parses client configuration tokens of the NVIDIA License System without network access (pure).
-
-Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
-not document the claims. Independent tools for these tokens agree on the claims below, but any claim may be missing. A token is a credential, so no
-message and no result contains any part of it.
-"""
+"""Client tokens and gridd.conf: parsing, checks, and whether a license server can be reached."""
 
 from __future__ import annotations
 
@@ -20,7 +15,31 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import secrets
-from ..schema.messages import abbreviate, quote
+from ..core.messages import abbreviate, join_words, option_of_role, quote
+from ..core.types import Integer, integer_between, is_blank
+
+# Defines the names of the licensing options in messages: the variable of the role, and the option of the module.
+
+ALLOW_CONFIGMAP_OPTION = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
+FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
+NODE_NAMES_OPTION = option_of_role("gpu_licensing_node_names", "node_names")
+REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
+RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
+RESTORE_OPTION = option_of_role("gpu_licensing_restore", "restore")
+SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
+SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
+# The environment variable that contains the token.
+TOKEN_ENV = "NLS_CLIENT_TOKEN"
+TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
+TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
+VGPU_TYPES_OPTION = option_of_role("gpu_licensing_vgpu_types", "vgpu_types")
+
+
+# Parses client configuration tokens of the NVIDIA License System without network access (pure).
+#
+# Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
+# not document the claims. Independent tools for these tokens agree on the claims below, but any claim may be missing. A token is a credential, so no
+# message and no result contains any part of it.
 
 # A token has about 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -389,3 +408,281 @@ def _short(text: str, length: int) -> str:
 def _key(value: t.Any) -> t.Any:
     """The value if it can be the key of a map; None for a list, a map, or any other value."""
     return value if isinstance(value, (str, int)) else None
+
+
+# Composes and parses gridd.conf, the configuration file of the license client in a vGPU guest (pure).
+#
+# Source: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
+# install-gpu-operator-vgpu. An empty file is valid.
+
+# The values of FeatureType, with the products that they request.
+FEATURE_TYPES: dict[int, str] = {
+    0: "no license",
+    1: "NVIDIA vGPU",
+    2: "NVIDIA RTX Virtual Workstation",
+    4: "NVIDIA Virtual Compute Server",
+}
+# With this value, the client requests the product that fits its vGPU type, so the same value is suitable for all nodes of the cluster.
+AUTOMATIC = 1
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
+_FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
+# A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of a GPU's product name.
+_PROFILE = re.compile(r"-[0-9]+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
+# The parameters that results and diffs show.
+SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
+_LICENSED = join_words([f"{value} ({product})" for value, product in FEATURE_TYPES.items() if value], "or")
+
+
+def _unknown_feature_type(value: int) -> str | None:
+    if value == 0:
+        return f"requests no license, but each vGPU type needs one; use {_LICENSED}"
+    return None if value in FEATURE_TYPES else f"is not known; use {_LICENSED}"
+
+
+_PORTS = f"use a port from 1 to {MAX_PORT}"
+_FEATURE_TYPE = Integer((_unknown_feature_type,))
+_PORT = integer_between(1, MAX_PORT, _PORTS, _PORTS)
+# The content of a new file.
+GRIDD_CONF_HEADER = "# Managed by accel.gpu\n"
+
+
+@dataclass(frozen=True)
+class GriddOptions:
+    """The declared parameters; None means that a parameter is not declared."""
+
+    feature_type: int | None = None
+    proxy_address: str | None = None
+    proxy_port: int | None = None
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The declared parameters by their names in the file."""
+        values = {
+            "FeatureType": self.feature_type,
+            "ProxyServerAddress": self.proxy_address,
+            "ProxyServerPort": self.proxy_port,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> GriddOptions:
+        """Create the object from the options of a module. An empty string counts as not declared; problems() reports invalid values."""
+        given = {name: None if is_blank(params[name]) else params[name] for name in cls.__dataclass_fields__}
+        return cls(
+            _FEATURE_TYPE.coerce(given["feature_type"]), given["proxy_address"], _PORT.coerce(given["proxy_port"])
+        )
+
+    def problems(self) -> list[str]:
+        """The problems in the options; each begins with the name of the option."""
+        texts: list[str] = []
+        for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
+            if getattr(self, name) is not None:
+                texts += field.problems(getattr(self, name), name)
+        if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
+            texts.append("proxy_address: is not a host; use a name or an address without scheme, user and port")
+        if (self.proxy_address is None) != (self.proxy_port is None):
+            missing = "proxy_port" if self.proxy_port is None else "proxy_address"
+            texts.append(f"{missing}: is missing; proxy_address and proxy_port must be set together")
+        return texts
+
+
+def profile_class(product: str) -> str | None:
+    """The class (Q, C, B or A) of a vGPU type, or of a GPU product name that ends with a vGPU type; None for any other string."""
+    match = _PROFILE.search(product)
+    return match["kind"] if match else None
+
+
+def feature_mismatch(feature_type: int | None, kind: str) -> str:
+    """Why vGPU types of a class get no license with this FeatureType, as a sentence without the period; empty if they get one."""
+    if feature_type is None or feature_type in _FITTING[kind]:
+        return ""
+    needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
+    requested = FEATURE_TYPES.get(feature_type, "an unknown product")
+    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} require {needed}"
+
+
+def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
+    """The content of the file with these parameters; all other lines are kept."""
+    present = parse_gridd_conf(text)
+    pending = {name: value for name, value in parameters.items() if present.get(name) != value}
+    if not pending:
+        return text
+    changed = frozenset(pending)
+    lines = []
+    for line in text.removesuffix("\n").split("\n") if text else []:
+        name = next(iter(parse_gridd_conf(line)), "")
+        if name not in changed:
+            lines.append(line)
+        elif name in pending:
+            lines.append(f"{name}={pending.pop(name)}")
+    lines += [f"{name}={value}" for name, value in pending.items()]
+    return "\n".join(lines) + "\n"
+
+
+def is_managed_gridd_conf(text: str) -> bool:
+    """Whether the collection has generated the file."""
+    return text.startswith(GRIDD_CONF_HEADER.rstrip())
+
+
+def parse_gridd_conf(text: str) -> dict[str, str]:
+    """The parameters of a file, as strings; lines in any other format are ignored."""
+    parameters: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
+            parameters[name.strip()] = value.strip().strip('"')
+    return parameters
+
+
+def feature_type_of(text: str) -> int | None:
+    """The FeatureType of a file; None if it is missing or not valid."""
+    value = parse_gridd_conf(text).get("FeatureType", "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= 4 else None
+
+
+def shown_gridd_conf(text: str) -> dict[str, str]:
+    """The parameters that results and diffs may show."""
+    return {name: value[:100] for name, value in parse_gridd_conf(text).items() if name in SHOWN}
+
+
+def gridd_conf_warnings(text: str) -> list[str]:
+    """A sentence for each parameter that has no effect with the NVIDIA License System."""
+    parameters = parse_gridd_conf(text)
+    texts = []
+    if parameters.get("ServerAddress"):
+        texts.append(
+            "gridd.conf has ServerAddress, a parameter of the legacy license server, which current drivers do not support. Remove it."
+        )
+    path = parameters.get("ClientConfigTokenPath", "")
+    if path and path.rstrip("/") != "/etc/nvidia/ClientConfigToken":
+        texts.append(
+            "gridd.conf has ClientConfigTokenPath, but the driver container has the token in /etc/nvidia/ClientConfigToken. Remove it."
+        )
+    return texts
+
+
+# Checks whether the license client in a driver pod can reach a license server: name resolution, port and TLS (pure).
+#
+# NVIDIA's driver images contain curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). The manual page of curl documents the exit codes.
+# The certificate is not checked, because the license client uses the key in the token, not the certificate, to decide whether it trusts the server.
+
+DNS, TCP, TLS, PROXY, UNKNOWN_LAYER = "dns", "tcp", "tls", "proxy", "unknown"
+_MAX_SECONDS = 10
+_DEFAULT_PORT = 443
+# The maximum number of servers to check. A highly available license server has fewer addresses.
+_MAX_SERVERS = 8
+_TIMES = "%{time_namelookup} %{time_connect} %{time_appconnect}"
+_RESOLVE_PROXY, _RESOLVE, _CONNECT, _TIMEOUT, _RECEIVE, _PROXY_HANDSHAKE = 5, 6, 7, 28, 56, 97
+_NOT_FOUND = (126, 127)
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Server:
+    """A host and a port from the token."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Host and port as one string."""
+        return _address(self.host, str(self.port))
+
+
+@dataclass(frozen=True)
+class ServiceCheck:
+    """The result of checking one license server from one node. `layer` is the layer that failed; empty if none failed. `message` describes the failure."""
+
+    address: str
+    layer: str = ""
+    message: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is certain that the server cannot be reached."""
+        return self.layer not in ("", UNKNOWN_LAYER)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The result in the format that modules return; `reachable` is null if the check could not determine it."""
+        reachable = None if self.layer == UNKNOWN_LAYER else not self.layer
+        return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
+
+
+def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
+    """The license servers that provide the services of a token, without duplicates."""
+    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in services)
+    return list(named)[:_MAX_SERVERS]
+
+
+def proxy_of(config: str) -> str:
+    """The proxy from gridd.conf that the license client uses; empty if gridd.conf contains none."""
+    parameters = parse_gridd_conf(config)
+    host, port = parameters.get("ProxyServerAddress", "").strip("[]"), parameters.get("ProxyServerPort", "")
+    return _address(host, port) if host and port.isdecimal() else ""
+
+
+def _address(host: str, port: str) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_command(server: Server, proxy: str) -> list[str]:
+    """The command that checks a server. Like the license client, the command ignores the proxy in the environment."""
+    way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
+    options = ["-sSkg", "-o", "/dev/null", "-m", str(_MAX_SECONDS), "-w", _TIMES]
+    return ["curl", *options, *way, f"https://{server.address}/"]
+
+
+def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: str, error: str) -> ServiceCheck:
+    """Evaluate the command's output. A server that has completed the TLS handshake counts as reachable, regardless of its response."""
+    resolved, connected, encrypted = _times(output)
+    text = _text(error) or f"exit code {exit_code}"
+    if exit_code == 0 or encrypted:
+        return ServiceCheck(server.address)
+    if exit_code is None or exit_code in _NOT_FOUND:
+        return unknown_check(server, text)
+    if proxy and (exit_code in (_RESOLVE_PROXY, _CONNECT, _RECEIVE, _PROXY_HANDSHAKE) or not connected):
+        remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and verify that the proxy allows connections to this server"
+        return ServiceCheck(
+            server.address, PROXY, f"{server.address} cannot be reached through the proxy {proxy} ({text}). {remedy}."
+        )
+    if exit_code == _RESOLVE or (exit_code == _TIMEOUT and not resolved and ":" not in server.host):
+        remedy = "Check the DNS servers of the node and of the cluster, and the name of the license server in the token"
+        return ServiceCheck(server.address, DNS, f"The name {server.host} cannot be resolved ({text}). {remedy}.")
+    if exit_code == _CONNECT or not connected:
+        remedy = (
+            "Allow the connection in firewalls and network policies, and check the route and whether nodes need a proxy (gpu_licensing_proxy_address). The "
+            "port is 443 in CLS, and 443 or 8082 in DLS"
+        )
+        return ServiceCheck(server.address, TCP, f"Cannot connect to {server.address} ({text}). {remedy}.")
+    remedy = "Check that this is the port of the license server, and that no firewall intercepts TLS"
+    return ServiceCheck(
+        server.address, TLS, f"{server.address} accepts connections, but the TLS handshake fails ({text}). {remedy}."
+    )
+
+
+def unknown_check(server: Server, text: str) -> ServiceCheck:
+    """The result for a server that could not be checked, for example because the image has no curl."""
+    return ServiceCheck(server.address, UNKNOWN_LAYER, f"{server.address} could not be checked from the node: {text}.")
+
+
+def are_unreachable(checks: t.Collection[ServiceCheck]) -> bool:
+    """Whether no license server can be reached; one reachable server is sufficient for a license."""
+    return bool(checks) and all(check.failed for check in checks)
+
+
+def _times(output: str) -> tuple[bool, bool, bool]:
+    """Whether the name was resolved, the connection was established, and the TLS handshake was completed."""
+    try:
+        resolved, connected, encrypted = (float(word.replace(",", ".")) > 0 for word in output.split())
+    except ValueError:
+        return False, False, False
+    return resolved, connected, encrypted
+
+
+def _text(error: str) -> str:
+    """The last line of an error, without its prefix and the period at its end."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    text = lines[-1] if lines else ""
+    dummy, separator, rest = text.partition(") ")
+    return (rest if text.startswith("curl: (") and separator else text)[:_MAX_TEXT].rstrip(".")

@@ -8,17 +8,15 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
-from ..catalog.olm import PACKAGES_API_PATH, V1, V1ALPHA1
-from ..kube.diff import difference, same_object, shown
+from ..catalog.openshift import PACKAGES_API_PATH, V1, V1ALPHA1
 from ..kube.errors import ApiError
-from ..kube.metadata import is_deleting, name_of
-from ..kube.objects import NOT_CHECKED
+from ..kube.fields import difference, is_deleting, name_of, same_object, shown
+from ..kube.objects import NOT_CHECKED, Collection, WatchCache
 from ..kube.paths import NAMESPACES
-from ..kube.watch_cache import Collection, WatchCache
-from .observed import AT_LATEST, COPIED_LABEL, Object, Observed
-from .package_manifest import Package, parse_package
+from .observed import AT_LATEST, COPIED_LABEL, Observed, Package, parse_package
 
 if t.TYPE_CHECKING:
+    from ..core.values import Object
     from ..kube.client import Client
     from ..kube.lease import Lease
 

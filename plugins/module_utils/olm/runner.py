@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installs an operator through OLM: applies the changes, approves the required InstallPlans, and waits until the ClusterServiceVersion is stable."""
+"""Installs and removes an operator with OLM, and waits for it."""
 
 from __future__ import annotations
 
@@ -8,36 +8,152 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..catalog.olm import V1ALPHA1
-from ..cluster_state.ownership import is_created_by_collection
-from ..common.results import diff_of
-from ..common.wait import StateTimer, WaitTimeout
-from ..helm.workloads import diagnose_pods, format_failure
-from ..kube.conflict_retry import retry_conflicts
-from ..kube.errors import ApiError
-from ..kube.metadata import name_of
+from ..catalog.openshift import V1ALPHA1
+from ..core.messages import diff_of
+from ..core.values import Object, get_nested
+from ..core.waits import StateTimer, WaitTimeout
+from ..helm.preparation import diagnose_pods, format_failure
+from ..kube.errors import ApiError, retry_conflicts
+from ..kube.fields import is_deleting, name_of
 from ..kube.objects import ExpectedObjects, InvalidObjects
-from . import failures
-from .assessment import Assessment, DesiredVersion, assess
-from .catalogs import CatalogChoice
-from .client import AppliedObject, OlmClient
-from .installation import (
-    InstallationPlan,
-    existing_subscription,
-    plan_installation,
+from ..nodes.ownership import is_created_by_collection
+from .assessment import (
+    Assessment,
+    DesiredVersion,
+    assess,
+    deployment_not_ready,
+    never_processed,
+    not_removed,
+    other_package,
+    subscription_warnings,
+    unpack_timeout,
 )
-from .observed import COMPLETE, FAILED, Observed, csv_phase, installed_csv, plan_csvs, plan_phase
-from .options import OlmOptions
-from .problem import SHORT, OlmFailure, Problem
-from .repair import Repair, is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
+from .installation import (
+    CatalogChoice,
+    InstallationPlan,
+    OlmOptions,
+    Repair,
+    existing_subscription,
+    is_resolution_prevented,
+    looks_for_deleted_plan,
+    plan_installation,
+    previous_csv,
+    references_deleted_plan,
+)
+from .observed import (
+    COMPLETE,
+    FAILED,
+    SHORT,
+    Observed,
+    OlmFailure,
+    Problem,
+    csv_phase,
+    installed_csv,
+    plan_csvs,
+    plan_phase,
+)
 
 if t.TYPE_CHECKING:
-    from ..common.progress import Progress
+    from ..core.waits import Progress
+    from .client import AppliedObject, OlmClient
 
-Object = dict[str, t.Any]
+# Removes an operator that OLM has installed: its Subscription and ClusterServiceVersions. CRDs, custom resources and the OperatorGroup are kept.
+
+_TICK = 5.0
+
+
+@dataclass
+class OlmRemoval:
+    """Removes one operator. `deleted` contains the objects that were deleted or, in check mode, would be deleted.
+
+    confirm: called with the labels of the objects before they are deleted; raises an error if they must not be deleted.
+    """
+
+    client: OlmClient
+    options: OlmOptions
+    timeout: float
+    wait: bool
+    progress: Progress
+    check: bool = False
+    deleted: list[tuple[str, Object]] = field(default_factory=list)
+    problem: Problem | None = None
+    confirm: t.Callable[[t.Sequence[str]], None] = lambda labels: None
+
+    def run(self) -> Object:
+        """Delete the objects and return the result; failures contain the result so far."""
+        deadline = time.monotonic() + self.timeout
+        try:
+            observed = self.client.read()
+            removed = objects_to_remove(observed, self.options)
+            labels = [
+                f"{kind} {self.options.namespace}/{name_of(item)}" for kind, item in removed if not is_deleting(item)
+            ]
+            if labels:
+                self.confirm(labels)
+            for kind, item in removed:
+                # The Subscription is deleted first, so that OLM does not replace its ClusterServiceVersion.
+                if not is_deleting(item) and self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])):
+                    self.deleted.append((kind, item))
+            if self.wait and not self.check:
+                self._await(deadline)
+        except OlmFailure as error:
+            self.problem = error.problem
+            error.partial = self.result()
+            raise
+        finally:
+            self.client.close()
+        return self.result()
+
+    def _await(self, deadline: float) -> None:
+        while True:
+            remaining = [
+                item for kind, item in objects_to_remove(self.client.observed(), self.options) if kind != "Subscription"
+            ]
+            if not remaining:
+                return
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                raise OlmFailure(not_removed(self.options.namespace, remaining[0], self.timeout))
+            self.client.follow()
+            self.progress.report(
+                f"OLM removes ClusterServiceVersion {name_of(remaining[0])} ({csv_phase(remaining[0])[0]})"
+            )
+            self.client.await_change(min(seconds, _TICK))
+
+    def result(self) -> Object:
+        """The result of the module."""
+        content: Object = {
+            "name": self.options.name or self.options.package,
+            "namespace": self.options.namespace,
+            "package": self.options.package,
+            "csv": "",
+            "phase": "",
+            "installed": False,
+            "removed": [f"{kind} {name_of(item)}" for kind, item in self.deleted],
+        }
+        if self.problem is not None:
+            content["problem"] = self.problem.as_dict()
+        diffs = [
+            diff_of(
+                {"name": name_of(item)}, {}, f"{kind} {self.options.namespace}/{name_of(item)}", self.client.unchecked
+            )
+            for kind, item in self.deleted
+        ]
+        return {"changed": bool(self.deleted), "olm_subscription": content, "diff": diffs}
+
+
+def objects_to_remove(observed: Observed, options: OlmOptions) -> list[tuple[str, Object]]:
+    """The Subscription of the package and all ClusterServiceVersions of the package, in the order of their removal."""
+    live = observed.subscription(options.package, options.name)
+    if live is not None and get_nested(live, "spec", "name") != options.package:
+        raise OlmFailure(other_package(observed.namespace, live, options.package))
+    removed = [("Subscription", live)] if live is not None else []
+    return [*removed, *(("ClusterServiceVersion", csv) for csv in observed.package_csvs(options.package))]
+
+
+# Installs an operator through OLM: applies the changes, approves the required InstallPlans, and waits until the ClusterServiceVersion is stable.
 
 # The maximum number of seconds to wait for an event, so that a lost lease is noticed.
-_TICK = 5.0
 # The maximum number of resets. OLM may write the reference to an InstallPlan again from its cache; if this happens repeatedly, it is a problem.
 _MAX_RESETS = 3
 # The time limit in seconds for deletions by OLM and by the garbage collector.
@@ -171,7 +287,7 @@ class OlmRun:
             if not remaining and (not orphans or seconds <= 0):
                 return
             if seconds <= 0:
-                raise OlmFailure(failures.not_removed(self.options.namespace, remaining[0], _DELETION))
+                raise OlmFailure(not_removed(self.options.namespace, remaining[0], _DELETION))
             self.progress.report(f"waiting for the deletion of {', '.join(map(name_of, [*remaining, *orphans]))}")
             self.client.follow()
             self.client.await_change(min(_TICK, seconds))
@@ -288,16 +404,14 @@ class OlmRun:
             return OlmFailure(step.problem)
         subscription = f"Subscription {self.options.namespace}/{desired.subscription}"
         if step.unpacking:
-            return OlmFailure(failures.unpack_timeout(subscription, self.timeout))
+            return OlmFailure(unpack_timeout(subscription, self.timeout))
         waiting = [item for name in step.unready if (item := observed.deployment(name)) is not None]
         if waiting:
             selectors = [_selector(item) for item in waiting]
             pods = diagnose_pods(self.client.client, self.options.namespace, selectors)
-            return OlmFailure(
-                failures.deployment_not_ready(waiting[0], [format_failure(item) for item in pods], self.timeout)
-            )
+            return OlmFailure(deployment_not_ready(waiting[0], [format_failure(item) for item in pods], self.timeout))
         return WaitTimeout(
-            f"Not done within {self.timeout:.0f} s (wait_timeout). {step.text}. {failures.never_processed(subscription)}"
+            f"Not done within {self.timeout:.0f} s (wait_timeout). {step.text}. {never_processed(subscription)}"
         )
 
     @property
@@ -328,7 +442,7 @@ class OlmRun:
             "approved": sorted(self.approved),
             "repaired": list(self.repaired),
             # OLM updates these conditions a few seconds after a change; until then, they describe the previous version.
-            "warnings": [] if self.changed else failures.subscription_warnings(live),
+            "warnings": [] if self.changed else subscription_warnings(live),
             "after_discovery": list(self.plan.after_discovery) if self.plan else [],
         }
         if self.problem is not None:

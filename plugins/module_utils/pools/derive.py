@@ -1,62 +1,244 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Derives the plan from the variables; every value that several components share is computed only here (pure)."""
+"""Derives the plan of a cluster from its declaration (pure)."""
 
 from __future__ import annotations
 
+import copy
 import typing as t
 from dataclasses import replace
 
-from ..catalog import cuda, models, names, releases
 from ..catalog import mig as geometries
-from ..catalog import olm as olm_catalog
+from ..catalog import models, names, releases
+from ..catalog.openshift import ACCELERATOR_LABEL, MACHINE_API_NAMESPACE, NFD, OLM, OPENSHIFT, PACKAGES
+from ..catalog.releases import ANY_CUDA_VERSION
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
-from ..common.nested import get_nested
-from ..mig.layout import Layout
-from ..nvidia_config import device_plugin, mig_parted, yaml_text
+from ..core import yaml_text
+from ..core.types import Integer, MapOf, is_empty
+from ..core.values import Object, get_nested, set_nested
+from ..schema.cluster import helm_fields, installer_of, olm_fields
 from ..schema.driver import VGPU_TYPE
-from ..schema.helm import helm_fields
-from ..schema.matching import resolve_match
-from ..schema.olm import installer_of, olm_fields
-from ..schema.types import Document, is_empty
-from ..schema.validators import is_bare_chart
-from ..sharing_modes.mps import MPS
-from ..sharing_modes.sharing import Sharing, sharing_of
-from ..validation_programs.programs import PROGRAMS
-from .autoscaler import autoscaler_plan
-from .drain_options import DrainOptions
-from .nfd_values import nfd_values
-from .nodegroups import cloud_of, nodegroup_plan, nodegroups_option
-from .openshift_values import policy_values
-from .operator_values import declared_distribution_values, mirrored_image, operator_values
+from ..schema.pool import POOLS, member_name
+from ..schema.providers import (
+    MAX_NODE_COUNT,
+    MIN_NODE_COUNT,
+    NODE_COUNT,
+    NODE_LABELS,
+    NODE_TAINTS,
+    PROVIDERS,
+    SPEC_PATHS,
+)
+from ..schema.validation_programs import PROGRAMS
+from ..schema.validators import DrainOptions, is_bare_chart, resolve_match
+from ..schema.variables import NOT_SET, InvalidVariables, load, merge
+from ..sharing_modes import mig_parted
+from ..sharing_modes.modes import MPS, Sharing, device_plugin_config, plugin_entry_name, sharing_of
+from .operator_values import declared_distribution_values, mirrored_image, nfd_values, operator_values, policy_values
 from .plan import (
     POOL_KEYS,
+    AutoscalerPlan,
+    CloudPlan,
     ClusterPlan,
     ComponentPlan,
     ConfigPlan,
     MigPlan,
+    NodeGroupMember,
     NodeGroupPlan,
     Plan,
     PolicyPlan,
     PoolPlan,
+    PoolTaint,
     Provides,
     Registration,
-    Taint,
     Toleration,
     ValidationPlan,
+    future_node,
     rollout_plan,
 )
-from .variables import load, merge
 
 if t.TYPE_CHECKING:
-    from ..validation_programs.program import Program
+    from ..schema.validation_programs import Program
+    from ..sharing_modes.mig import Layout
+
+# Derives the node groups of the pools, in the format of the option `nodegroups` of the providers' modules (pure).
+
+# The changed numbers of nodes, by pool.
+_COUNTS = MapOf(item=Integer())
+# null removes a label of an earlier sharing mode, and `state: absent` removes the startup taint.
+_OWN_LABELS = (names.MIG_CONFIG_LABEL,)
+
+
+def cloud_of(cluster: Object) -> CloudPlan | None:
+    """The cloud of a valid gpu_cluster; None if it has no cloud."""
+    for key, settings in (cluster.get("cloud") or {}).items():
+        if settings is not None:
+            definition = PROVIDERS[key]
+            return CloudPlan(
+                provider=key,
+                cluster=settings.get("cluster") or cluster["name"],
+                template=settings.get("template"),
+                nodegroup_label=settings.get("nodegroup_label", ""),
+                options={name: settings[name] for name in definition.connection_options if name in settings},
+                module=definition.nodegroup_module,
+                issues_kubeconfig=definition.issues_kubeconfig,
+                lists_undeclared_groups=definition.lists_undeclared_groups,
+            )
+    return None
+
+
+def nodegroup_plan(pool: Object, cloud: CloudPlan | None) -> NodeGroupPlan | None:
+    """The node group of a valid pool; None if its nodes already exist."""
+    nodes = pool.get("nodes")
+    if nodes is None or cloud is None:
+        return None
+    scale = pool.get("autoscale") or {}
+    definition = PROVIDERS[cloud.provider]
+    name, zones = nodes.get("name") or pool["name"], tuple(nodes.get("zones") or ())
+    count, low, high = nodes.get("count", scale.get("min", 0)), scale.get("min"), scale.get("max")
+    gpus = definition.flavor_gpus(nodes["flavor"]) if "flavor" in nodes else None
+    return NodeGroupPlan(
+        name=name,
+        group_label=cloud.nodegroup_label,
+        flavor=nodes.get("flavor") or nodes[definition.flavor_instead],
+        node_count=count,
+        min_node_count=low,
+        max_node_count=high,
+        settings={key: nodes[key] for key in ("recreate", *definition.nodes_fields) if key in nodes and key != "zones"},
+        zones=zones,
+        members=_members(name, zones, count, low, high),
+        flavor_gpus=gpus.count if gpus else None,
+        priority=scale.get("priority"),
+    )
+
+
+def _members(
+    name: str, zones: t.Sequence[str], count: int, low: int | None, high: int | None
+) -> tuple[NodeGroupMember, ...]:
+    """The node groups of a pool; with several zones, the first groups get the nodes that cannot be distributed evenly."""
+    places: t.Sequence[str | None] = zones or (None,)
+
+    def part(total: int | None, index: int) -> int | None:
+        return None if total is None else total // len(places) + (index < total % len(places))
+
+    return tuple(
+        NodeGroupMember(member_name(name, zone), zone, part(count, index) or 0, part(low, index), part(high, index))
+        for index, zone in enumerate(places)
+    )
+
+
+def nodegroups_option(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Object, ...]:
+    """The option `nodegroups` of the provider's module: each group with the labels and taints that its nodes register with."""
+    return tuple(
+        _group(cloud, pool, pool.nodegroup, member)
+        for pool in pools
+        if cloud and pool.nodegroup
+        for member in pool.nodegroup.members
+    )
+
+
+def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan, member: NodeGroupMember) -> Object:
+    scale: Object = {}
+    definition = PROVIDERS[cloud.provider]
+    if group.autoscaled:
+        scale = {MIN_NODE_COUNT: member.min_node_count, MAX_NODE_COUNT: member.max_node_count}
+        if definition.autoscaling_option:
+            scale["autoscaling"] = True
+    taints: list[Object] = [dict(taint) for taint in pool.registration.taints]
+    if STARTUP_TAINT not in taints:
+        taints.append({**STARTUP_TAINT, "state": "absent"})
+    labels: Object = dict.fromkeys(_OWN_LABELS)
+    return {
+        "name": member.name,
+        # A setting that replaces the flavor is one of the provider's own settings.
+        **({} if definition.flavor_instead in group.settings else {"flavor": group.flavor}),
+        NODE_COUNT: member.node_count,
+        **scale,
+        **group.settings,
+        **({"zone": member.zone} if member.zone else {}),
+        **(_future_node_settings(pool, labels) if definition.scaled_by_openshift else {}),
+        NODE_LABELS: {**labels, **pool.registration.node_labels},
+        NODE_TAINTS: taints,
+    }
+
+
+def _future_node_settings(pool: PoolPlan, labels: Object) -> Object:
+    """The description of the pool's future nodes for the autoscaler of OpenShift; adds the label of their kind of GPU to `labels`."""
+    node = future_node(pool)
+    labels[ACCELERATOR_LABEL] = node.accelerator or None
+    capacity: Object = {"labels": dict(node.labels)}
+    if node.resources is not None:
+        capacity["resources"] = dict(node.resources)
+    return {"capacity": capacity}
+
+
+def with_node_counts(
+    pools: t.Sequence[Object] | None, counts: t.Mapping[str, t.Any], defaults: Object | None = None
+) -> list[Object]:
+    """gpu_pools with the numbers of nodes in `counts` (by pool); raises InvalidVariables for a pool without a fixed number of nodes."""
+    if pools is None:
+        raise InvalidVariables([NOT_SET])
+    if reason := POOLS.mistyped(pools):
+        raise InvalidVariables([f"gpu_pools: {reason}"])
+    counts = _COUNTS.coerce(counts)
+    problems = list(_COUNTS.problems(counts, "counts"))
+    if not problems:
+        problems = [problem for name in counts for problem in _count_problems(name, pools, defaults or {})]
+    if problems:
+        raise InvalidVariables(problems, "the numbers of nodes (gpu_nodegroups_node_counts)")
+    return [
+        {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}}
+        if get_nested(pool, "name") in tuple(counts)
+        else pool
+        for pool in pools
+    ]
+
+
+def _count_problems(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
+    pool, *others = [pool for pool in pools if get_nested(pool, "name") == name] or [None]
+    if others:
+        yield f"pool {name}: {len(others) + 1} pools have this name; use a unique name for each"
+    elif pool is None:
+        known = [str(get_nested(pool, "name")) for pool in pools]
+        yield f"{name} is not a declared pool; declared pools: {', '.join(known) or 'none'}"
+    elif not isinstance(pool.get("nodes"), dict):
+        yield f"pool {name}: it has no node group, so its number of nodes cannot be set; declare nodes first"
+    elif pool.get("autoscale") or get_nested(defaults, "autoscale"):
+        yield f"pool {name}: its autoscaler chooses the number of nodes; change autoscale.min and max"
+
+
+# Derives the declared fields of OpenShift's ClusterAutoscaler (pure).
+
+
+def autoscaler_plan(cloud: CloudPlan | None, settings: Object | None) -> AutoscalerPlan | None:
+    """The plan for a valid gpu_cluster.autoscaler; None without a cloud, and for clouds with their own autoscaler."""
+    if cloud is None or not PROVIDERS[cloud.provider].scaled_by_openshift:
+        return None
+    declared = settings or {}
+    spec: Object = _without_nulls(declared.get("values") or {})
+    for keys, path in SPEC_PATHS.items():
+        value = get_nested(declared, *keys)
+        if value is not None:
+            set_nested(spec, path, copy.deepcopy(value))
+    return AutoscalerPlan(cloud.options.get("namespace", MACHINE_API_NAMESPACE), spec)
+
+
+def _without_nulls(document: Object) -> Object:
+    """A copy without keys that have no value, which declare nothing."""
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else copy.deepcopy(value)
+        for key, value in document.items()
+        if value is not None
+    }
+
+
+# Derives the plan from the variables; every value that several components share is computed only here (pure).
 
 # Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
 # NFD is a separate release. The chart's Job that upgrades CRDs needs an image, so this collection applies the CRDs.
 # Without a global MIG strategy, the plugin uses the strategy in each node's configuration (gpu-operator
 # applyMIGConfiguration).
-_OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
+_OPERATOR_VALUES: Object = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
 # Drivers and NFD's workers mount host paths, which Pod Security only allows in privileged namespaces.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -91,7 +273,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             operator,
             get_nested(variables.declared_cluster, "operator"),
             policy_values(operator)
-            if operator["installer"] == olm_catalog.OLM
+            if operator["installer"] == OLM
             else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
             [
                 *pull_secrets,
@@ -123,7 +305,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
                 {"api_version": api_version, "kind": kind}
                 for api_version, kind in (
                     *releases.NFD_KINDS,
-                    *(olm_catalog.NFD.kinds if nfd["installer"] == olm_catalog.OLM else ()),
+                    *(NFD.kinds if nfd["installer"] == OLM else ()),
                     *releases.operator_kinds(operator["version"]),
                 )
             ),
@@ -131,16 +313,16 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         autoscaler=autoscaler_plan(cloud, settings.get("autoscaler")),
         on_openshift=None
         if settings.get("distribution")
-        else lambda: derive({**(cluster or {}), "distribution": olm_catalog.OPENSHIFT}, defaults, pools),
+        else lambda: derive({**(cluster or {}), "distribution": OPENSHIFT}, defaults, pools),
     )
 
 
-def _with_installers(settings: Document, declared: t.Any) -> Document:
+def _with_installers(settings: Object, declared: t.Any) -> Object:
     """The settings with the installer of each component; if it is OLM, also with the package's default namespace and a version in OLM's format."""
     completed = dict(settings)
-    for component, package in olm_catalog.PACKAGES.items():
+    for component, package in PACKAGES.items():
         part = {**settings[component], "installer": installer_of(declared, component)}
-        if part["installer"] == olm_catalog.OLM:
+        if part["installer"] == OLM:
             part["namespace"] = get_nested(declared, component, "namespace") or package.namespace
             if component == "operator":
                 part["version"] = f"v{part['version'].removeprefix('v')}"
@@ -151,7 +333,7 @@ def _with_installers(settings: Document, declared: t.Any) -> Document:
     return completed
 
 
-def _validation(declared: Document, operator: Document) -> ValidationPlan:
+def _validation(declared: Object, operator: Object) -> ValidationPlan:
     """The settings of the validation pods, which by default run in the operator's namespace."""
     images = {program.image: _program_images(program, declared, operator.get("registry")) for program in PROGRAMS}
     image_keys = {key for program in PROGRAMS for key in (program.image, program.images)}
@@ -164,10 +346,10 @@ def _validation(declared: Document, operator: Document) -> ValidationPlan:
     )
 
 
-def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:
+def _program_images(program: Program, validation: Object, registry: str | None) -> dict[str, str]:
     """The images of a program by CUDA version: the declared images, otherwise NVIDIA's, from the mirror if one is declared."""
     if validation.get(program.image):
-        return {cuda.ANY_VERSION: validation[program.image]}
+        return {ANY_CUDA_VERSION: validation[program.image]}
     mirrored = {version: mirrored_image(public, registry) for version, public in program.public_images.items()}
     return dict(validation.get(program.images) or mirrored)
 
@@ -199,7 +381,7 @@ def _by_node(pool: PoolPlan, layouts: t.Mapping[str, tuple[Layout, int]]) -> dic
     return {node: variants[repr(layout), gpus] for node, (layout, gpus) in layouts.items()}
 
 
-def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, declares_sharing: bool) -> PoolPlan:
+def _pool(pool: Object, nodegroup: NodeGroupPlan | None, extras_named: bool, declares_sharing: bool) -> PoolPlan:
     match = resolve_match(pool.get("match") or {})
     model_name = match.model or pool.get("model")
     model = models.find(model_name) if model_name else None
@@ -239,14 +421,14 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
 def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus: int | None) -> dict[str, t.Any]:
     """The fields of a PoolPlan that depend on a node's layout and number of GPUs: the names of its configurations, and its labels."""
     mig_entry = mig_parted.entry(sharing.layout, gpus)
-    config_key, mig_key = device_plugin.entry_name(sharing), mig_parted.entry_name(mig_entry) if mig_entry else ""
+    config_key, mig_key = plugin_entry_name(sharing), mig_parted.entry_name(mig_entry) if mig_entry else ""
     node_labels = {**labels, names.POOL_LABEL: pool, names.CONFIG_LABEL: config_key}
     if mig_key:
         node_labels[names.MIG_CONFIG_LABEL] = mig_key
     return {"config_key": config_key, "mig_key": mig_key, "mig_entry": mig_entry, "node_labels": node_labels}
 
 
-def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
+def _tolerations(taints: t.Iterable[PoolTaint]) -> tuple[Toleration, ...]:
     """The toleration for the GPU taint, then the sorted tolerations for these taints, without duplicates and without tolerations that the first one covers."""
     by_key = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
@@ -257,8 +439,8 @@ def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
 
 def _config_entries(pools: t.Iterable[PoolPlan]) -> dict[str, str]:
     """The entries of the device plugin's ConfigMap for these pools."""
-    contents = {pool.config_key: device_plugin.config(pool.sharing) for pool in pools}
-    return {key: yaml_text.render(contents[key]) for key in sorted(contents)}
+    contents = {pool.config_key: device_plugin_config(pool.sharing) for pool in pools}
+    return {key: yaml_text.render_yaml(contents[key]) for key in sorted(contents)}
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
@@ -282,20 +464,20 @@ def _mig_strategies(pools: t.Iterable[PoolPlan]) -> frozenset[str]:
     )
 
 
-def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
+def _mig_entries(pools: t.Iterable[PoolPlan]) -> Object:
     """The entries of the MIG manager's ConfigMap for these pools."""
     entries = {pool.mig_key: pool.mig_entry for pool in pools if pool.mig_key}
     return {key: entries[key] for key in sorted(entries)}
 
 
-def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Document:
+def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Object:
     """The fields of the ClusterPolicy that refer to the ConfigMaps. They omit a ConfigMap without entries, for which a plugin would wait forever.
 
     If a pool declares its driver, NVIDIADriver objects replace the ClusterPolicy's own driver.
 
     The device plugin's default stays empty, so nodes outside all pools keep whole GPUs. Changing the default would restart every plugin.
     """
-    spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
+    spec: Object = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
     if mig.needed:
         spec["migManager"] = {"config": {"name": mig.name}}
     if any(pool.driver is not None for pool in pools):
@@ -304,15 +486,15 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
 
 
 def _component(
-    component: str, settings: Document, declared: t.Any, values: Document, pull_secrets: t.Iterable[str]
+    component: str, settings: Object, declared: t.Any, values: Object, pull_secrets: t.Iterable[str]
 ) -> ComponentPlan:
     namespace, olm = settings["namespace"], None
     helm = {key: settings[key] for key in helm_fields(component) if key in settings}
     if not is_bare_chart(helm["chart"]):
         helm["chart_repo"] = ""
-    if settings["installer"] == olm_catalog.OLM:
+    if settings["installer"] == OLM:
         package = settings["olm"]["package"]
-        known = next((each for each in olm_catalog.PACKAGES.values() if each.package == package), None)
+        known = next((each for each in PACKAGES.values() if each.package == package), None)
         olm = {key: settings["olm"].get(key) for key in olm_fields(component)}
         olm["resource"] = known.resource if known else ""
     return ComponentPlan(

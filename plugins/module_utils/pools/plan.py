@@ -1,22 +1,53 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan: all values that are derived from the variables, and their format for YAML (`gpu_plan`)."""
+"""What is derived from the declaration: the plan of a cluster and of each pool, and which nodes belong to a pool (pure)."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
+from dataclasses import dataclass, field
 
-from ..catalog.taints import taint_identity
-from ..schema.matching import Match
-from ..schema.operand_labels import reason_without_containers
-from ..schema.rollout import NONE
-from ..sharing_modes.sharing import Sharing
-from .drain_options import DrainOptions, DrainSettings
-from .metadata import NodeMetadata
+from ..catalog import models, names
+from ..catalog.names import COUNT_LABEL, GPU_PRESENT_LABEL, GPU_RESOURCE, MIG_STRATEGY_LABEL, PCI_PRESENT_LABELS
+from ..catalog.openshift import (
+    CAPACITY_CPU,
+    CAPACITY_LABELS,
+    CAPACITY_MEMORY,
+    CPU,
+    GPU,
+    GPU_COUNT,
+    GPU_TYPE,
+    MEMORY_MB,
+    AutoscalerRules,
+)
+from ..catalog.taints import Taint, taint_identity
+from ..schema.validators import NONE, DrainOptions, DrainSettings, Match, reason_without_containers
+from ..sharing_modes import mig as layouts
+
+if t.TYPE_CHECKING:
+    from ..sharing_modes.modes import Sharing
+
+# The metadata that a pool, or a set of the module node_metadata, sets on nodes.
+
+# Labels or annotations; the value None removes an entry.
+Entries = t.Mapping[str, "str | None"]
+
+
+@dataclass(frozen=True)
+class NodeMetadata:
+    """The metadata that one owner declares for a node, with taints by key and effect; the value None removes an entry of this owner."""
+
+    labels: Entries = field(default_factory=dict)
+    annotations: Entries = field(default_factory=dict)
+    taints: t.Mapping[str, Taint | None] = field(default_factory=dict)
+
+
+# The plan: all values that are derived from the variables, and their format for YAML (`gpu_plan`).
 
 Toleration = dict[str, str]
-Taint = dict[str, str]
+PoolTaint = dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +89,7 @@ class ClusterPlan:
 class ComponentPlan:
     """One component (operator, NFD): a Helm release with its static values, or an OLM operator; `chart_repo` is empty unless `chart` is a bare name.
 
-    The settings of Helm (schema/helm.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
+    The settings of Helm (schema/cluster.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
     `olm` is None if Helm installs the component; otherwise it has all keys of olm_fields() in schema/olm.py, and the key `resource`, the name of the custom
     resource in the examples of the operator (empty if the package is unknown).
 
@@ -140,7 +171,7 @@ class Registration:
     """The labels and taints that the node group sets when nodes register, so that a new node needs no run."""
 
     node_labels: dict[str, str]
-    taints: tuple[Taint, ...]
+    taints: tuple[PoolTaint, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,7 +318,7 @@ class PoolPlan:
     model: str | None
     nodegroup: NodeGroupPlan | None
     labels: dict[str, str] = dataclasses.field(metadata=_KEY)
-    taints: tuple[Taint, ...]
+    taints: tuple[PoolTaint, ...]
     tolerations: tuple[Toleration, ...]
     sharing: Sharing
     gpus_per_node: int | None = dataclasses.field(metadata=_REPORTED_KEY)
@@ -383,3 +414,263 @@ def _json(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [_json(item) for item in value]
     return value
+
+
+# Assigns nodes to pools by their labels alone, and finds nodes whose pool is ambiguous or unexpected (pure).
+#
+# Runs use cluster_state.pool_assignment, which ignores outdated labels of earlier runs.
+
+# Discovery sets the labels with these prefixes; all other labels exist from the start or are set by other tools.
+DISCOVERED_PREFIXES = ("nvidia.com/", names.NFD_PREFIX)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeFacts:
+    """The fields of a Node object that determine its pool."""
+
+    name: str
+    labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def product(self) -> str:
+        """GFD's product name with the suffixes of sharing and MIG; empty before discovery."""
+        return self.labels.get(names.PRODUCT_LABEL, "")
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether labels of NFD, the GPU operator or GFD show an NVIDIA GPU."""
+        if self.labels.get(names.GPU_PRESENT_LABEL) == "false":
+            return False
+        return bool(self.product) or any(
+            self.labels.get(label) == "true" for label in (names.GPU_PRESENT_LABEL, *names.PCI_PRESENT_LABELS)
+        )
+
+    @property
+    def pin(self) -> str:
+        """The pool in the node's label accel.gpu/pool; empty without the label."""
+        return self.labels.get(names.POOL_LABEL, "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """The membership of nodes in pools; the lists in its fields are sorted."""
+
+    by_pool: dict[str, list[str]]
+    overlaps: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes that several pools match, with the names of these pools; the nodes belong to none of them."""
+    undiscovered: list[str] = dataclasses.field(default_factory=list)
+    """GPU nodes whose model is not known yet; those that are pinned also belong to their pool."""
+    undeclared_pins: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes pinned to an undeclared pool, by the name of the pool."""
+    mismatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes pinned to a pool that does not match them, by pool; the pin takes precedence."""
+    unclaimed: list[str] = dataclasses.field(default_factory=list)
+    """Discovered GPU nodes that belong to no pool."""
+    wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Nodes whose model differs from the model that their pool declares for its node group, by pool; they still belong to the pool."""
+    may_be_empty: frozenset[str] = frozenset()
+    """Pools whose node group may have no node."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Pools that should have a node, but have none."""
+        return [pool for pool in self.empty if pool not in self.may_be_empty]
+
+    @property
+    def empty(self) -> list[str]:
+        """Pools without a node."""
+        return [pool for pool, members in self.by_pool.items() if not members]
+
+
+def matches(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether the node meets the pool's `match`; False for a pool without `match`."""
+    match = pool.match
+    if match.pins_only or not node.has_gpu:
+        return False
+    if any(node.labels.get(key) != value for key, value in match.labels.items()):
+        return False
+    return not match.products or _product(node) in {models.normalized(product) for product in match.products}
+
+
+def contradicts(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether the labels of a node that shows a GPU differ from the pool's `match`. A missing label that discovery sets is no evidence."""
+    match = pool.match
+    if match.pins_only or not node.has_gpu:
+        return False
+    if any(
+        node.labels[key] != value if key in node.labels else not key.startswith(DISCOVERED_PREFIXES)
+        for key, value in match.labels.items()
+    ):
+        return True
+    products = {models.normalized(product) for product in match.products}
+    return bool(products and node.product) and _product(node) not in products
+
+
+def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether the node's label contains the name of the pool's node group.
+
+    The name of a group that replaces it is not evidence, because anyone may choose such a name. The nodes of a replacement have the pool label, which the
+    cloud or the module nodegroup_nodes sets.
+    """
+    group = pool.nodegroup
+    return group is not None and bool(group.group_label) and node.labels.get(group.group_label) == group.name
+
+
+def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
+    """Whether a node that belongs to the pool by its pin or node group has a model other than the declared one. The labels of a vGPU show its type, but not
+    the physical GPU, so they neither confirm nor contradict a model.
+    """
+    if node.labels.get(names.VGPU_PRESENT_LABEL) == "true":
+        return False
+    model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
+    return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
+
+
+def _product(node: NodeFacts) -> str:
+    return models.normalized(models.bare_product(node.product))
+
+
+class _Index:
+    """Finds the few candidate pools of a node, so that a search in hundreds of pools is as fast as in a few."""
+
+    def __init__(self, pools: t.Sequence[PoolPlan]) -> None:
+        self._by_product: dict[str, list[PoolPlan]] = collections.defaultdict(list)
+        self._by_label: dict[tuple[str, str], list[PoolPlan]] = collections.defaultdict(list)
+        for pool in pools:
+            if pool.match.labels:
+                self._by_label[min(pool.match.labels.items())].append(pool)
+            else:
+                for product in pool.match.products:
+                    self._by_product[models.normalized(product)].append(pool)
+        self._with_group = [pool for pool in pools if pool.nodegroup and pool.nodegroup.group_label]
+
+    def by_nodegroup(self, node: NodeFacts) -> PoolPlan | None:
+        """The pool of the node's node group."""
+        return next((pool for pool in self._with_group if is_from_group(pool, node)), None)
+
+    def matching(self, node: NodeFacts) -> list[str]:
+        """The pools whose `match` the node meets, sorted."""
+        candidates = [*self._by_product.get(_product(node), ())]
+        if self._by_label:
+            for label in node.labels.items():
+                candidates += self._by_label.get(label, ())
+        return sorted({pool.name for pool in candidates if matches(pool, node)})
+
+
+def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
+    """Assign each node to the pool in its label accel.gpu/pool, otherwise to the pool of its node group, otherwise to the only pool that matches it."""
+    declared = {pool.name: pool for pool in pools}
+    index = _Index(pools)
+    membership = Membership(
+        by_pool={name: [] for name in declared},
+        may_be_empty=frozenset(pool.name for pool in pools if pool.nodegroup and pool.nodegroup.may_be_empty),
+    )
+    for node in sorted(nodes, key=lambda node: node.name):
+        known = bool(node.product)
+        if node.has_gpu and not known:
+            membership.undiscovered.append(node.name)
+        if node.pin and node.pin not in declared:
+            membership.undeclared_pins.setdefault(node.pin, []).append(node.name)
+        owner = declared.get(node.pin) or index.by_nodegroup(node)
+        if owner is not None:
+            membership.by_pool[owner.name].append(node.name)
+            if node.pin in declared and known and contradicts(owner, node):
+                membership.mismatched.setdefault(owner.name, []).append(node.name)
+            if _has_wrong_model(owner, node):
+                membership.wrong_model.setdefault(owner.name, []).append(node.name)
+            continue
+        matching = index.matching(node) if node.has_gpu else []
+        if len(matching) == 1:
+            membership.by_pool[matching[0]].append(node.name)
+        elif matching:
+            membership.overlaps[node.name] = matching
+        elif known and not node.pin:
+            membership.unclaimed.append(node.name)
+    return membership
+
+
+# The future nodes of a pool, and the annotations from which OpenShift's autoscaler predicts them while the pool has no node (pure).
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class FutureNode:
+    """A node of a pool once its GPUs are configured.
+
+    resources: the amount of each extended resource that it offers; None if it is unknown until a node exists (no number of GPUs, or a demand).
+    labels: the labels that NFD and gpu-feature-discovery will set, as far as they are known. accelerator: the value of the label
+    cluster-api/accelerator; empty if the node must not have the label, because it never offers nvidia.com/gpu.
+    """
+
+    resources: t.Mapping[str, int] | None
+    accelerator: str
+    labels: t.Mapping[str, str] = field(default_factory=dict)
+
+
+def future_node(pool: PoolPlan) -> FutureNode:
+    """The future node of a pool, from its variables alone."""
+    if pool.reason_without_containers:
+        return FutureNode({}, "")
+    gpus = pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None)
+    may_offer_gpus = GPU_RESOURCE in pool.resources
+    accelerator = (pool.accelerator or pool.name) if may_offer_gpus else ""
+    if gpus is None or pool.sharing.demand:
+        return FutureNode(None, accelerator, _present_labels())
+    resources = {name: amount for name, amount in pool.sharing.offers(gpus).items() if amount}
+    return FutureNode(resources, accelerator, {**_present_labels(), **_discovered_labels(pool, gpus)})
+
+
+def capacity_annotations(
+    resources: t.Mapping[str, int] | None,
+    labels: t.Mapping[str, str],
+    rules: AutoscalerRules,
+    existing: t.Mapping[str, str],
+) -> dict[str, str]:
+    """The annotations that this collection sets on a MachineSet, for an autoscaler with these rules.
+
+    Both families of annotations are returned, so that they remain correct when the cluster is upgraded. `existing` contains the MachineSet's annotations:
+    cpu and memory are copied from those that the platform's controller sets, and other labels in the annotation for labels are kept.
+    """
+    annotations: dict[str, str] = {}
+    if existing.get(CPU):
+        annotations[CAPACITY_CPU] = existing[CPU]
+    if existing.get(MEMORY_MB, "").isdecimal():
+        annotations[CAPACITY_MEMORY] = str(int(existing[MEMORY_MB]) * _MIB)
+    if resources is not None:
+        resource, amount = rules.countable(resources)
+        # The Cluster Autoscaler Operator parses this as a quantity and panics on other text. It is always an amount of nvidia.com/gpu.
+        annotations[GPU] = str(resources.get(GPU_RESOURCE, 0))
+        annotations[GPU_COUNT], annotations[GPU_TYPE] = str(amount), resource if amount else ""
+    if labels:
+        annotations[CAPACITY_LABELS] = format_labels({**parse_labels(existing.get(CAPACITY_LABELS, "")), **labels})
+    return annotations
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """The labels in an annotation, as the autoscaler reads them: k=v, separated by commas; other parts are ignored."""
+    parts = (part.partition("=") for part in text.split(","))
+    return {key.strip(): value.strip() for key, equals, value in parts if equals}
+
+
+def format_labels(labels: t.Mapping[str, str]) -> str:
+    """The text of the annotation with these labels, in a fixed order."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _present_labels() -> dict[str, str]:
+    return {GPU_PRESENT_LABEL: "true", PCI_PRESENT_LABELS[0]: "true"}
+
+
+def _discovered_labels(pool: PoolPlan, gpus: int) -> dict[str, str]:
+    """The labels of gpu-feature-discovery; none if the model is not known."""
+    model = models.find(pool.model) if pool.model else None
+    if model is None:
+        return {}
+    devices: dict[str, int] = {}
+    for index in range(gpus if pool.sharing.layout else 0):
+        for profile, count in layouts.on_gpu(pool.sharing.layout, index).items():
+            devices[profile] = devices.get(profile, 0) + count
+    labels = pool.sharing.definition.labels(pool.sharing, model.product, devices)
+    # With the strategy mixed, the labels of the model and of the GPUs that stay whole are not predicted.
+    return labels if MIG_STRATEGY_LABEL in labels else {COUNT_LABEL: str(gpus), **labels}

@@ -8,17 +8,24 @@ import typing as t
 
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
-from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
-from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
-from ..catalog.machine_api import AUTOSCALER_RULES
-from ..catalog.olm import AUTOMATIC
-from ..common.nested import get_nested
+from ..catalog.distributions import (
+    BY_NAME,
+    DEFAULT_SOCKET,
+    DROP_IN,
+    HOST_USERS,
+    MODEL_CONDITION,
+    SOCKET,
+    KnownIssue,
+    issues_of,
+)
+from ..catalog.openshift import AUTOMATIC, AUTOSCALER_RULES
+from ..core.messages import join_words
+from ..core.values import get_nested
 from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
-from ..schema.messages import join_words
 from ..schema.providers import PROVIDERS
 
 if t.TYPE_CHECKING:
-    from ..catalog.machine_api import AutoscalerRules
+    from ..catalog.openshift import AutoscalerRules
     from .plan import CloudPlan, Plan, PoolPlan
 
 
@@ -32,7 +39,7 @@ def plan_warnings(
 ) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
-    `conditions` contains the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster meets all its conditions.
+    `conditions` contains the known conditions of the cluster (see catalog/distributions.py): a known issue is reported if the cluster meets all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
     `autoscaler` contains the rules of the cluster's OpenShift release, if it is known. `openshift_version` is the version of OpenShift, or empty.
     """

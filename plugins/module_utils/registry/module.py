@@ -12,17 +12,15 @@ import threading
 import typing as t
 
 from ..catalog.secrets import NOT_SHOWN
-from ..common.errors import ConnectionProblem, InvalidOptions
-from ..common.module import ArgumentSpec, BaseModule, merge_specs
-from ..common.parallel import call_within
-from ..schema import coercion
-from ..schema.messages import quote
-from .client import RegistryClient
+from ..core.errors import ConnectionProblem, InvalidOptions
+from ..core.messages import quote
+from ..core.module import ArgumentSpec, BaseModule, merge_specs
+from ..core.types import from_json, is_blank
+from ..core.waits import call_within
+from .client import REQUEST_TIMEOUT_OPTION, RegistryAccess, RegistryClient, RegistryTransport
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
-from .errors import REQUEST_TIMEOUT_OPTION
-from .image_tools import DEFAULT_TIMEOUT, TIMEOUT_OPTION, ImageTools
+from .images import DEFAULT_TIMEOUT, TIMEOUT_OPTION, ImageTools
 from .reference import InvalidReference, parse_repository, password_in
-from .transport import RegistryAccess, RegistryTransport
 
 REGISTRY: ArgumentSpec = {
     "registries": {
@@ -67,7 +65,7 @@ class RegistryAccessMixin(BaseModule):
         given = self.params.get("registries")
         if not isinstance(given, str):
             return
-        registries = [] if coercion.is_blank(given) else coercion.from_json(given)
+        registries = [] if is_blank(given) else from_json(given)
         if not isinstance(registries, list) or not all(isinstance(entry, dict) for entry in registries):
             self.params["registries"] = NOT_SHOWN
             self.fail_json(

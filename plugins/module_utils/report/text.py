@@ -7,22 +7,28 @@ from __future__ import annotations
 import operator
 import typing as t
 
-from ..common.results import MAX_LISTED
-from ..schema.messages import abbreviate, join_words
+from ..core.messages import MAX_LISTED, WIDTH, Column, Paragraph, abbreviate, join_words, table, wrap
 from ..sharing_modes.modes import mode_with_replicas
-from .facts import is_idle, pool_columns, pool_details, totals_text
-from .formatting import NODE_CHANGES, has_failed_validation, only_records, validation_failure, validation_result
-from .plan_text import (
+from .facts import (
+    NODE_CHANGES,
     component_paragraphs,
+    has_failed_validation,
     impact_lines,
+    is_idle,
     layout_lines,
+    only_records,
+    pool_columns,
+    pool_details,
+    scaling_paragraphs,
     sharing_costs,
     toleration_paragraphs,
+    totals_text,
+    validation_failure,
+    validation_result,
 )
-from .scaling_text import scaling_paragraphs
-from .table import WIDTH, Column, Paragraph, table, wrap
 
-Document = t.Mapping[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..core.values import Document
 
 _NO_NODE = "no node of the cluster belongs to it"
 _IDLE = "no nodes, as declared (its number of nodes may be 0)"

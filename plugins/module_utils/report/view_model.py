@@ -1,23 +1,500 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds the view model of the HTML page from the result of gpu_info (pure)."""
+"""The content of the report page (pure)."""
 
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from ..schema.messages import abbreviate
-from .drawing import NodeDrawing, node_drawing
-from .facts import is_idle, page_facts, totals_title
-from .formatting import DOT, has_failed_validation, pending_changes, plural
-from .node_view import BAD, DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
-from .scaling_text import ScalingSummary, scaling_summaries
-from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
+from ..core.messages import abbreviate
+from ..nodes.node import to_count
+from ..nodes.node_check import NOT_READY
+from .facts import (
+    DOT,
+    SUCCESS,
+    GpuLayout,
+    ScalingSummary,
+    compute_slices,
+    format_number,
+    gpu_layouts,
+    has_failed_validation,
+    is_idle,
+    node_facts,
+    page_facts,
+    pending_changes,
+    plural,
+    scaling_summaries,
+    short_resource,
+    totals_title,
+)
 
-Document = t.Mapping[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..core.values import Document
+
+# Represents the GPU nodes on the page, with the content of their tiles (pure).
+
+# The most severe value comes first.
+SEVERITIES = BAD, WARN, NOTE = ("bad", "warn", "note")
+OK = "ok"
+DRIFT = "differs"
+_MAX_PODS = 64
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A short note with a severity; `detail` contains additional information."""
+
+    text: str
+    severity: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class GpuNode:
+    """One GPU node. `key` is the node's id on the page, and `facts` contains the values of NODE_FACTS, which do not depend on pods."""
+
+    key: str
+    name: str
+    pool: str | None
+    facts: t.Mapping[str, str]
+    gpus: int
+    replicas: int
+    schedulable: bool
+    usage: tuple[ResourceUsage, ...]
+    pods: tuple[PodUsage, ...] | None
+    gpu_layouts: tuple[GpuLayout, ...]
+    badges: tuple[Badge, ...]
+
+    @property
+    def free(self) -> int:
+        """The free units of all resources."""
+        return sum(usage.free for usage in self.usage)
+
+    @property
+    def allocatable(self) -> int:
+        """The allocatable units of all resources."""
+        return sum(usage.allocatable for usage in self.usage)
+
+    @property
+    def available(self) -> int:
+        """The units that new pods can get."""
+        return self.free if self.schedulable else 0
+
+    @property
+    def severity(self) -> str | None:
+        """The severity of the worst badge."""
+        return min((badge.severity for badge in self.badges), key=SEVERITIES.index, default=None)
+
+    @property
+    def appearance(self) -> t.Hashable:
+        """A key for the drawing; nodes with the same appearance share a drawing."""
+        return self.gpus, self.replicas, self.usage, self.gpu_layouts
+
+    def unusual_facts(self, common: t.Mapping[str, str]) -> str:
+        """The facts in which the node differs from the facts that are common in its pool."""
+        return DOT.join(text for kind, text in self.facts.items() if common.get(kind) != text)
+
+    @property
+    def namespaces(self) -> list[tuple[str, int]]:
+        """The namespaces of the pods with their total requests, sorted by request, largest first."""
+        counts: Counter[str] = Counter()
+        for pod in self.pods or ():
+            counts[pod.namespace] += pod.units
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+
+    @property
+    def pods_by_namespace(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The pods with the largest requests, by namespace. Each pod is listed with its request, unless the request is a single unit."""
+        pods = self.pods or ()
+        several = len({pod.resource for pod in pods} | {usage.resource for usage in self.usage}) > 1
+        groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for pod in _by_request(pods)[:_MAX_PODS]:
+            groups[pod.namespace].append((pod.pod, _request(pod, several)))
+        return sorted(groups.items())
+
+    @property
+    def further_pods(self) -> str:
+        """A sentence about the pods that are not listed."""
+        further = _by_request(self.pods or ())[_MAX_PODS:]
+        return (
+            f"{plural(len(further), 'more pod')} request {format_number(sum(pod.units for pod in further))}."
+            if further
+            else ""
+        )
+
+    @property
+    def description(self) -> str:
+        """A description of the drawing in words."""
+        parts = [plural(self.gpus, "GPU")] if self.gpus else []
+        for usage in self.usage:
+            counts = [f"{usage.allocatable} {usage.resource} allocatable"]
+            if usage.known:
+                counts += [f"{usage.requested} requested", f"{usage.free} free"]
+            if usage.missing:
+                counts.append(f"{usage.missing} not allocatable")
+            if usage.lost:
+                counts.append(f"{usage.lost} requested but no longer allocatable")
+            parts.append(", ".join(counts))
+        if not self.usage:
+            parts.append("nothing is allocatable")
+        elif self.gpus > 1 and not cells_per_gpu(self):
+            parts.append("it is not known which GPU has which share")
+        return f"{self.name}: {'; '.join(parts)}"
+
+
+def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNode:
+    """Create the node from a row of gpu_info."""
+    pool = row.get("pool")
+    declared: Document | None = pools.get(pool) if pool else None
+    pods = read_pods(row)
+    usage = read_usage(row, pods)
+    layouts = gpu_layouts(row, declared or {})
+    gpus = len(layouts) or _gpus(row, usage)
+    replicas = max(0, to_count(row.get("replicas")))
+    memory_mib = max(0, to_count(row.get("memory_mib")))
+    return GpuNode(
+        key=key,
+        name=str(row.get("name") or ""),
+        pool=str(pool) if pool else None,
+        facts=node_facts({**row, "gpus": gpus, "memory_mib": memory_mib, "replicas": replicas}),
+        gpus=gpus,
+        replicas=replicas,
+        schedulable=bool(row.get("ready") and row.get("schedulable")),
+        usage=usage,
+        pods=pods,
+        gpu_layouts=layouts,
+        badges=tuple(_badges(row, info)),
+    )
+
+
+def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
+    """The reasons why a node needs attention, from its row in gpu_info; none if it needs no attention."""
+    name = str(row.get("name") or "")
+    if not row.get("ready"):
+        yield Badge("not ready", BAD)
+    if not row.get("schedulable"):
+        yield Badge("cordoned", NOTE, "accepts no new pods")
+    mig: Document = row.get("mig") or {}
+    state = mig.get("state")
+    if state and state != SUCCESS:
+        yield Badge(f"MIG {state}", BAD if state == "failed" else WARN)
+    if not row.get("model"):
+        yield Badge("not discovered", WARN, "gpu-feature-discovery has not labeled it yet")
+    pools = (info.get("overlaps") or {}).get(name)
+    drift = [str(text) for text in row.get("drift") or () if text != NOT_READY]
+    if pools:
+        yield Badge("several pools", WARN, f"matches the pools {', '.join(map(str, pools))}; the node is not changed")
+    elif name in (info.get("released") or ()):
+        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
+    elif drift:
+        yield Badge(DRIFT, WARN, "; ".join(drift))
+    # The list of unclaimed nodes has a limited length, but the number of rows is not limited. The list excludes nodes whose model is unknown, because these
+    # may still match a pool.
+    elif row.get("pool") is None and row.get("model") and info.get("unclaimed"):
+        yield Badge("in no pool", NOTE, "no pool matches it; the node is not changed")
+
+
+def natural_order(name: str) -> tuple[t.Any, ...]:
+    """The sort key that puts node-2 before node-10."""
+    return (*map(_rank, re.findall(r"[0-9]+|[^0-9]+", name)), (2, 0, name))
+
+
+def _rank(part: str) -> tuple[int, int, str]:
+    """The rank of a part of a name: digits come before letters, and are compared by value (there may be thousands of digits)."""
+    digits = part.lstrip("0")
+    return (0, len(digits), digits) if part[0] in "0123456789" else (1, 0, part)
+
+
+def _gpus(row: Document, usage: t.Sequence[ResourceUsage]) -> int:
+    """The number of GPUs according to gpu-feature-discovery; 0 if it counts MIG devices instead (strategy single)."""
+    gpus = max(0, to_count(row.get("gpus")))
+    devices: Document = (row.get("mig") or {}).get("devices") or {}
+    single = usage and not any("/mig-" in entry.resource for entry in usage)
+    return 0 if single and gpus and sum(map(to_count, devices.values())) == gpus else gpus
+
+
+def _by_request(pods: t.Iterable[PodUsage]) -> list[PodUsage]:
+    return sorted(pods, key=lambda pod: (-pod.units, pod.namespace, pod.pod, pod.resource))
+
+
+def _request(pod: PodUsage, several: bool) -> str:
+    """The pod's request as text: the count unless it is one, and the resource if the node has several resources."""
+    count = f"\u00d7{format_number(pod.units)}" if pod.units != 1 else ""
+    resource = short_resource(pod.resource).removeprefix("mig-") if several else ""
+    return "\u00a0".join(filter(None, [count, resource]))
+
+
+# Computes the usage of the nodes' GPU resources: requested, free and not allocatable units (pure).
+
+
+@dataclass(frozen=True)
+class ResourceUsage:
+    """One resource, in the units that pods request. The numbers used, free, lost and missing do not overlap.
+
+    used: allocatable and requested by a pod. free: allocatable and not requested. lost: requested, but no longer allocatable.
+    missing: in the node's capacity, but neither allocatable nor requested. If the pods were not read (known is false),
+    all allocatable units count as free. unschedulable: the free units on nodes that accept no new pods; set only in totals.
+    """
+
+    resource: str
+    used: int
+    free: int
+    lost: int
+    missing: int
+    known: bool
+    unschedulable: int = 0
+
+    @property
+    def allocatable(self) -> int:
+        """The allocatable units, requested or not."""
+        return self.used + self.free
+
+    @property
+    def requested(self) -> int:
+        """The units that pods request, allocatable or not."""
+        return self.used + self.lost
+
+    @property
+    def available(self) -> int:
+        """The units that new pods can get."""
+        return self.free - self.unschedulable
+
+    @property
+    def total(self) -> int:
+        """The units in any state."""
+        return self.used + self.free + self.lost + self.missing
+
+    @property
+    def states(self) -> list[tuple[str, int]]:
+        """The number of units in each state that occurs. The states have the names that the style sheet uses."""
+        free = "free" if self.known else "unknown"
+        counts = [("used", self.used), ("lost", self.lost), (free, self.free), ("missing", self.missing)]
+        return [(state, count) for state, count in counts if count]
+
+
+class PodUsage(t.NamedTuple):
+    """One pod's request for one resource of the node."""
+
+    namespace: str
+    pod: str
+    resource: str
+    units: int
+
+
+class NamespaceUsage(t.NamedTuple):
+    """The requests of the pods in one namespace. `counts` has the order of the resources that namespace_usage() returns."""
+
+    namespace: str
+    pods: int
+    nodes: int
+    counts: tuple[int, ...]
+
+
+def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
+    """The pods in a row of gpu_info; None if they were not read."""
+    workloads = row.get("workloads")
+    if workloads is None:
+        return None
+    return tuple(
+        PodUsage(
+            str(entry.get("namespace") or ""),
+            str(entry.get("pod") or ""),
+            str(entry.get("resource") or ""),
+            max(0, to_count(entry.get("count"))),
+        )
+        for entry in workloads
+    )
+
+
+def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[ResourceUsage, ...]:
+    """The resources in a row of gpu_info, sorted by name; resources without any units are omitted."""
+    allocatables: Document = row.get("allocatable") or {}
+    capacities: Document = row.get("capacity") or {}
+    requests: Counter[str] = Counter()
+    for pod in pods or ():
+        requests[pod.resource] += pod.units
+    result = []
+    as_declared = bool(row.get("pool")) and row.get("drift") == []
+    for name in sorted({*allocatables, *capacities, *requests}):
+        allocatable, capacity = max(0, to_count(allocatables.get(name))), max(0, to_count(capacities.get(name)))
+        requested = requests[name]
+        used = min(allocatable, requested)
+        # After sharing has replaced a resource, the kubelet keeps its capacity for five minutes (kubelet devicemanager,
+        # endpointStopGracePeriod). No units are missing on a node that has everything that its pool declares.
+        missing = 0 if as_declared else max(0, capacity - max(allocatable, requested))
+        result.append(ResourceUsage(name, used, allocatable - used, requested - used, missing, pods is not None))
+    # After these five minutes, the capacity stays at 0 until the kubelet restarts.
+    return tuple(usage for usage in result if usage.total)
+
+
+def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
+    """The totals of all given nodes, sorted by resource."""
+    by_resource: dict[str, list[tuple[bool, ResourceUsage]]] = defaultdict(list)
+    for node in nodes:
+        for usage in node.usage:
+            by_resource[usage.resource].append((node.schedulable, usage))
+    return tuple(
+        ResourceUsage(
+            resource,
+            used=sum(usage.used for dummy, usage in entries),
+            free=sum(usage.free for dummy, usage in entries),
+            lost=sum(usage.lost for dummy, usage in entries),
+            missing=sum(usage.missing for dummy, usage in entries),
+            known=any(usage.known for dummy, usage in entries),
+            unschedulable=sum(usage.free for schedulable, usage in entries if not schedulable),
+        )
+        for resource, entries in sorted(by_resource.items())
+    )
+
+
+def namespace_usage(nodes: t.Iterable[GpuNode]) -> tuple[list[str], list[NamespaceUsage]]:
+    """All requested resources, and the usage of each namespace, sorted by the number of requested units, largest first."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    pods: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        for pod in node.pods or ():
+            counts[pod.namespace][pod.resource] += pod.units
+            pods[pod.namespace].add(pod.pod)
+            names[pod.namespace].add(node.name)
+    resources = sorted({resource for of_one in counts.values() for resource in of_one})
+    ordered = sorted(counts, key=lambda namespace: (-sum(counts[namespace].values()), namespace))
+    return resources, [
+        NamespaceUsage(name, len(pods[name]), len(names[name]), tuple(counts[name][resource] for resource in resources))
+        for name in ordered
+    ]
+
+
+# Computes the content of a node's drawing: the GPUs, and the states of their shares (pure).
+#
+# Kubernetes reports how many of a node's shares a pod requests, but not on which GPU these shares are. A GPU is therefore drawn with its own
+# shares only if their states are certain: the node has one GPU, or all units of each resource are in the same state. Otherwise, one bar for each
+# resource shows the node's shares, below a row of empty frames for the GPUs.
+
+# The maximum widths of a node's drawing and of a GPU, and the minimum width of a cell. Because of the second value, one or two GPUs do not fill a drawing.
+_MAX_WIDTH, _MAX_GPU_WIDTH, _MIN_CELL_WIDTH = 150, 36, 5
+_GAP = 2
+# Above these numbers, units are not drawn individually.
+_MAX_GPUS, _MAX_SHARES, _MAX_CELLS = 16, 16, 64
+
+# The state of a unit and its width; for merged units, the sum of their widths.
+Cell = tuple[str, float]
+
+
+class Units(t.NamedTuple):
+    """The units of a GPU or of a resource. If they are `merged`, each cell represents all units in one state."""
+
+    cells: list[Cell]
+    merged: bool = False
+
+    @property
+    def width(self) -> float:
+        """The width of all cells together."""
+        return sum(width for dummy, width in self.cells)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all cells have the same width."""
+        return len({width for dummy, width in self.cells}) == 1
+
+
+class NodeDrawing(t.NamedTuple):
+    """The drawing of a node. `gpus` contains the GPUs with their own shares. If it is empty, `frames` contains the GPUs with the widths of their MIG devices,
+    and `bars` contains the resources.
+    """
+
+    width: float
+    gpus: t.Sequence[Units] = ()
+    frames: t.Sequence[t.Sequence[int]] = ()
+    bars: t.Sequence[Units] = ()
+
+
+def node_drawing(node: GpuNode) -> NodeDrawing:
+    """The GPUs of a node and the states of their shares."""
+    gpus = min(node.gpus, _MAX_GPUS)
+    width = min(_MAX_WIDTH, max(1, gpus) * (_MAX_GPU_WIDTH + _GAP) - _GAP)
+    per_gpu = cells_per_gpu(node)
+    if per_gpu:
+        crowded = gpus == 1 and is_crowded(node)
+        return NodeDrawing(width, gpus=[_gpu_units(cells, crowded) for cells in per_gpu])
+    bars = _cells_per_resource(node)
+    width = max(width, min(_MAX_WIDTH, _MIN_CELL_WIDTH * sum(map(len, bars))))
+    frames = [
+        [compute_slices(name) or 1 for name, count in layout for dummy in range(min(count, _MAX_SHARES))]
+        for layout in (node.gpu_layouts or [()] * gpus)[:gpus]
+    ]
+    # If each unit is a whole GPU, the bar already shows the GPUs.
+    if [node.gpus] == [usage.total for usage in node.usage if not compute_slices(usage.resource)]:
+        frames = []
+    return NodeDrawing(width, frames=frames, bars=[Units(cells, is_crowded(node)) for cells in bars])
+
+
+def _gpu_units(cells: list[Cell], crowded: bool) -> Units:
+    if not crowded and len(cells) <= _MAX_SHARES:
+        return Units(cells)
+    widths: dict[str, float] = defaultdict(float)
+    for state, width in cells:
+        widths[state] += width
+    return Units(list(widths.items()), merged=True)
+
+
+def cells_per_gpu(node: GpuNode) -> list[list[Cell]]:
+    """The cells of each GPU if they are certain for every GPU; otherwise, an empty list."""
+    if not node.usage or not 0 < node.gpus <= _MAX_GPUS:
+        return []
+    if node.gpus == 1:
+        return [[cell for cells in _cells_per_resource(node) for cell in cells]]
+    states = [usage.states for usage in node.usage]
+    if any(len(of_resource) > 1 for of_resource in states):
+        return []
+    state_of = {usage.resource: of_resource[0][0] for usage, of_resource in zip(node.usage, states, strict=True)}
+    if node.gpu_layouts:
+        return _cells_of_mig_gpus(node, state_of)
+    shares, (usage, *others) = max(1, node.replicas), node.usage
+    if others or compute_slices(usage.resource) or usage.total != node.gpus * shares:
+        return []  # MIG may partition each GPU of a node differently
+    return [[(states[0][0][0], 1)] * min(shares, _MAX_SHARES)] * node.gpus
+
+
+def is_crowded(node: GpuNode) -> bool:
+    """Whether a node has too many units to draw them individually."""
+    return sum(usage.total for usage in node.usage) > _MAX_CELLS
+
+
+def _cells_of_mig_gpus(node: GpuNode, state_of: t.Mapping[str, str]) -> list[list[Cell]]:
+    """The MIG devices of each GPU; all devices of a profile are in the same state."""
+    result: list[list[Cell]] = []
+    for layout in node.gpu_layouts:
+        cells: list[Cell] = []
+        for profile, count in layout or (("gpu", 1),):
+            resource = f"nvidia.com/mig-{profile}"
+            names = (resource, f"{resource}.shared", "nvidia.com/gpu", "nvidia.com/gpu.shared")
+            state = next((state_of[name] for name in names if name in state_of), None)
+            if state is None:
+                return []
+            cells += [(state, compute_slices(profile) or 1)] * count
+        result.append(cells)
+    return result
+
+
+def _cells_per_resource(node: GpuNode) -> list[list[Cell]]:
+    """One cell for each unit, as wide as its compute slices; on a crowded node, one cell for each state."""
+    merged = is_crowded(node)
+    result: list[list[Cell]] = []
+    for usage in node.usage:
+        width = compute_slices(usage.resource) or 1
+        if merged:
+            result.append([(state, count * width) for state, count in usage.states])
+        else:
+            result.append([(state, width) for state, count in usage.states for dummy in range(count)])
+    return result
+
+
+# Builds the view model of the HTML page from the result of gpu_info (pure).
 
 # Up to this number of nodes, the tiles are large and initially open; with more nodes, the tiles are small and initially closed.
 MAX_EXPANDED = 40

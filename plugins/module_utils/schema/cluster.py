@@ -1,31 +1,230 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of gpu_cluster, and checks that combine several of its fields."""
+"""A cluster, as it is declared, with the installation of its operators."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing as t
+from dataclasses import dataclass
 
 from ..catalog import releases
-from ..catalog.distributions import BY_NAME
-from ..catalog.olm import OLM
-from ..common.nested import get_nested
-from ..validation_programs.programs import PROGRAMS
+from ..catalog.distributions import BY_NAME, CONDITIONS, MODEL_CONDITION
+from ..catalog.openshift import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, PACKAGES, SOURCE_NAMESPACE
+from ..core.messages import field_path, join_words, nearest, quote, type_name
+from ..core.types import (
+    INVALID,
+    LEASE,
+    Anything,
+    Boolean,
+    Choice,
+    Field,
+    ListOf,
+    MapOf,
+    Problems,
+    Section,
+    Text,
+    cluster_secret_problems,
+    is_empty,
+)
+from ..core.values import Object, get_nested
 from . import validators
-from .autoscaler import AUTOSCALER, AUTOSCALER_CHECKS
-from .driver import KERNEL_MODULE_TYPES, version_problem
-from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
-from .helm import helm_fields
-from .known_issues import KNOWN_ISSUES
-from .lease import LEASE
-from .messages import field_path, quote, type_name
-from .nodegroup_checks import provider_problems
-from .olm import OLM_CHECKS, installer_fields, installer_of
-from .providers import PROVIDERS
-from .secret_values import cluster_secret_problems
-from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
+from .driver import DRIVER_FEATURES, FEATURE_CHECKS, KERNEL_MODULE_TYPES, OPERATOR_FEATURES, version_problem
+from .pool import provider_problems
+from .providers import AUTOSCALER, AUTOSCALER_CHECKS, PROVIDERS
+from .validation_programs import PROGRAMS
+
+# The keys of gpu_cluster.operator and gpu_cluster.nfd that only Helm reads.
+
+# The default release, chart and repository of each component.
+_DEFAULTS = {
+    "operator": (releases.OPERATOR_HELM_RELEASE, releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
+    "nfd": (releases.NFD_HELM_RELEASE, releases.NFD_CHART, ""),
+}
+
+
+def helm_fields(component: str) -> dict[str, Field]:
+    """The keys of a component (operator, nfd) that have no effect with OLM; each is a field of ComponentPlan, where `release` is called `name`."""
+    release, chart, chart_repo = _DEFAULTS[component]
+    return {
+        "release": Text((validators.release_name,), default=release),
+        "chart": Text((validators.chart,), default=chart),
+        "chart_repo": Text((validators.chart_repo,), default=chart_repo, empty=True),
+    }
+
+
+# The spec.config of a Subscription, which OLM applies to the operator's own pods, and the checks of its keys.
+#
+# Without these checks, a wrong type would be noticed only as a rejected request, or as an environment variable with a different value. The schema and the
+# module olm_subscription share the checks. Source: SubscriptionConfig of operators.coreos.com/v1alpha1.
+
+CONFIG_KEYS: dict[str, type] = {
+    "affinity": dict,
+    "annotations": dict,
+    "env": list,
+    "envFrom": list,
+    "nodeSelector": dict,
+    "resources": dict,
+    "selector": dict,
+    "tolerations": list,
+    "volumeMounts": list,
+    "volumes": list,
+}
+
+
+@dataclass(frozen=True)
+class SubscriptionConfig(Anything):
+    """The field `subscription_config` of the variables, a map."""
+
+    def inner(self, value: t.Any, path: str) -> Problems:
+        yield from config_problems(value, path)
+
+
+def config_problems(config: t.Mapping[str, t.Any], path: str) -> Problems:
+    """The problems of a spec.config, each with its path."""
+    for key, value in config.items():
+        kind = CONFIG_KEYS.get(key)
+        if kind is None:
+            near = nearest(str(key), CONFIG_KEYS)
+            hint = f"; did you mean {near}?" if near else f"; known: {join_words(sorted(CONFIG_KEYS))}"
+            yield f"{path}: unknown key {quote(key)}{hint}"
+        elif not isinstance(value, (list if kind is list else dict)):
+            kind_name = "a list" if kind is list else "a map"
+            yield f"{path}.{key}: {quote(value)} is {type_name(value)}; it must be {kind_name}"
+        elif isinstance(value, list) and key == "env":
+            yield from _environment_problems(value, f"{path}.env")
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if not isinstance(item, dict):
+                    yield f"{path}.{key}[{index}]: {quote(item)} is {type_name(item)}; it must be a map"
+
+
+def _environment_problems(variables: t.Sequence[t.Any], path: str) -> Problems:
+    for index, item in enumerate(variables):
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
+            yield f"{path}[{index}]: must be a map with a name"
+        elif "value" in item and not isinstance(item["value"], str):
+            yield (
+                f"{path}[{index}].value: {quote(item['value'])} is {type_name(item['value'])}; an environment variable is a string, "
+                "so put it in quotes"
+            )
+
+
+# Defines and checks the keys of gpu_cluster.operator and gpu_cluster.nfd that determine how these are installed: with Helm or through OLM.
+
+# The replacement for a key that only Helm reads.
+_REPLACEMENTS = {"chart": "; olm.package names the package", "chart_repo": "; olm.source names the catalog"}
+_BY_OLM = "has no effect with installer: olm, the default on OpenShift"
+_VALIDATION_IMAGES = join_words(dict.fromkeys(f"validation.{program.images or program.image}" for program in PROGRAMS))
+_REGISTRY_REMEDY = (
+    "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry. The images of the validation pods "
+    f"are pulled by tag: set {_VALIDATION_IMAGES}, or create an ImageTagMirrorSet"
+)
+
+
+def installer_fields(component: str) -> dict[str, Field]:
+    """The keys `installer` and `olm` of a component (operator, nfd)."""
+    return {"installer": Choice(known=INSTALLERS), "olm": Section(fields=olm_fields(component))}
+
+
+def olm_fields(component: str) -> dict[str, Field]:
+    """The keys of `olm`, which are options of the module olm_subscription. In the plan, a key with neither a value nor a default is None."""
+    package = PACKAGES[component]
+    name = Text((validators.object_name,))
+    return {
+        "package": Text((validators.object_name,), default=package.package),
+        # No default: the module keeps the channel in use, or finds one that has the version.
+        "channel": Text((validators.object_name,)),
+        "source": ListOf(item=name, default=[package.source]),
+        "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
+        "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
+        "catalog_image": Text((validators.image,)),
+        "additional_csvs": ListOf(item=name, default=None),
+        "operator_group": Text((validators.object_name,)),
+        # No default: an empty list means all namespaces.
+        "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
+        # No default: the module does not change spec.config.
+        "subscription_config": SubscriptionConfig(),
+    }
+
+
+def installer_of(cluster: t.Any, component: str) -> str:
+    """The installer of a component: the declared `installer`, or by default OLM on OpenShift and Helm elsewhere."""
+    declared = get_nested(cluster, component, "installer")
+    if isinstance(declared, str):
+        return declared
+    return OLM if get_nested(cluster, "distribution") == OPENSHIFT else HELM
+
+
+def installer_key_problems(cluster: Object) -> Problems:
+    """Keys of the other installer must not be set, because they would have no effect."""
+    for component in PACKAGES:
+        path = f"gpu_cluster.{component}"
+        if installer_of(cluster, component) == OLM:
+            for key in helm_fields(component):
+                if not is_empty(get_nested(cluster, component, key)):
+                    yield f"{path}.{key}: {_BY_OLM}; remove it{_REPLACEMENTS.get(key, '')}"
+            if get_nested(cluster, component, "registry"):
+                yield f"{path}.registry: {_BY_OLM}; {_REGISTRY_REMEDY}"
+            continue
+        # Without a declared distribution, the cluster may turn out to be OpenShift.
+        known = get_nested(cluster, component, "installer") or get_nested(cluster, "distribution")
+        if known and get_nested(cluster, component, "olm"):
+            yield f"{path}.olm: has no effect with installer: helm; remove it, or set installer: olm"
+
+
+def catalog_source_problems(cluster: Object) -> Problems:
+    """With catalog_image, `source` must begin with a name other than the default catalog's, because a run creates a CatalogSource with this name."""
+    for component in PACKAGES:
+        olm = get_nested(cluster, component, "olm")
+        image, source = get_nested(olm, "catalog_image"), get_nested(olm, "source")
+        default = PACKAGES[component].source
+        if isinstance(image, str) and (not source or (isinstance(source, list) and default in source[:1])):
+            yield (
+                f"gpu_cluster.{component}.olm.source: is missing; a run creates a CatalogSource for catalog_image, so set a name other than "
+                f"{quote(default)}"
+            )
+
+
+OLM_CHECKS = (installer_key_problems, catalog_source_problems)
+
+
+# The schema of gpu_cluster.known_issues: issues that a plan warns about, like those in the catalog (catalog/distributions.py).
+
+_RELEASE = re.compile(r"v?[0-9]+(\.[0-9]+){0,2}", re.ASCII)
+
+
+def _release(value: str) -> str | None:
+    """Accepts the beginning of an operator release: its first one, two or three numbers."""
+    if _RELEASE.fullmatch(value):
+        return None
+    return "is not the beginning of a release; use v26, v26.3 or v26.3.1"
+
+
+def _condition(value: str) -> str | None:
+    """Accepts a condition of the catalog, or MODEL_CONDITION followed by the beginning of a model's name."""
+    if value in CONDITIONS or (value.startswith(MODEL_CONDITION) and value.removeprefix(MODEL_CONDITION).strip()):
+        return None
+    similar = nearest(value, CONDITIONS)
+    question = f"did you mean {similar}? " if similar else ""
+    return f"is not a known condition; {question}known: {', '.join(sorted(CONDITIONS))}, and model followed by the beginning of a model's name"
+
+
+KNOWN_ISSUES = ListOf(
+    item=Section(
+        fields={
+            "releases": ListOf(item=Text((_release,))),
+            "conditions": ListOf(item=Text((_condition,))),
+            "text": Text(required=True, missing="set the sentence that a plan shows"),
+        }
+    ),
+    splits=False,
+)
+
+
+# The schema of gpu_cluster, and checks that combine several of its fields.
 
 # Helm reads integers of up to 64 bits. It also converts them to floating-point numbers, which represent only integers of up to 53 bits exactly.
 _MAX_INTEGER = 2**63
@@ -161,14 +360,14 @@ CLUSTER = Section(
 )
 
 
-def renamed_from_problems(cluster: Document) -> Problems:
+def renamed_from_problems(cluster: Object) -> Problems:
     """renamed_from must differ from the current name."""
     name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
     if isinstance(name, str) and name == previous:
         yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
-def helm_conversion_problems(cluster: Document) -> Problems:
+def helm_conversion_problems(cluster: Object) -> Problems:
     """Helm must not change the type of a value, or round a number. Components that OLM installs are not checked, because OLM does not use Helm."""
     for component in _COMPONENTS:
         values = get_nested(cluster, component, "values")
@@ -188,25 +387,25 @@ def _conversions(value: t.Any, path: str) -> Problems:
         yield from _conversions(item, at)
 
 
-def impersonation_problems(cluster: Document) -> Problems:
+def impersonation_problems(cluster: Object) -> Problems:
     """impersonate_groups needs impersonate_user, because Kubernetes rejects impersonated groups without a user."""
     if get_nested(cluster, "impersonate_groups") and get_nested(cluster, "impersonate_user") is None:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
 
 
-def validation_image_problems(cluster: Document) -> Problems:
+def validation_image_problems(cluster: Object) -> Problems:
     """validation.image, which applies to every node, must not be combined with images by CUDA version."""
     if get_nested(cluster, "validation", "image") and get_nested(cluster, "validation", "images"):
         yield "gpu_cluster.validation.images: has no effect with image, which is used on every node; remove one of them"
 
 
-def _setting(cluster: Document, component: str, key: str) -> t.Any:
+def _setting(cluster: Object, component: str, key: str) -> t.Any:
     """A setting of a component (operator, nfd), or its default."""
     value = get_nested(cluster, component, key)
     return _COMPONENTS[component].fields[key].default if value is None else value
 
 
-def chart_problems(cluster: Document) -> Problems:
+def chart_problems(cluster: Object) -> Problems:
     """A chart that is only a name needs chart_repo; other forms of a chart must not have it."""
     for which in _COMPONENTS:
         chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
@@ -220,7 +419,7 @@ def chart_problems(cluster: Document) -> Problems:
             yield f"{path}: {quote(repo)} has no effect with the chart {quote(chart)}; remove it"
 
 
-def release_name_problems(cluster: Document) -> Problems:
+def release_name_problems(cluster: Object) -> Problems:
     """The operator and NFD must differ in namespace or release name, because Helm identifies a release by both."""
     operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _COMPONENTS)
     if operator == nfd and INVALID not in nfd:
@@ -235,7 +434,7 @@ _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def values_owner_problems(cluster: Document) -> Problems:
+def values_owner_problems(cluster: Object) -> Problems:
     """Helm values must not set the fields that this collection sets."""
     for (which, *keys), reason in _OWNED_VALUES:
         if get_nested(cluster, which, "values", *keys) not in (None, False):
@@ -259,7 +458,7 @@ _DRIVER_FIELDS = (
 _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
 
 
-def ineffective_driver_field_problems(cluster: Document) -> Problems:
+def ineffective_driver_field_problems(cluster: Object) -> Problems:
     """Driver fields must not be set if the driver is not installed, and build fields must not be set if it is precompiled."""
     driver = get_nested(cluster, "operator", "driver")
     if get_nested(driver, "enabled") is False:
@@ -272,7 +471,7 @@ def ineffective_driver_field_problems(cluster: Document) -> Problems:
                 yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.precompiled: true; remove it"
 
 
-def driver_version_problems(cluster: Document) -> Problems:
+def driver_version_problems(cluster: Object) -> Problems:
     """driver.version must be a branch for a precompiled driver, and a full version for any other driver, because the name of the driver's image contains it."""
     driver = get_nested(cluster, "operator", "driver")
     reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
@@ -280,14 +479,14 @@ def driver_version_problems(cluster: Document) -> Problems:
         yield f"{_PATH}.driver.version: {reason}"
 
 
-def proxy_problems(cluster: Document) -> Problems:
+def proxy_problems(cluster: Object) -> Problems:
     """no_proxy needs a proxy (http or https)."""
     proxy = get_nested(cluster, "operator", "proxy")
     if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
         yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
 
 
-def release_problems(cluster: Document) -> Problems:
+def release_problems(cluster: Object) -> Problems:
     """registry needs a version if the chart is a file or an address, because the image paths depend on the release, which neither shows."""
     operator = get_nested(cluster, "operator")
     chart = get_nested(operator, "chart")
@@ -302,7 +501,7 @@ def release_problems(cluster: Document) -> Problems:
         yield f"{_PATH}.version: is missing; {remedy}"
 
 
-def os_tag_problems(cluster: Document) -> Problems:
+def os_tag_problems(cluster: Object) -> Problems:
     """The driver version in the Helm values must not end with the tag of an operating system, which users often add by mistake."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = validators.os_tag(version) if isinstance(version, str) else None
@@ -310,7 +509,7 @@ def os_tag_problems(cluster: Document) -> Problems:
         yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
 
 
-def values_map_problems(cluster: Document) -> Problems:
+def values_map_problems(cluster: Object) -> Problems:
     """Helm values must be maps where the chart's values are maps, because this collection adds fields to some of these maps."""
     for which, maps in (("operator", releases.OPERATOR_MAPS), ("nfd", releases.NFD_MAPS)):
         paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
@@ -321,7 +520,7 @@ def values_map_problems(cluster: Document) -> Problems:
                 yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, but the chart expects a map; {remedy}"
 
 
-def cluster_policy_problems(cluster: Document) -> Problems:
+def cluster_policy_problems(cluster: Object) -> Problems:
     """Entries of driver.env and toolkit.env need unique names, because they are merged by name. The ClusterPolicy requires strings as values."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
@@ -345,7 +544,7 @@ def cluster_policy_problems(cluster: Document) -> Problems:
                 yield f"{path}[{index}].value: is {type_name(value)}, not a string; write one string in quotes"
 
 
-CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
+CLUSTER_CHECKS: tuple[t.Callable[[Object], Problems], ...] = (
     helm_conversion_problems,
     renamed_from_problems,
     impersonation_problems,

@@ -1,22 +1,139 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for single values; each returns the problem and the remedy, as the end of the sentence "<path>: <value> ...".
-
-The docstring or comment of a rule describes the values that it accepts.
-"""
+"""Checks of single declared values, of labels that select nodes, and of how a change is rolled out."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
+import typing as t
 import urllib.parse
 
 from ..catalog import models, names, secrets, taints
-from ..catalog.driver_images import SYSTEMS
-from ..mig.layout import PROFILE
-from .messages import join_words, quote
-from .operand_labels import is_for_users
-from .types import Rule
+from ..catalog.names import (
+    DEPLOY_PREFIX,
+    DISCOVERY_DEPLOY_LABEL,
+    OPERANDS_LABEL,
+    PLUGIN_DEPLOY_LABEL,
+    VGPU_CONFIG_LABEL,
+    WORKLOAD_LABEL,
+)
+from ..catalog.releases import SYSTEMS
+from ..core.messages import is_whole, join_words, quote, type_name
+from ..core.types import (
+    MAX_NODES,
+    Boolean,
+    Choice,
+    Integer,
+    ListOf,
+    Rule,
+    Section,
+    Text,
+    integer_between,
+    unrendered_template,
+)
+from ..sharing_modes.mig import PROFILE
+
+# The node labels by which users select the GPU operator's operands, and their effects (pure).
+#
+# Source: gpu-operator v25.10.1 controllers/state_manager.go (gpuStateLabels, getWorkloadConfig, hasOperandsDisabled).
+
+Labels = t.Mapping[str, str]
+
+WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+VIRTUAL_MACHINES = ("vm-passthrough", "vm-vgpu")
+_SWITCHES = ("true", "false")
+# The operator sets these only on nodes for virtual machines.
+_SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-plugin", "validator"))
+
+
+def is_for_users(key: str) -> bool:
+    """Whether users may set this NVIDIA label."""
+    return key in (WORKLOAD_LABEL, VGPU_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
+
+
+def invalid_value(key: str, value: str) -> str | None:
+    """The reason why the value is invalid for this label; None if it is valid."""
+    if key == WORKLOAD_LABEL and value not in WORKLOADS:
+        return f"is not a valid value; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
+    if key.startswith(DEPLOY_PREFIX) and value not in _SWITCHES:
+        return 'is not a valid value; use "true" or "false"'
+    return None
+
+
+def reason_without_discovery(labels: Labels) -> str:
+    """The reason why gpu-feature-discovery never labels a node with these labels; empty if it may label the node."""
+    for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL):
+        if labels.get(key) == "false":
+            return f"label {key}=false keeps gpu-feature-discovery away"
+    if labels.get(WORKLOAD_LABEL) in VIRTUAL_MACHINES:
+        return f"label {WORKLOAD_LABEL}={labels[WORKLOAD_LABEL]} assigns its GPUs to virtual machines"
+    if DISCOVERY_DEPLOY_LABEL not in labels and any(labels.get(key) == "true" for key in _SANDBOX_LABELS):
+        return "the GPU operator prepares its GPUs for virtual machines (sandboxWorkloads.defaultWorkload of the ClusterPolicy)"
+    return ""
+
+
+def reason_without_containers(labels: Labels) -> str:
+    """The reason why a node with these labels offers no GPU to containers; empty if it may offer one."""
+    if labels.get(PLUGIN_DEPLOY_LABEL) == "false":
+        return f"label {PLUGIN_DEPLOY_LABEL}=false keeps the device plugin away"
+    return reason_without_discovery(labels)
+
+
+# The conditions of a pool's `match`, converted from all its notations to one form.
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """The conditions under which existing nodes belong to a pool; `model` is a catalog key, `products` contains GFD's bare product names."""
+
+    model: str | None
+    product: str | None
+    products: tuple[str, ...]
+    labels: dict[str, str]
+
+    @property
+    def pins_only(self) -> bool:
+        """Whether only nodes with the pool's own label belong to it."""
+        return not self.products and not self.labels
+
+
+def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
+    """The conditions of a valid `match`; `model` is None if the catalog does not contain it.
+
+    A model that is not in the catalog is matched by GFD's product label. Sharing adds suffixes to this label; they are ignored, as for a
+    model of the catalog.
+    """
+    labels = dict(match.get("labels") or {})
+    name = match.get("model") or labels.pop(names.PRODUCT_LABEL, None)
+    model = models.find(name) if name else None
+    if model:
+        return Match(model=model.key, product=model.product, products=model.products, labels=labels)
+    bare = models.bare_product(name) if name else None
+    return Match(model=None, product=bare, products=(bare,) if bare else (), labels=labels)
+
+
+class MatchTerms(t.NamedTuple):
+    """The conditions of a match, in a form that can be compared with another match."""
+
+    products: frozenset[str]
+    labels: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, match: Match) -> MatchTerms:
+        """The terms of a match, with one spelling for each product."""
+        return cls(frozenset(map(models.normalized, match.products)), frozenset(match.labels.items()))
+
+    def implies(self, other: MatchTerms) -> bool:
+        """Whether every node that meets these conditions also meets the other conditions."""
+        products = not other.products or (bool(self.products) and self.products <= other.products)
+        return products and other.labels <= self.labels
+
+
+# Rules for single values; each returns the problem and the remedy, as the end of the sentence "<path>: <value> ...".
+#
+# The docstring or comment of a rule describes the values that it accepts.
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -345,3 +462,123 @@ def os_tag(value: str) -> str | None:
         f"ends with the tag of an operating system, which the operator appends: the nodes would look for "
         f"{value}-{match['system']}; write {match['bare']}"
     )
+
+
+# The schema of `rollout`: how a change to sharing is rolled out to the nodes of a pool.
+
+NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
+IDLE_FIRST, BY_NAME = "idle-first", "name"
+ROLLBACK, LEAVE = "rollback", "leave"
+
+_DAY = 24 * 3600
+_PER_CENT = re.compile(r"([1-9][0-9]?|100)%")
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeAmount(Integer):
+    """A number of nodes, or a percentage of the pool's nodes."""
+
+    def mistyped(self, value: t.Any) -> str | None:
+        if is_whole(value):
+            if value > MAX_NODES:
+                return f'is not allowed: no cluster has more than {MAX_NODES} nodes; use "100%" for all nodes of a pool'
+            return None if value >= 1 else "is not allowed: at least one node is changed at a time; set 1 or more"
+        if not isinstance(value, str):
+            return f'is {type_name(value)}, not a number of nodes; use a whole number, or a percentage such as "25%"'
+        if _PER_CENT.fullmatch(value):
+            return None
+        return unrendered_template(value) or 'is not a number of nodes; use a whole number, or "1%" to "100%"'
+
+
+def _seconds(low: int, default: int | None = None) -> Integer:
+    too_low, too_high = f"set {low} seconds or more", "set at most one day (86400 seconds)"
+    return integer_between(low, _DAY, too_low, too_high, default=default)
+
+
+def _names_the_node(value: list[t.Any]) -> str | None:
+    if any("{node}" in word for word in value if isinstance(word, str)):
+        return None
+    return "does not contain the node's name; use the placeholder {node}, as in [ssh, core@{node}, sudo, reboot]"
+
+
+ROLLOUT = Section(
+    fields={
+        "max_unavailable": NodeAmount(default=1),
+        "drain": Choice(known=(NONE, GPU_PODS, ALL), default=GPU_PODS, blank_is_unset=False),
+        "force": Boolean(default=False),
+        "grace_period": _seconds(0),
+        "drain_timeout": _seconds(1, default=600),
+        "order": Choice(known=(IDLE_FIRST, BY_NAME), default=IDLE_FIRST),
+        "limit": NodeAmount(blank_is_unset=False),
+        "pause_on_failure": Boolean(default=True),
+        "on_failure": Choice(known=(ROLLBACK, LEAVE), default=ROLLBACK),
+        "reboot": Section(
+            fields={
+                "command": ListOf(
+                    (_names_the_node,),
+                    required=True,
+                    missing="set the command that reboots {node}",
+                    item=Text(),
+                    splits=False,
+                ),
+                "timeout": _seconds(1, default=900),
+            }
+        ),
+    }
+)
+
+
+# The options of a drain: settings in a pool's `rollout`, and the option `drain` of the modules that remove nodes (pure).
+
+
+def _longest(periods: t.Sequence[int | None]) -> int | None:
+    """The longest period. If any is None (each pod's own grace period), the result is None, because only each pod's own period cannot be too short."""
+    known = [period for period in periods if period is not None]
+    return max(known) if len(known) == len(periods) else None
+
+
+def _option(kind: str, most_careful: t.Callable[[t.Any], t.Any]) -> dict[str, t.Any]:
+    """The metadata of a field: the type of the option in argument specs, and the function that selects one of the values of several pools."""
+    return {"type": kind, "most_careful": most_careful}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DrainSettings:
+    """The settings of a drain that have the same names in a pool's `rollout` and in the option `drain` of modules (docs/rollout.md).
+
+    force: also evict pods without a controller. grace_period: seconds for every pod; None keeps the grace period of each pod.
+    drain_timeout: seconds for a node.
+    """
+
+    force: bool = dataclasses.field(default=False, metadata=_option("bool", all))
+    grace_period: int | None = dataclasses.field(default=None, metadata=_option("int", _longest))
+    drain_timeout: float = dataclasses.field(
+        default=ROLLOUT.fields["drain_timeout"].default, metadata=_option("int", max)
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DrainOptions(DrainSettings):
+    """The options of a drain. evict: if False, a drain waits until the pods terminate (`drain: none` in `rollout`)."""
+
+    evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
+
+    @classmethod
+    def most_careful(cls, pools: t.Sequence[DrainOptions]) -> DrainOptions:
+        """The most careful combination of the options of several pools, for nodes of all of them; the defaults if there are no pools."""
+        if not pools:
+            return cls()
+        fields = dataclasses.fields(cls)
+        return cls(
+            **{
+                field.name: field.metadata["most_careful"]([getattr(pool, field.name) for pool in pools])
+                for field in fields
+            }
+        )
+
+    @classmethod
+    def argument_spec(cls) -> dict[str, dict[str, t.Any]]:
+        """The suboptions of the module option `drain`."""
+        return {
+            field.name: {"type": field.metadata["type"], "default": field.default} for field in dataclasses.fields(cls)
+        }

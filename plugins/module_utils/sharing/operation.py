@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Implements the module gpu_sharing: previews the changes in check mode; otherwise applies changes until the cluster matches the declaration."""
+"""The operation of gpu_sharing and what gpu_info previews of it."""
 
 from __future__ import annotations
 
@@ -9,36 +9,56 @@ import contextlib
 import json
 import time
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
-from ..cluster_state.cluster_policy import active_policy
-from ..cluster_state.hidden_gpus import hidden_messages, hidden_nodes, pools_without_visible_nodes
-from ..cluster_state.operand_pods import STOPPED_FOR_MIG, app_of, operand_failures
-from ..cluster_state.warnings import unusual_nodes
-from ..common import private_file
-from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
-from ..common.nested import get_nested
-from ..common.results import diff_of
-from ..common.wait import WaitTimeout
-from ..drain.operand_diagnosis import describe_failures, operand_pods
+from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
+from ..core.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
+from ..core.files import write_private_file
+from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes, diff_of
+from ..core.values import get_nested
+from ..core.waits import WaitTimeout
+from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES
-from ..schema.messages import MAX_NAMED, abbreviate, abbreviate_nodes
-from ..schema.operand_switches import explain_missing, missing_operands, remedy_for_pools, runs
-from .diagnosis import diagnose
-from .reader import ClusterState, StateReader
-from .readiness_watch import ObservedNodes, ReadinessWatch
-from .result import RolloutResult, after_discovery, build_result, warnings
-from .rollout import Rollout
-from .run_context import RunContext
-from .scope import POOL_NAMES, PRESENT, RESET
+from ..kube.paths import CLUSTER_POLICIES, NODES
+from ..nodes.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
+from ..nodes.ownership import assign_pools, is_undiscovered
+from ..nodes.pods import (
+    STOPPED_FOR_MIG,
+    app_of,
+    describe_failures,
+    failing_operands,
+    foreign_plugins,
+    operand_failures,
+    operands_by_node,
+    pods_by_node,
+    read_operand_pods,
+)
+from ..nodes.warnings import (
+    all_warnings,
+    as_list,
+    hidden_messages,
+    hidden_nodes,
+    pools_without_visible_nodes,
+    unusual_nodes,
+)
+from ..schema.variables import explain_missing, missing_operands, remedy_for_pools, runs
+from .change_plan import POOL_NAMES, PRESENT, RESET, ChangePlan, ConfigMaps, SharingConfigMaps, plan_sharing_changes
+from .reader import ClusterState, RunContext, StateReader, layout_problems, plan_demand
+from .rollout import Rollout, RolloutResult, after_discovery, build_result, warnings
+from .verification import ObservedNodes, ReadinessWatch, diagnose
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.operand_pods import ContainerFailure
+    from ..catalog.mig import Geometry
+    from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..kube.plan_module import PlanModule
-    from .scope import Scope
+    from ..nodes.mig import MigAllocation
+    from ..nodes.node import Node
+    from ..nodes.pods import ContainerFailure
+    from ..pools.module import PlanModule
+    from ..pools.plan import Membership, Plan
+    from .change_plan import Scope
+
+# Implements the module gpu_sharing: previews the changes in check mode; otherwise applies changes until the cluster matches the declaration.
 
 # The maximum number of times that a run applies changes, in case another tool keeps undoing them.
 _MAX_ROUNDS = 5
@@ -176,7 +196,7 @@ class SharingOperation:
     def _failures_of_broken(self, state: ClusterState, without: t.Collection[str] = ()) -> dict[str, ContainerFailure]:
         """The lasting failure of an operand that is not in `without`, by broken node, including nodes that this run would not change."""
         names = (self._broken - self._reported.keys()) & state.changes.pool_of.keys()
-        pods = operand_pods(self._context.client, self._context.namespace, names)
+        pods = read_operand_pods(self._context.client, self._context.namespace, names)
         return operand_failures((pod for pod in pods if app_of(pod) not in without), time.time())
 
     def _report_broken(self, failures: t.Mapping[str, ContainerFailure]) -> None:
@@ -341,7 +361,7 @@ class SharingOperation:
         if path:
             unlimited = build_result(observed.state, findings, done, unusual, limit=None)
             try:
-                private_file.write(path, json.dumps(unlimited, indent=1), keep_mode=True)
+                write_private_file(path, json.dumps(unlimited, indent=1), keep_mode=True)
                 result["report_path"] = path
             except ConnectionProblem as error:
                 # The changes to the cluster are reported even if the file cannot be written.
@@ -352,3 +372,136 @@ class SharingOperation:
         """The GPU nodes that the run does not wait for, with the reason."""
         failing = {**self._watch.failing, **self._reported}
         return unusual_nodes(state.plan.pools, state.nodes.values(), state.membership, failing)
+
+
+# Compares the pools with the cluster, for modules that do not change nodes but report the required changes or refuse a release.
+
+Pods = t.Sequence[t.Mapping[str, t.Any]]
+# Returns additional data by pool name, read from objects other than nodes; raises ApiError.
+PoolReader = t.Callable[["Client", "Plan", t.Sequence["Node"], "Membership"], t.Mapping[str, t.Any]]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The pools with their demands allocated to nodes, the required changes, and the MIG profiles of the nodes' GPUs."""
+
+    allocation: MigAllocation
+    membership: Membership
+    changes: ChangePlan
+    geometries: t.Mapping[str, Geometry]
+    warnings: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan for these nodes."""
+        return self.allocation.plan
+
+
+def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
+    """Compare the pools with the nodes. `pods` returns the pods that have not terminated; it is called only if the choice of GPUs depends on them."""
+    membership = assign_pools(plan.pools, nodes)
+    configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
+    allocation = plan_demand(plan, nodes, membership, configmaps)
+    if allocation.needs_usage and pods is not None:
+        by_node = pods_by_node(client, pods(), plan.config.namespace)
+        allocation = plan_demand(plan, nodes, membership, configmaps, by_node)
+    return Overview(
+        allocation,
+        membership,
+        plan_sharing_changes(allocation.plan, nodes, membership, configmaps),
+        configmaps.capacity.geometries,
+        (*configmaps.capacity.warnings, *layout_problems(allocation.plan, nodes, membership, configmaps)),
+    )
+
+
+def impact_preview(
+    client: Client, overview: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
+) -> tuple[dict[str, dict[str, int]], ChangePlan]:
+    """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
+
+    `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
+    """
+    plan, membership = overview.plan, overview.membership
+    by_node = pods_by_node(client, pods, plan.config.namespace)
+    changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
+    impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
+    running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
+    return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
+
+
+def add_pool_facts(
+    client: Client,
+    overview: Overview,
+    nodes: t.Sequence[Node],
+    readers: t.Mapping[str, PoolReader],
+    pools: t.Mapping[str, dict[str, t.Any]],
+) -> list[str]:
+    """Add the data from each reader to the results of the pools, under the reader's key; returns a warning for each reader that lacks a permission."""
+    warnings = []
+    for key, read in readers.items():
+        try:
+            facts = read(client, overview.plan, nodes, overview.membership)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            warnings.append(
+                f"This user is not allowed to read the {key} data of the pools, so the report omits it: {error.message}"
+            )
+            continue
+        for name, fact in facts.items():
+            pools[name][key] = fact
+    return warnings
+
+
+def add_nodes(
+    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods = ()
+) -> None:
+    """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
+
+    `pods` contains the pods that have been listed; other device plugins are also recognized by their pods. More pods are listed only on nodes that are not
+    discovered or that offer no GPU.
+    """
+    membership, released = overview.membership, overview.changes.released
+    result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
+    result["released"] = released[:MAX_LISTED]
+    result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
+    undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
+    suspects = {node.name for node in nodes if node.has_gpu and not any(node.allocatable.values())}
+    failing = failing_operands(client, overview.plan.config.namespace, suspects | set(undiscovered), time.time())
+    unusual = unusual_nodes(overview.plan.pools, nodes, membership, failing)
+    result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
+    result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
+    hidden = hidden_nodes(overview.plan, nodes, membership, unusual, before_discovery=is_undiscovered(nodes))
+    result["warnings"] += all_warnings(
+        nodes,
+        membership,
+        released,
+        unusual,
+        run=False,
+        hidden=hidden,
+        plugins=foreign_plugins(pods, overview.plan.config.namespace),
+    )
+
+
+def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
+    """Raise ReleaseRefused if gpu_sharing would raise it.
+
+    This function lists the nodes with the label of an undeclared pool (usually none), and sends another list request if some pools do not set
+    sharing.mode. Only gpu_sharing finds nodes that leave a declared pool because the pool's match has changed.
+    """
+    if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
+        return
+    refusal = StateReader(client, plan).read().changes.releases.refusal(allowed)
+    if refusal:
+        raise ReleaseRefused(refusal)
+
+
+def _selectors(plan: Plan) -> t.Iterator[str]:
+    """The label selectors for the nodes that may be released or lose their sharing."""
+    names = ",".join(sorted(pool.name for pool in plan.pools))
+    yield f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
+    silent = [pool for pool in plan.pools if not pool.declares_sharing]
+    if silent:
+        whole = ",".join(sorted({pool.config_key for pool in silent}))
+        names = ",".join(sorted(pool.name for pool in silent))
+        yield f"{POOL_LABEL} in ({names}),{CONFIG_LABEL},{CONFIG_LABEL} notin ({whole})"

@@ -1,42 +1,556 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sends the changes: first the ConfigMaps, then parallel patches of nodes whose pods are not affected, then a rolling update."""
+"""Changes nodes in batches, and reports what was done."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import typing as t
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..cluster_state.node import parse_node
-from ..cluster_state.pool_edit import last_good, membership_edit
-from ..cluster_state.pool_release import is_partitioned
-from ..common.parallel import Outcome, is_fatal, run_bounded
-from ..drain.drainer import progress_by_node
-from ..drain.eviction import require_permission_to_evict
-from ..kube.access_review import MissingPermission, Permission
+from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.taints import STARTUP_TAINT_KEY
+from ..core.messages import MAX_LISTED, abbreviate
+from ..core.waits import Outcome, WaitTimeout, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.node_patcher import PatchStatus, patch_node
-from ..kube.objects import NOT_CHECKED
-from ..schema import rollout
-from ..schema.operand_labels import reason_without_discovery
-from . import operand_restart
-from .diagnosis import diagnose
-from .node_change import NodeChange, declared_edit, in_rollout_order
-from .node_runner import NodeRunner
-from .result import RolloutResult
-from .run_context import INTERRUPTED, QUARANTINED, NodeResult, RolloutContext, RunContext
-from .watched_nodes import WatchedNodes
+from ..kube.objects import NOT_CHECKED, MissingPermission, Permission
+from ..nodes.drain import drain_gpu_pods, progress_by_node, require_permission_to_evict
+from ..nodes.impact import blocked_message
+from ..nodes.node import Node, parse_node
+from ..nodes.node_check import (
+    CHANGING,
+    FAILED,
+    MAX_REASON,
+    Patch,
+    check_node,
+    cordon_edit,
+    merge_patch,
+    not_ready_message,
+    pause_clients,
+    paused_operands,
+    pool_resources,
+    resume_clients,
+    uncordon_edit,
+)
+from ..nodes.node_metadata import PatchStatus, patch_node
+from ..nodes.ownership import awaited_nodes, is_undiscovered
+from ..nodes.pool_edit import (
+    LastGood,
+    disable_mig_patch,
+    is_partitioned,
+    last_good,
+    membership_edit,
+    needs_verification,
+)
+from ..nodes.warnings import all_warnings, as_list, hidden_nodes
+from ..schema.validators import LEAVE, reason_without_discovery
+from ..sharing_modes import mig_parted
+from ..sharing_modes.mig import format_layout
+from .change_plan import (
+    UNKNOWN,
+    ChangePlan,
+    NodeChange,
+    declared_edit,
+    held_back_taints,
+    in_rollout_order,
+    is_marked,
+    node_change,
+)
+from .reader import (
+    GONE,
+    INTERRUPTED,
+    QUARANTINED,
+    ROLLED_BACK,
+    UNCORDONED,
+    NodeFailure,
+    NodeResult,
+    RolloutContext,
+    RunContext,
+    WatchedNode,
+    WatchedNodes,
+)
+from .verification import (
+    DISCOVERY_RESTARTED,
+    NodeVerifier,
+    diagnose,
+    refresh_configmaps,
+    restart_feature_discovery,
+    restart_mig_manager,
+    restart_mig_manager_of,
+)
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node import Node
-    from ..cluster_state.node_check import NodeDrift
-    from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
+    from ..nodes.impact import UnfitWorkload
+    from ..nodes.node_check import NodeDrift
+    from ..nodes.ownership import NodeEdit
     from ..pools.plan import PoolPlan
     from .reader import ClusterState
+
+# Builds the result of gpu_sharing, whose size does not grow with the number of nodes (pure).
+
+_OUTCOMES = {
+    ROLLED_BACK: " (it is back on its last good configuration)",
+    QUARANTINED: " (it is left cordoned and tainted; the next run continues with it)",
+    INTERRUPTED: " (it is left cordoned; the next run continues with it)",
+}
+
+
+@dataclass
+class RolloutResult:
+    """The changes that were made so far, or the predicted changes; `steps` contains the started changes with the evicted pods.
+
+    written: the nodes that were patched or whose pods were evicted, including nodes that failed, were rolled back, or are gone.
+    not_started: the nodes whose change was not started, each with the option that held it back.
+    """
+
+    written: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    results: dict[str, NodeResult] = field(default_factory=dict)
+    steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    not_started: dict[str, str] = field(default_factory=dict)
+    refreshed_pods: int = 0
+    # Nodes whose gpu-feature-discovery was restarted outside the rolling update.
+    discovery_restarted: set[str] = field(default_factory=set)
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    predicted: bool = False
+
+    @classmethod
+    def predict(cls, changes: ChangePlan) -> RolloutResult:
+        """The result of a run that makes all these changes."""
+        return cls(
+            written={change.node for change in changes.node_changes},
+            results={change.node: NodeResult(change.node, repaired=change.stuck) for change in changes.node_changes},
+            steps={change.node: change.as_dict() for change in changes.node_changes},
+            added=[*changes.device_plugin.added, *changes.mig.added],
+            removed=[*changes.device_plugin.removed, *changes.mig.removed],
+            predicted=True,
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether the run has written anything, even if no change of a node was completed."""
+        return bool(self.written or self.added or self.removed or self.refreshed_pods or self.discovery_restarted)
+
+    @property
+    def changed(self) -> set[str]:
+        """The nodes whose change was completed."""
+        return self.written - self.failed.keys() - {name for name, node in self.results.items() if not node.completed}
+
+    @property
+    def left_cordoned(self) -> list[str]:
+        """The nodes that remain cordoned."""
+        return self.nodes_with(QUARANTINED, INTERRUPTED)
+
+    def nodes_with(self, *outcomes: str) -> list[str]:
+        """The nodes with one of these outcomes."""
+        return sorted(name for name, result in self.results.items() if result.outcome in outcomes)
+
+    def add(self, change: NodeChange, result: NodeResult) -> None:
+        """Add the result of one node."""
+        self.results[change.node] = result
+        self.steps[change.node] = {**change.as_dict(), "evicts": result.evicted}
+        if result.written:
+            self.written.add(change.node)
+        if result.failure:
+            self.failed[change.node] = f"{result.failure}{_OUTCOMES.get(result.outcome, '')}"
+
+
+def build_result(
+    state: ClusterState,
+    findings: t.Mapping[str, NodeDrift],
+    done: RolloutResult,
+    unusual: t.Mapping[str, str],
+    limit: int | None = MAX_LISTED,
+) -> dict[str, t.Any]:
+    """The result of the module with at most `limit` names in each list; `unusual` is the result of unusual_nodes()."""
+    changed = done.changed
+    pools = {}
+    for pool in state.plan.pools:
+        nodes = state.members(pool.name)
+        pools[pool.name] = {
+            "nodes": len(nodes),
+            "changed": len({node.name for node in nodes} & changed),
+            "verified": sum(1 for node in nodes if node.ready and check_node(node, pool) is None),
+            **pool_resources(nodes, pool),
+            **({"missing": dict(state.missing[pool.name])} if pool.name in state.missing else {}),
+        }
+    membership = state.membership
+    return {
+        "pools": pools,
+        "changed_nodes": sorted(changed)[:limit],
+        "changed_count": len(changed),
+        "released_nodes": dict(_released(done)[:limit]),
+        "change_counts": dict(sorted(collections.Counter(done.steps[name]["change"] for name in changed).items())),
+        "steps": dict(sorted(done.steps.items())[:limit]),
+        "failed": dict(sorted(done.failed.items())[:limit]),
+        "rolled_back": done.nodes_with(ROLLED_BACK)[:limit],
+        "left_cordoned": done.left_cordoned[:limit],
+        "gone": done.nodes_with(GONE)[:limit],
+        "not_started": sorted({*state.changes.limited, *done.not_started})[:limit],
+        "repaired": dict(sorted(_repaired(done).items())[:limit]),
+        "not_as_declared": [str(findings[name]) for name in sorted(findings)][:limit],
+        "not_ready": _not_ready(state)[:limit],
+        "unusual_nodes": as_list(unusual, limit),
+        "held_back": held_back_taints(state.changes, state.nodes, state.plan.pools),
+        "config_entries": {"added": list(done.added), "removed": list(done.removed)},
+        "refreshed_pods": done.refreshed_pods,
+        "overlaps": dict(sorted(membership.overlaps.items())[:limit]),
+        "empty_pools": list(membership.empty),
+        "undeclared_pins": {pool: names[:limit] for pool, names in membership.undeclared_pins.items()},
+        "mismatched": {pool: names[:limit] for pool, names in membership.mismatched.items()},
+    }
+
+
+def _released(done: RolloutResult) -> list[tuple[str, str]]:
+    """The released nodes, each with its pool."""
+    steps = {name: done.steps[name] for name in sorted(done.changed)}
+    return [(name, step["released_from"] or UNKNOWN) for name, step in steps.items() if "released_from" in step]
+
+
+def _repaired(done: RolloutResult) -> dict[str, str]:
+    """The problem that was repaired, by node."""
+    repaired = {name: node.repaired for name, node in done.results.items() if node.repaired and not node.failure}
+    return {**dict.fromkeys(done.discovery_restarted, DISCOVERY_RESTARTED), **repaired}
+
+
+def _not_ready(state: ClusterState) -> list[str]:
+    return sorted(name for name in state.changes.pool_of if name in state.nodes and not state.nodes[name].ready)
+
+
+def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """The nodes and pools whose changes are unknown before discovery: nodes without a model, except `failing` nodes, and pools without nodes."""
+    awaited = awaited_nodes(state.plan.pools, state.nodes.values(), state.membership)
+    nodes = [name for name in awaited if name not in failing]
+    unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
+    if not nodes and not unknown:
+        return {}
+    return {"nodes": nodes[:MAX_LISTED], "nodes_count": len(nodes), "pools": list(unknown)}
+
+
+def unfit_warnings(unfit: t.Sequence[UnfitWorkload]) -> t.Iterator[str]:
+    """A warning about the workloads that no node can run after the changes."""
+    if unfit:
+        yield f"After the change, no node fits {len(unfit)} workload(s): {abbreviate(list(map(str, unfit)), separator='; ')}."
+
+
+def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
+    """The warnings of a run or its prediction: warnings about the nodes and about the run's changes."""
+    nodes = state.nodes.values()
+    # A preview before discovery lists the empty pools in after_discovery().
+    before_discovery = done.predicted and is_undiscovered(nodes)
+    released: dict[str, list[str]] = {}
+    for name, pool_name in _released(done):
+        released.setdefault(pool_name, []).append(name)
+    texts = [
+        *all_warnings(
+            nodes,
+            state.membership,
+            state.changes.released,
+            unusual,
+            run=True,
+            before_discovery=before_discovery,
+            hidden=hidden_nodes(state.plan, nodes, state.membership, unusual, before_discovery=before_discovery),
+        ),
+        *(
+            f"No pool in gpu_pools claims {abbreviate(names)} of pool {name} any longer; each {'will be' if done.predicted else 'was'} released."
+            for name, names in sorted(released.items())
+        ),
+    ]
+    gone = done.nodes_with(GONE)
+    if gone:
+        texts.append(f"{abbreviate(gone)} disappeared from the cluster during the change.")
+    for pool, taints in held_back_taints(state.changes, state.nodes, state.plan.pools).items():
+        texts.append(
+            f"Taint {', '.join(taints)} of pool {pool} was held back: the ClusterPolicy, or the NVIDIADriver of its nodes, does not tolerate "
+            "it, so NVIDIA's pods could not restart on these nodes. Allow the driver rollout with gpu_operator_allow_driver_rollout, then run "
+            "the playbook again."
+        )
+    blocked = [
+        f"{change.node} by {', '.join(map(str, change.blocking_pods))}"
+        for change in state.changes.rolling_changes
+        if change.blocking_pods
+    ]
+    if blocked:
+        fails = (
+            "; the run will fail; with rollout.pause_on_failure: false, it first changes the other nodes"
+            if done.predicted
+            else ""
+        )
+        texts.append(
+            f"{len(blocked)} node(s) cannot be changed because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
+        )
+    texts += unfit_warnings(state.changes.unfit)
+    texts += state.warnings
+    texts += [
+        f"Pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes."
+        for name, missing in state.missing.items()
+    ]
+    return texts
+
+
+# Changes one node in the rolling update: cordons, drains, changes, verifies and uncordons it; after a failure, rolls back or quarantines it.
+#
+# The node is read again at the start, because hours may have passed since the plan was made. Marks on the node record the progress, so that the
+# next run can continue if this one is killed.
+
+
+class NodeRunner:
+    """Makes the change to one node."""
+
+    def __init__(self, context: RolloutContext, change: NodeChange) -> None:
+        """Store the arguments; no request is sent yet."""
+        self._context = context
+        self._change = change
+        self._pool = change.pool
+        self._name = change.node
+        self.result = NodeResult(change.node)
+        self._node = WatchedNode(context, self.result)
+        self._labels_changed = self._verified = False
+        self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
+
+    def run(self) -> NodeResult:
+        """Make the change. An `error` in the result (a missing permission, no connection, a lost lease) also stops all other changes."""
+        return self._guard(self._run)
+
+    def fail_immediate(self, message: str) -> NodeResult:
+        """Roll back or quarantine a node that was changed outside the rolling update and does not match its declaration."""
+        self._labels_changed = True
+        return self._guard(lambda: self._fail(NodeFailure("not-verified", message)))
+
+    def _guard(self, work: t.Callable[[], None]) -> NodeResult:
+        try:
+            work()
+        except Exception as error:
+            if isinstance(error, ApiError) and not is_fatal(error):
+                # The server has rejected a request for this node, for example during its rollback; requests for other nodes may succeed.
+                self.result.failure = "; and then: ".join(filter(None, (self.result.failure, str(error))))
+                self.result.outcome = UNCORDONED
+            else:
+                self.result.error = error
+                self.result.failure = f"the run was stopped while the node was being changed: {error}"
+            node = self._node.latest
+            if node is not None and CORDONED_ANNOTATION in node.annotations:
+                self.result.outcome = INTERRUPTED
+        return self.result
+
+    def _run(self) -> None:
+        node = self._node.read()
+        if node is None:
+            self.result.outcome = GONE
+            return
+        try:
+            self._change_node(node)
+        except NodeFailure as failure:
+            self._fail(failure)
+        except WaitTimeout as timeout:
+            self._fail(NodeFailure("timeout", str(timeout)))
+        except ApiError as error:
+            if is_fatal(error) or self._verified:
+                # If a verified node cannot be uncordoned, it is not rolled back; the next run uncordons it.
+                raise
+            self._fail(NodeFailure("refused", str(error)))
+
+    def _change_node(self, node: Node) -> None:
+        if not node.ready:
+            raise NodeFailure("not-ready", not_ready_message(self._name))
+        if self._change.blocking_pods and not is_marked(node):
+            # The node is not cordoned if pods still block the change.
+            change = self._fresh_change(node)
+            self.result.failure = blocked_message(change.blocking_pods) if change and change.blocking_pods else ""
+            if self.result.failure:
+                self.result.outcome = UNCORDONED
+                return
+        cordoned = self._node.write(lambda actual: cordon_patch(actual, self._cordon_reason()))
+        if cordoned is None:
+            self.result.outcome = GONE
+            return
+        change = self._fresh_change(cordoned)
+        resets_mig = self._pool is None and needs_verification(cordoned)
+        if change is not None:
+            self._drain(change)
+            if resets_mig:
+                self._reset_mig(cordoned, change)
+            else:
+                self._apply(cordoned, change)
+        if resets_mig or self._pool:
+            self._verifier.verify(change)
+            self._verified = True
+        if resets_mig:
+            self._node.write(self._patch)
+        if self._node.write(uncordon_patch) is None:
+            self.result.outcome = GONE
+
+    def _cordon_reason(self) -> str:
+        if self._change.released_from is not None:
+            return f"it is being released from pool {self._change.released_from or '(unknown)'}"
+        return f"GPU sharing is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
+
+    def _fresh_change(self, node: Node) -> NodeChange | None:
+        """The change to the node, planned again from its current state and pods."""
+        pods = self._context.reader.list_pods(self._name)
+        return node_change(node, self._pool, pods, self._context.held_back, repair=self._context.scope.repairs)
+
+    def _patch(self, node: Node) -> Patch | None:
+        edit = declared_edit(node, self._pool, self._context.held_back, repair=self._context.scope.repairs)
+        return edit.patch if edit else None
+
+    def _drain(self, change: NodeChange) -> None:
+        """Evict the pods that cannot keep their GPUs, or wait until they terminate."""
+        if change.blocking_pods:
+            raise NodeFailure("drain", blocked_message(change.blocking_pods))
+        if not change.displaced and not change.pods_to_evict:
+            return
+        self._context.report(self._name, "draining")
+        try:
+            drain_gpu_pods(
+                self._context.client,
+                self._name,
+                change,
+                change.rollout.drain_options,
+                self._context.lease.check,
+                functools.partial(self._context.report, self._name),
+                list_pods=lambda: self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ()),
+                pause_clients=lambda: self._node.write(pause_clients) is not None,
+                evicted=self.result.evicted,
+            )
+        except WaitTimeout as timeout:
+            raise NodeFailure("drain", str(timeout)) from timeout
+        finally:
+            self.result.written |= bool(self.result.evicted)
+
+    def _apply(self, node: Node, change: NodeChange) -> None:
+        is_changing = change.edit is None and node.mig_state in CHANGING
+        if is_changing and (self._pool is None or self._verifier.is_declared_after_wait()):
+            return
+        if change.stuck or (change.edit and change.edit.labels.get(MIG_CONFIG_LABEL)):
+            self._verifier.restart_mig_manager(change.stuck)
+        self._write_labels(self._patch)
+
+    def _write_labels(self, compute: t.Callable[[Node], Patch | None]) -> None:
+        try:
+            self._node.write(compute)
+        except ApiError as error:
+            # If only the response was lost, the labels have been changed.
+            self._labels_changed |= error.maybe_applied
+            raise
+        self._labels_changed = True
+
+    def _reset_mig(self, node: Node, change: NodeChange) -> None:
+        """Remove the MIG devices by setting an explicit configuration; the other labels are kept until the removal is verified."""
+        changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
+        if changes_labels or (change.stuck and node.mig_state not in CHANGING):
+            self._verifier.restart_mig_manager(change.stuck)
+        self._write_labels(disable_mig_patch)
+
+    def _fail(self, failure: NodeFailure) -> None:
+        self.result.failure = str(failure)
+        self.result.outcome = self._roll_back_or_quarantine(failure)
+
+    def _roll_back_or_quarantine(self, failure: NodeFailure) -> str:
+        """Handle the failure according to `rollout.on_failure`; return the outcome.
+
+        A rollback or a quarantine is recorded in an annotation with the failure. Unless `on_failure` is `leave`, a node whose labels were not
+        changed is only uncordoned.
+        """
+        node = self._node.read()
+        if node is None:
+            return GONE
+        message = str(failure)
+        if self._change.rollout.on_failure != LEAVE:
+            if not self._labels_changed:
+                self._node.write(lambda actual: uncordon_patch(actual, verified=False))
+                return UNCORDONED
+            good = last_good(node)
+            if good is not None and self._roll_back(good):
+                self._node.write(lambda actual: uncordon_patch(actual, failure=message))
+                return ROLLED_BACK
+        self._node.write(lambda actual: cordon_patch(actual, message))
+        self._node.write(lambda actual: quarantine_patch(actual, failure.reason, message))
+        return QUARANTINED
+
+    def _roll_back(self, good: LastGood) -> bool:
+        """Restore the last good configuration; returns whether the node works with it."""
+        self._context.report(self._name, "rolling back to its last good configuration")
+        node = self._node.latest
+        patch = rollback_patch(node, good) if node else None
+        try:
+            if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:
+                restart_mig_manager_of(self._context, self._node)
+            self._node.write(lambda actual: rollback_patch(actual, good))
+            return bool(self._node.wait(lambda actual: _works(actual, good)))
+        except WaitTimeout:
+            return False
+
+
+def _works(node: Node | None, good: LastGood) -> bool | None:
+    """Whether a node offers the resources of its last good configuration again; None if it does not offer them yet."""
+    if node is None or node.mig_state == FAILED:
+        return False
+    same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())
+    return True if same and node.ready and not paused_operands(node) and node.mig_state not in CHANGING else None
+
+
+def cordon_patch(node: Node, reason: str) -> Patch | None:
+    """The patch that cordons the node and records the cordon, or None if nothing changes, for example if the node is already cordoned.
+
+    The patch also removes the taint of an earlier failure, because NVIDIA's pods do not tolerate it and must run during the change.
+    """
+    spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
+    if node.has_taint(FAILED_KEY):
+        spec["taints"] = _taints_without(node, FAILED_KEY)
+    return merge_patch(node, spec, annotations)
+
+
+def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
+    """The patch that removes the collection's cordon, taints and pauses, or None if nothing changes.
+
+    `failure` is recorded as the reason for a rollback. The startup taint is removed only from a verified node without a failure.
+    """
+    spec, annotations = uncordon_edit(node)
+    note = failure[:MAX_REASON] if failure else None
+    if node.annotations.get(FAILED_KEY) != note:
+        annotations[FAILED_KEY] = note
+    keys = {FAILED_KEY, STARTUP_TAINT_KEY} if verified and not failure else {FAILED_KEY}
+    if any(node.has_taint(key) for key in keys):
+        spec["taints"] = _taints_without(node, *keys)
+    return resume_clients(node, merge_patch(node, spec, annotations))
+
+
+def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
+    """The patch that adds a taint with the reason (a valid label value) and an annotation with the message, or None if nothing changes."""
+    taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
+    taints = [*_taints_without(node, FAILED_KEY), taint]
+    spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
+    note = message[:MAX_REASON]
+    return merge_patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
+
+
+def rollback_patch(node: Node, good: LastGood) -> Patch | None:
+    """The patch that restores the labels of the last good configuration, and removes the MIG state of the failed one.
+
+    If the last good configuration has no MIG configuration, the label selects the one for whole GPUs, because the MIG manager does nothing
+    without the label.
+    """
+    desired = dict(good.labels)
+    if node.mig_config:
+        desired[MIG_CONFIG_LABEL] = desired.get(MIG_CONFIG_LABEL) or mig_parted.DISABLED
+    labels = {key: value for key, value in desired.items() if node.labels.get(key) != value}
+    if MIG_CONFIG_LABEL in labels:
+        labels[MIG_STATE_LABEL] = None
+    return {"metadata": {"labels": labels}} if labels else None
+
+
+def _taints_without(node: Node, *keys: str) -> list[dict[str, t.Any]]:
+    return [dict(taint) for taint in node.taints if taint.get("key") not in keys]
+
+
+# Sends the changes: first the ConfigMaps, then parallel patches of nodes whose pods are not affected, then a rolling update.
+
 # The threads mostly wait; with more of them, they would only wait for each other.
 _MAX_THREADS = 64
 
@@ -71,21 +585,17 @@ class Rollout:
         self.done.added.extend(self._context.reader.configmaps.add_entries(changes, lease))
         if changes.nodes_to_refresh:
             values = {name: f"{_configuration(state, name)} {context.run_id}" for name in changes.nodes_to_refresh}
-            self.done.refreshed_pods += operand_restart.refresh_configmaps(
-                context.client, context.namespace, values, lease
-            )
+            self.done.refreshed_pods += refresh_configmaps(context.client, context.namespace, values, lease)
         if changes.immediate_mig_nodes:
             nodes = [state.nodes[name] for name in changes.immediate_mig_nodes if name in state.nodes]
-            operand_restart.restart_mig_manager(
-                context.client, context.plan.mig.namespace, nodes, lease, context.progress
-            )
+            restart_mig_manager(context.client, context.plan.mig.namespace, nodes, lease, context.progress)
         self._patch_immediate(state, lease)
         if changes.rolling_changes:
             self._run_rolling_update(state, lease)
 
     def restart_discovery(self, nodes: t.Collection[str], lease: Lease) -> None:
         """Restart gpu-feature-discovery on nodes whose labels do not match their resources."""
-        operand_restart.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
+        restart_feature_discovery(self._context.client, self._context.namespace, nodes, lease)
         self.done.discovery_restarted.update(nodes)
 
     def dry_run(self, state: ClusterState) -> str | None:
@@ -229,7 +739,7 @@ def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
     node = state.nodes.get(change.node)
     if node is None or change.pool is None:
         return False
-    if change.pool.rollout.on_failure == rollout.LEAVE:
+    if change.pool.rollout.on_failure == LEAVE:
         return True
     # Without operands, the node would not offer the resources of its last good configuration either.
     return last_good(node) is not None and not reason_without_discovery(node.labels)

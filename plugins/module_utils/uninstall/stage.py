@@ -1,27 +1,229 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Defines a stage of the uninstallation: a list of removals, and an edit of each node."""
+"""The stages of a removal, the marks that prove that an object is the collection's, and what happens to nodes."""
 
 from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
-from ..cluster_state.node import Node, parse_node
-from ..cluster_state.ownership import NodeEdit
-from ..common.errors import PartialFailure
-from ..common.parallel import Outcome, is_fatal, run_bounded
-from ..common.progress import Progress
-from ..common.wait import WaitOptions
-from ..kube.client import Client
+from ..catalog import operands
+from ..catalog.names import (
+    CORDONED_ANNOTATION,
+    DEPLOY_PREFIX,
+    DRIVER_UPGRADE_LABEL,
+    FAILED_KEY,
+    FIELD_MANAGER,
+    GPU_PRESENT_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    NFD_PREFIX,
+    OWN_PREFIX,
+    POOL_LABEL,
+)
+from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
+from ..core.errors import PartialFailure
+from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes
+from ..core.values import Document, Object, apply_merge_patch
+from ..core.waits import Outcome, Progress, StateTimer, WaitOptions, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.lease import Lease
-from ..kube.node_patcher import patch_node
+from ..kube.fields import child, owned_by
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from ..schema.messages import abbreviate, abbreviate_nodes
-from .result import EXISTS, UninstallResult
+from ..nodes.node import Node, parse_node
+from ..nodes.node_check import FAILED
+from ..nodes.node_metadata import patch_node
+from ..nodes.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, is_created_by_collection, recorded
+from ..nodes.pods import daemonset_status, log_end, pod_of, pods_by_node, pods_on, read_operand_pods
+from ..sharing_modes import mig_parted
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+
+# Determines which parts of an object this collection owns, from annotations and the server's record of field managers (pure).
+
+COPIED = "another tool created it, as a copy of an object of this collection"
+
+
+def own_annotations(live: Document) -> dict[str, str]:
+    """The collection's annotations on an object."""
+    annotations = live["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key.startswith(OWN_PREFIX)}
+
+
+def is_marked(live: Document) -> bool:
+    """Whether any mark on the object shows that the collection has written it."""
+    return bool(own_annotations(live)) or is_written(live)
+
+
+def is_written(live: Document) -> bool:
+    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
+    return any(_is_own(entry) for entry in _managers(live))
+
+
+def is_created(live: Document) -> bool:
+    """Whether the collection has created the object, and the object is not a copy of such an object."""
+    return is_created_by_collection(live) and is_written(live)
+
+
+def is_copy(live: Document) -> bool:
+    """Whether another tool has created the object from one that the collection has created, for example from an export of it."""
+    return is_created_by_collection(live) and not is_written(live)
+
+
+def unmark_patch(live: Document) -> Object | None:
+    """The merge patch that removes the collection's annotations and field manager, and changes no field; None if there are none.
+
+    The patch applies only to the object as it was read.
+    """
+    if not is_marked(live):
+        return None
+    metadata: Object = {"resourceVersion": live["metadata"]["resourceVersion"]}
+    if own_annotations(live):
+        metadata["annotations"] = dict.fromkeys(own_annotations(live))
+    if is_written(live):
+        # The server ignores an empty list; one empty entry removes all managers.
+        metadata["managedFields"] = [entry for entry in _managers(live) if not _is_own(entry)] or [{}]
+    return {"metadata": metadata}
+
+
+def applied_labels(live: Document) -> set[str]:
+    """The labels that the collection has applied to an object."""
+    return {entry[2:] for entry in child(child(owned_by(live, FIELD_MANAGER), "metadata"), "labels") if entry != "."}
+
+
+def split_keys(configmap: Document) -> tuple[list[str], list[str]]:
+    """The keys of a ConfigMap that only the collection has written, and the foreign keys."""
+    own: set[str] = set()
+    foreign: set[str] = set()
+    for entry in _managers(configmap):
+        keys = {name[2:] for name in child(entry.get("fieldsV1") or {}, "data") if name.startswith("f:")}
+        (own if _is_own(entry) else foreign).update(keys)
+    present = sorted({**(configmap.get("data") or {}), **(configmap.get("binaryData") or {})})
+    return [key for key in present if key in own - foreign], [key for key in present if key not in own - foreign]
+
+
+def has_foreign_entries(configmap: Document) -> bool:
+    """Whether another manager has written an entry; only needs the metadata of the ConfigMap."""
+    return any(not _is_own(entry) and child(entry.get("fieldsV1") or {}, "data") for entry in _managers(configmap))
+
+
+def spec_managers(live: Document) -> list[str]:
+    """The field managers of the object's spec other than this collection."""
+    return sorted(
+        {
+            str(entry.get("manager"))
+            for entry in _managers(live)
+            if not _is_own(entry) and not entry.get("subresource") and child(entry.get("fieldsV1") or {}, "spec")
+        }
+    )
+
+
+def _managers(live: Document) -> list[Object]:
+    return live["metadata"].get("managedFields") or []
+
+
+def _is_own(entry: Document) -> bool:
+    return entry.get("manager") == FIELD_MANAGER
+
+
+# Collects the objects that were removed (or would be removed in check mode), and the kept objects with the reasons (pure).
+
+# The text in the diff for an object whose content is not shown.
+EXISTS = "exists"
+
+
+@dataclass
+class UninstallResult:
+    """The result of a run; it is filled during the run, so that a failed run also reports its changes."""
+
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    held_back: list[str] = field(default_factory=list)
+    nodes: set[str] = field(default_factory=set)
+    unchecked: str | None = None
+    _before: Object = field(default_factory=dict)
+    _after: Object = field(default_factory=dict)
+    _kept_on_nodes: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was removed."""
+        return bool(self.removed or self.nodes)
+
+    def add_node(self, edit: NodeEdit) -> None:
+        """Add the patch of a node; a second patch of the same node is merged into the first."""
+        before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
+        if edit.name in before or len(before) < MAX_LISTED:
+            earlier = before.get(edit.name, {}), _remaining(after.get(edit.name, {}), edit)
+            before[edit.name] = _both_taints(apply_merge_patch(edit.before, earlier[0]), earlier[0], edit.before)
+            after[edit.name] = _both_taints(apply_merge_patch(earlier[1], edit.after), earlier[1], edit.after)
+        self.nodes.add(edit.name)
+
+    def add_kept_on_node(self, node: str, description: str) -> None:
+        """Add the description of metadata that is kept on a node; nodes with the same description are reported together."""
+        nodes = self._kept_on_nodes.setdefault(description, [])
+        if node not in nodes:
+            nodes.append(node)
+
+    def add_removed(self, label: str, before: t.Any = EXISTS, after: t.Any = None, action: str = "deleted") -> None:
+        """Add an object that was deleted, or (with `after`) from which the collection's part was removed."""
+        line = f"{label}: {action}"
+        if line in self.removed:
+            return
+        self.removed.append(line)
+        self._before[label] = before
+        if after is not None:
+            self._after[label] = after
+
+    def add_kept(self, label: str, reason: str) -> None:
+        """Add an object that is kept."""
+        line = f"{label}: {reason}"
+        if line not in self.kept:
+            self.kept.append(line)
+
+    def as_dict(self) -> Object:
+        """The result of the module, with up to MAX_LISTED names of nodes."""
+        on_nodes = sorted(self._kept_on_nodes.items())
+        return {
+            "removed": list(self.removed),
+            "nodes_changed": len(self.nodes),
+            "names_changed": sorted(self.nodes)[:MAX_LISTED],
+            "kept": [*self.kept, *(f"{abbreviate_nodes(nodes)}: {description}" for description, nodes in on_nodes)],
+            "held_back": list(self.held_back),
+            **({"unchecked": self.unchecked} if self.unchecked else {}),
+        }
+
+    def diff(self) -> tuple[Object, Object]:
+        """The states before and after the run."""
+        before, after = dict(self._before), dict(self._after)
+        hidden = len(self.nodes) - len(before.get("nodes", {}))
+        if hidden > 0:
+            after["nodes_not_shown"] = hidden
+        return before, after
+
+
+def _both_taints(merged: Object, earlier: Object, later: Object) -> Object:
+    """The merged state with the taints of both patches, because each patch only contains the taints that it changes."""
+    taints = dict.fromkeys([*earlier.get("taints", ()), *later.get("taints", ())])
+    return {**merged, "taints": list(taints)} if taints else merged
+
+
+def _remaining(after: Object, edit: NodeEdit) -> Object:
+    """The part of an earlier patch that a later edit does not remove."""
+    return {
+        part: {key: value for key, value in values.items() if key not in edit.before.get(part, {})}
+        if isinstance(values, dict)
+        else [value for value in values if value not in edit.before.get(part, ())]
+        if isinstance(values, list)
+        else values
+        for part, values in after.items()
+    }
+
+
+# Defines a stage of the uninstallation: a list of removals, and an edit of each node.
 
 
 @dataclass(frozen=True)
@@ -205,3 +407,366 @@ def await_gone(
         describe=lambda live: f"{label} still exists: {reason(live or {})}",
         progress_text=lambda dummy: f"waiting for the deletion of {label}",
     )
+
+
+# Waits until NVIDIA's DaemonSets and pods are gone, and until no other pod needs a managed ConfigMap.
+
+
+def await_operands(
+    client: Client,
+    namespaces: t.Collection[str],
+    deleted: set[str],
+    configmaps: t.Collection[str],
+    waiting: WaitOptions,
+) -> None:
+    """Wait until the DaemonSets and pods of the deleted objects (given by uid) are gone, and no other pod needs the ConfigMaps; raises WaitTimeout."""
+
+    def read() -> list[str]:
+        lines: list[str] = []
+        for namespace in sorted(namespaces):
+            daemonsets = list(client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
+            remaining = [item for item in daemonsets if _owners(item, "uid") & deleted]
+            lines += [f"DaemonSet {item['metadata']['name']} still exists" for item in remaining]
+            others = [item for item in daemonsets if item not in remaining and "ClusterPolicy" in _owners(item, "kind")]
+            lines += unfinished_daemonsets(others, configmaps)
+            if deleted and not remaining:
+                lines += _orphaned_pods(client, namespace, {str(item["metadata"]["uid"]) for item in daemonsets})
+        return lines
+
+    waiting.until(
+        read,
+        lambda lines: not lines,
+        describe=lambda lines: f"The operator's pods are not removed or updated yet: {abbreviate(lines)}.",
+        progress_text=lambda lines: f"waiting for {len(lines)} of the operator's objects: {lines[0]}" if lines else "",
+    )
+
+
+def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOptions) -> None:
+    """Wait until all selected pods, which could write to nodes, are gone; raises WaitTimeout."""
+    waiting.until(
+        lambda: [
+            pod["metadata"]["name"]
+            for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, metadata_only=True)
+        ],
+        lambda names: not names,
+        describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names)}.",
+        progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to terminate",
+    )
+
+
+def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
+    """The messages about DaemonSets whose pods may still need one of these ConfigMaps.
+
+    The driver's DaemonSets (update strategy OnDelete) are skipped: they mount no managed ConfigMap, and the operator decides when their pods restart.
+    """
+    lines = []
+    for daemonset in daemonsets:
+        if (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+            continue
+        name, status = daemonset["metadata"]["name"], daemonset_status(daemonset)
+        volumes = daemonset["spec"]["template"]["spec"].get("volumes") or []
+        mounted = sorted({str((volume.get("configMap") or {}).get("name")) for volume in volumes} & set(configmaps))
+        if mounted:
+            lines.append(f"DaemonSet {name} still mounts {', '.join(mounted)}")
+        elif status.is_outdated or not status.current:
+            lines.append(f"DaemonSet {name}: {status.updated} of {status.desired} pods are updated")
+    return lines
+
+
+def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:
+    """The messages about pods whose DaemonSet was deleted."""
+    return [
+        f"pod {pod['metadata']['name']} still exists"
+        for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", metadata_only=True)
+        if any(
+            owner.get("kind") == "DaemonSet" and owner.get("uid") not in daemonsets
+            for owner in pod["metadata"].get("ownerReferences") or []
+        )
+    ]
+
+
+def _owners(item: Document, key: str) -> set[str]:
+    """The uids (or kinds) of an object's owners."""
+    return {str(owner.get(key)) for owner in item["metadata"].get("ownerReferences") or ()}
+
+
+# Builds the patches that remove this collection's metadata, and the residue of NVIDIA's operator and of NFD, from a node (pure).
+
+# The labels and annotations that the operator sets on nodes and does not remove (gpu-operator v25.10.1 controllers/state_manager.go; its
+# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). The value "false" of a deploy label is set by administrators.
+_OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, DRIVER_UPGRADE_LABEL)
+_OPERATOR_PREFIXES = ("nvidia.com/gpu-operator.",)
+_OPERATOR_ANNOTATIONS = (
+    "nvidia.com/gpu-driver-upgrade-enabled",
+    "nvidia.com/gpu-driver-upgrade-requested",
+    "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load",
+    "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
+    "nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time",
+    "nvidia.com/gpu-driver-upgrade-validation-start-time",
+    "nvidia.com/gpu-driver-upgrade-requestor-mode",
+)
+_NOT_UPGRADING = ("", "upgrade-done")
+
+# NFD's records of the metadata that it has set on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go,
+# prune).
+_NFD_RECORDS = "nfd.node.kubernetes.io/"
+
+_Entries = dict[str, "str | None"]
+
+
+@dataclass(frozen=True)
+class Residue:
+    """The metadata to remove from one node; `resources` are extended resources in the node's status."""
+
+    labels: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()
+    taints: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+
+    def __or__(self, other: Residue) -> Residue:
+        """Combine both: the union of each kind of metadata."""
+        return Residue(*(getattr(self, part.name) | getattr(other, part.name) for part in fields(self)))
+
+
+@dataclass(frozen=True)
+class NodeRestoration:
+    """The patch of one node; `partitioned`: whether the collection's layout, which is reset first, partitions its GPUs."""
+
+    edit: NodeEdit | None
+    partitioned: bool = False
+
+
+def managed_parts(node: Node) -> Residue:
+    """All metadata that the collection's annotations record, these annotations, and the collection's own taints."""
+    owned = recorded(node, POOL_OWNER, NODE_METADATA_OWNER)
+    own = {key for key in node.annotations if key.startswith(OWN_PREFIX)}
+    own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
+    return Residue(owned.labels, owned.annotations | own, owned.taints | own_taints)
+
+
+def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
+    """Remove all of this collection's metadata. If its layout partitions the GPUs, the layout is reset first (with `reset_mig`).
+
+    Until the MIG manager has reset the layout, the node keeps all other metadata and its records: the taints keep workloads away, and the next
+    run can continue if this one fails or is killed. Only the taint of a failed change is removed immediately, because the reset restarts NVIDIA's
+    pods, which do not tolerate it; the cordon of the failed change is kept.
+    """
+    managed = managed_parts(node)
+    is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
+    is_reset = (
+        node.labels.get(MIG_CONFIG_LABEL) == mig_parted.DISABLED and node.labels.get(MIG_STATE_LABEL) == "success"
+    )
+    if not is_own or is_reset or not reset_mig:
+        return NodeRestoration(removal_edit(node, managed))
+    failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
+    changed: _Entries = {}
+    if node.labels[MIG_CONFIG_LABEL] != mig_parted.DISABLED:
+        # The old state is removed in the same patch, so that any later state belongs to this change.
+        changed = {MIG_CONFIG_LABEL: mig_parted.DISABLED, MIG_STATE_LABEL: None}
+    return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), partitioned=True)
+
+
+def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
+    """The merge patch that removes the residue and sets the labels, or None if nothing differs."""
+    label_patch = _patch(node.labels, residue.labels, labels or {})
+    annotation_patch = _patch(node.annotations, residue.annotations, {})
+    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
+    return build_edit(
+        node,
+        label_patch,
+        annotation_patch,
+        kept if len(kept) != len(node.taints) else None,
+        records={},
+        # The annotation that records the cordon shows that this collection has set it.
+        uncordon=CORDONED_ANNOTATION in annotation_patch and node.unschedulable,
+    )
+
+
+def operator_residue(node: Node) -> Residue:
+    """The labels and annotations that an uninstalled operator leaves on a node."""
+    labels = {
+        key
+        for key, value in node.labels.items()
+        if key in _OPERATOR_LABELS
+        or key.startswith(_OPERATOR_PREFIXES)
+        or (key.startswith(DEPLOY_PREFIX) and value != "false")
+        or (key == MIG_CONFIG_LABEL and value == mig_parted.DISABLED)
+    }
+    return Residue(frozenset(labels), frozenset(key for key in _OPERATOR_ANNOTATIONS if key in node.annotations))
+
+
+def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
+    """Descriptions of foreign labels with the collection's keys; with `operator`, also of kept operand labels and of the operator's cordon."""
+    managed = managed_parts(node).labels
+    pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
+    if pool is not None and POOL_LABEL not in managed:
+        yield f"label {POOL_LABEL}={pool}, which this collection did not set"
+    if not operator:
+        return
+    for key, value in sorted(node.labels.items()):
+        if key.startswith(DEPLOY_PREFIX) and value == "false":
+            yield f"label {key}=false, which was set to keep that operand away"
+    if mig not in (None, mig_parted.DISABLED) and MIG_CONFIG_LABEL not in managed:
+        yield f"label {MIG_CONFIG_LABEL}={mig}, which this collection did not set"
+    if node.unschedulable and node.labels.get(DRIVER_UPGRADE_LABEL, "") not in _NOT_UPGRADING:
+        yield "cordon of the operator, which was upgrading the driver; uncordon the node when it is ready"
+
+
+def nfd_residue(node: Node, instance: str = "") -> Residue:
+    """The residue of an uninstalled NFD according to its records; NFD's own cleanup job would remove the same metadata."""
+    records = f"{instance}.{_NFD_RECORDS}" if instance else _NFD_RECORDS
+    return Residue(
+        labels=_full_names(node.annotations.get(f"{records}feature-labels")),
+        annotations=_full_names(node.annotations.get(f"{records}feature-annotations"))
+        | {key for key in node.annotations if key.startswith(records)},
+        taints=frozenset((node.annotations.get(f"{_NFD_RECORDS}taints") or "").split(",")) - {""},
+        resources=_full_names(node.annotations.get(f"{records}extended-resources")),
+    )
+
+
+def with_short_diff(edit: NodeEdit) -> NodeEdit:
+    """The edit with a shorter diff that contains only the prefixes of labels and annotations, because NFD and GFD set about a hundred on a node."""
+    before = {
+        name: entries if name == "taints" else sorted({f"{key.partition('/')[0]}/..." for key in entries})
+        for name, entries in edit.before.items()
+    }
+    after = {name: entries if name == "taints" else [] for name, entries in edit.after.items()}
+    return replace(edit, before=before, after=after)
+
+
+def _patch(live: t.Mapping[str, str], removed: t.Iterable[str], desired: t.Mapping[str, str | None]) -> _Entries:
+    patch: _Entries = {key: None for key in removed if key in live and key not in desired}
+    return patch | {key: value for key, value in desired.items() if value != live.get(key)}
+
+
+def _full_names(text: str | None) -> frozenset[str]:
+    """The full names of the entries in a record of NFD, which omits NFD's prefix."""
+    names = [name for name in (text or "").split(",") if name]
+    return frozenset(name if "/" in name else f"{NFD_PREFIX}{name}" for name in names)
+
+
+# Waits until MIG managers have reset MIG layouts; failed MIG managers are restarted once, because they do not retry.
+
+KEEP_PARTITIONED = "reset_mig: false, gpu_uninstall_reset_mig=false"
+_ADVICE = (
+    "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run the playbook again; "
+    f"or keep the GPUs partitioned ({KEEP_PARTITIONED})."
+)
+
+_Nodes = dict[str, Node]
+
+
+@dataclass
+class MigReset:
+    """The reset of the collection's layouts on the `partitioned` nodes by the MIG managers in a namespace.
+
+    `restart` restarts the MIG managers of the given nodes, and returns once each of them has read its node's label again.
+    """
+
+    client: Client
+    partitioned: t.Sequence[str]
+    namespace: str
+    restart: t.Callable[[t.Sequence[Node]], None]
+    waiting: WaitOptions
+    restarted: set[str] = field(default_factory=set)
+    timer: StateTimer = field(default_factory=StateTimer)
+
+    def wait(self) -> list[Node]:
+        """Wait until the layouts are reset; returns the new state of all nodes.
+
+        Raises WaitTimeout, and PartialFailure as soon as a MIG manager has failed again after its restart.
+        """
+        nodes = self.waiting.until(
+            self.read,
+            lambda nodes: not self.states(nodes),
+            describe=self.timeout_message,
+            progress_text=self.progress_text,
+        )
+        return list(nodes.values())
+
+    def read(self) -> _Nodes:
+        """Read all nodes, and restart the MIG managers that failed for the first time."""
+        nodes = self._nodes()
+        failed = self._failed(nodes)
+        to_restart = [name for name in failed if name not in self.restarted]
+        if to_restart:
+            self.waiting.progress.report(
+                f"restarting the MIG manager of {abbreviate_nodes(to_restart)}, which has failed"
+            )
+            self.restart([nodes[name] for name in to_restart])
+            self.restarted.update(to_restart)
+            nodes = self._nodes()
+            failed = self._failed(nodes)
+        final = [name for name in failed if name in self.restarted]
+        if final:
+            raise PartialFailure(
+                f"The MIG manager has failed to reset the layout of {abbreviate_nodes(final)}, even after a restart. "
+                f"{self._reasons(final)}. {_ADVICE}"
+            )
+        return nodes
+
+    def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
+        """The state that the MIG manager reports for each node whose layout is not reset yet."""
+        waiting = [
+            nodes[name]
+            for name in self.partitioned
+            if name in nodes and restore_node(nodes[name], reset_mig=True).partitioned
+        ]
+        return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in waiting}
+
+    def progress_text(self, nodes: t.Mapping[str, Node]) -> str:
+        """The progress of the reset, as text."""
+        states = self.states(nodes)
+        for name, state in states.items():
+            self.timer.seconds(name, state)
+        return f"{len(self.partitioned) - len(states)}/{len(self.partitioned)} MIG layouts are reset"
+
+    def timeout_message(self, nodes: t.Mapping[str, Node]) -> str:
+        """The message about the remaining nodes, with their states, the duration of these states, and the reasons."""
+        states = self.states(nodes)
+        lines = [f"{name}: {state} for {self.timer.seconds(name, state):.0f} s" for name, state in states.items()]
+        return (
+            f"The MIG manager has not reset the layouts of {len(states)} node(s): {abbreviate(lines)}. "
+            f"{self._reasons(list(states))}. {_ADVICE}"
+        )
+
+    def _nodes(self) -> _Nodes:
+        return {node.name: node for node in read_nodes(self.client)}
+
+    def _failed(self, nodes: t.Mapping[str, Node]) -> list[str]:
+        return [name for name, state in self.states(nodes).items() if state == FAILED]
+
+    def _reasons(self, names: t.Sequence[str]) -> str:
+        """The pods that hold GPUs and the end of the MIG manager's log, for the first few nodes."""
+        return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:MAX_NAMED])
+
+    def _reason(self, name: str) -> str:
+        try:
+            log = self._log(name)
+            held = _holders_on(self.client, self.namespace, name)
+        except ApiError as error:
+            # This error must not hide the original failure.
+            return f"the pods that hold its GPUs cannot be read ({error})"
+        return f"{held}; the MIG manager's log ends: {log}" if log else held
+
+    def _log(self, name: str) -> str:
+        pods = read_operand_pods(self.client, self.namespace, [name])
+        pod = pod_of(pods, operands.MIG_MANAGER, name)
+        if pod is None:
+            return "(no MIG manager runs there)"
+        return log_end(self.client, self.namespace, pod, operands.MIG_MANAGER, previous=False)
+
+
+def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
+    """A description of the pods that prevent, or may prevent, the reset of a node's MIG layout."""
+    pods_on_node = pods_by_node(client, pods_on(client, node), operator_namespace)
+    using = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in pods_on_node.gpu_pods.get(node, ())]
+    possible = [
+        f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in pods_on_node.possible_holders.get(node, ())
+    ]
+    titles = {
+        "pods that use its GPUs": using,
+        "pods that may hold one, since they are privileged": possible,
+    }
+    parts = [f"{title}: {abbreviate(pods)}" for title, pods in titles.items() if pods]
+    return "; ".join(parts) or "no pod is known to use its GPUs, so a host process may hold one"

@@ -1,37 +1,195 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the pods that validate all pools in parallel, reads their logs, and deletes them."""
+"""Runs validation programs on the nodes of pools."""
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
-from ..cluster_state.gpu_pods import gpu_requests
-from ..cluster_state.node import Node, parse_node
-from ..cluster_state.pool_assignment import assign_pools
+from ..core.messages import abbreviate
+from ..core.waits import WaitTimeout, call_all, run_bounded, wait_until
+from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
-from ..schema.messages import abbreviate
-from ..validation_programs.programs import KERNEL, PROGRAMS
-from . import evidence
-from .diagnosis import diagnose, hang
-from .evaluation import DeviceCheck, PodFailure, PoolTest, check_devices, devices
-from .failures import ExplainedFailure, group_failures
-from .pod_client import DELETE_TIMEOUT, PodClient
-from .pods import device_pod
-from .sites import NotTestable, ValidationSite, choose_node
+from ..nodes.node import Node, parse_node
+from ..nodes.ownership import assign_pools
+from ..nodes.pods import gpu_requests
+from ..schema.validation_programs import KERNEL, NODE_PROGRAMS, PROGRAMS
+from .evaluation import (
+    DeviceCheck,
+    ExplainedFailure,
+    PodFailure,
+    PodObservation,
+    PoolTest,
+    check_devices,
+    devices,
+    diagnose,
+    group_failures,
+    hang,
+    inputs_by_pool,
+    is_verified,
+    observe,
+    read_evidence,
+    rejections,
+)
+from .pods import (
+    POOL_LABEL,
+    RUN_LABEL,
+    NodeProgramSite,
+    NotTestable,
+    ValidationSite,
+    choose_node,
+    choose_nodes,
+    device_pod,
+    node_program_pod,
+    pod_name,
+    run_label,
+)
 
 if t.TYPE_CHECKING:
-    from ..common.progress import Progress
+    from ..core.waits import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..pools.membership import Membership
-    from ..pools.plan import Plan, PoolPlan
-    from .pods import Workload
-    from .sites import PodRequest, UsedGpus
+    from ..pools.plan import Membership, Plan, PoolPlan
+    from ..schema.validation_programs import NodeProgram
+    from .pods import PodRequest, UsedGpus, Workload
+
+# Creates, reads and deletes the pods of one run in one namespace.
+
+DELETE_TIMEOUT = 60.0
+
+Pod = dict[str, t.Any]
+
+
+class PodClient:
+    """The validation pods of one run."""
+
+    def __init__(self, client: Client, namespace: str, run_id: str, progress: Progress, interval: float) -> None:
+        """Store the arguments; no request is sent yet."""
+        self._client = client
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._run = f"{RUN_LABEL}={run_label(run_id)}"
+        self._progress = progress
+        self._interval = interval
+
+    def create(self, bodies: t.Iterable[Pod], lease: Lease) -> dict[str, str]:
+        """Create pods in parallel while the lease is held; returns the reasons why the API server has rejected pods, by pod."""
+
+        def create(body: Pod) -> Pod:
+            lease.check()
+            return self._client.create(self._path, body)
+
+        calls = [(body["metadata"]["name"], functools.partial(create, body)) for body in bodies]
+        outcomes = run_bounded(calls, fatal=lambda error: not _is_rejection(error), stop=lease.lost)
+        lease.check()
+        rejected = {}
+        for outcome in outcomes:
+            if outcome.error is None:
+                continue
+            if not _is_rejection(outcome.error):
+                raise outcome.error
+            rejected[outcome.name] = rejection_reason(str(outcome.error), outcome.name)
+        return rejected
+
+    def read(self) -> dict[str, Pod]:
+        """The pods of this run by name."""
+        return {pod["metadata"]["name"]: pod for pod in self._client.list(self._path, label_selector=self._run)}
+
+    def await_pods(
+        self,
+        update: t.Callable[[dict[str, Pod]], None],
+        done: t.Callable[[], bool],
+        timeout: float,
+        text: t.Callable[[], str],
+    ) -> None:
+        """Read the pods until `done` returns True or the timeout has expired; the evaluation reports missing results."""
+        try:
+            wait_until(
+                lambda: update(self.read()),
+                lambda dummy: done(),
+                timeout=timeout,
+                interval=self._interval,
+                describe=lambda dummy: "",
+                progress=self._progress,
+                progress_text=lambda dummy: text(),
+            )
+        except WaitTimeout:
+            return
+
+    def log(self, pod: str, container: str) -> str:
+        """The log of a container."""
+        return self._client.text(f"{self._path}/{pod}/log", query={"container": container})
+
+    def log_if_any(self, pod: str, container: str) -> str:
+        """The log of a container; empty if it has none."""
+        try:
+            return self.log(pod, container)
+        except ApiError:
+            return ""
+
+    def logs_if_any(self, pods: t.Sequence[str], container: str) -> dict[str, str]:
+        """The logs of a container of several pods; empty for a pod that has none."""
+        texts = call_all([(pod, functools.partial(self.log_if_any, pod, container)) for pod in pods])
+        return dict(zip(pods, texts, strict=True))
+
+    def logs(self, pods: t.Sequence[str], container: str) -> dict[str, str]:
+        """The logs of a container of several pods."""
+        texts = call_all([(pod, functools.partial(self.log, pod, container)) for pod in pods])
+        return dict(zip(pods, texts, strict=True))
+
+    def leftovers(self) -> list[str]:
+        """The pods of other runs that are not being deleted."""
+        return [pod["name"] for pod in self._metadata(POOL_LABEL) if not pod.get("deletionTimestamp")]
+
+    def delete(self) -> list[str]:
+        """Delete the pods of this run; return the names of those that still exist after the time limit."""
+        return self._delete(self._run)
+
+    def delete_leftovers(self) -> list[str]:
+        """Delete the pods of all runs; return the names of those that still exist after the time limit."""
+        return self._delete(POOL_LABEL)
+
+    def _delete(self, selector: str) -> list[str]:
+        self._client.delete(self._path, query={"labelSelector": selector})
+        remaining: list[str] = []
+
+        def read() -> list[str]:
+            remaining[:] = [pod["name"] for pod in self._metadata(selector)]
+            return remaining
+
+        try:
+            wait_until(
+                read,
+                lambda names: not names,
+                timeout=DELETE_TIMEOUT,
+                interval=min(self._interval, 1.0),
+                describe=lambda dummy: "",
+                progress=self._progress,
+                progress_text=lambda names: f"deleting {len(names)} validation pods",
+            )
+        except WaitTimeout:
+            # The kubelet cannot kill a process that waits for its GPU, so its pod remains. All other pods are deleted.
+            return remaining
+        return []
+
+    def _metadata(self, selector: str) -> t.Iterator[Pod]:
+        return (pod["metadata"] for pod in self._client.list(self._path, label_selector=selector, metadata_only=True))
+
+
+def rejection_reason(message: str, pod: str) -> str:
+    """The message of a rejection without the pod's name, so that all pods of a pool have the same message."""
+    return message.removeprefix(f'pods "{pod}" is forbidden: ').removeprefix(f'Pod "{pod}" is invalid: ')
+
+
+def _is_rejection(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.rejects_object
+
+
+# Runs the pods that validate all pools in parallel, reads their logs, and deletes them.
 
 
 @dataclass(frozen=True)
@@ -46,7 +204,7 @@ class ValidationState:
 
     def is_current(self, pool: str) -> bool:
         """Whether the evidence of an earlier run is still valid."""
-        return evidence.is_verified(self.evidence.get(pool), self.fingerprint_inputs[pool])
+        return is_verified(self.evidence.get(pool), self.fingerprint_inputs[pool])
 
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
@@ -69,9 +227,9 @@ class Validator:
         """The nodes, the evidence of earlier runs, and pods of killed runs."""
         nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
-        inputs = evidence.inputs_by_pool(self._plan, nodes, membership)
+        inputs = inputs_by_pool(self._plan, nodes, membership)
         leftovers = self.pods.leftovers()
-        entries = evidence.read_evidence(self._client.get(self._evidence))
+        entries = read_evidence(self._client.get(self._evidence))
         return ValidationState(nodes, membership, entries, inputs, leftovers)
 
     def used_gpus(self) -> UsedGpus:
@@ -211,3 +369,126 @@ def undeleted(names: t.Sequence[str]) -> str:
 def _device(log: str) -> str:
     uuids = [uuid for dummy, uuid in devices(log)]
     return uuids[0] if len(uuids) == 1 else ""
+
+
+# Runs the programs that use all free GPUs of nodes, for several pools in parallel: first rank 0 of each pool, then the ranks that connect to it.
+
+
+@dataclass(frozen=True)
+class NodeProgramResult:
+    """The result of one pool's measurement, and its problems."""
+
+    values: t.Mapping[str, t.Any]
+    problems: tuple[str, ...] = ()
+    # The problems grouped by their cause, if the grouped form is shorter.
+    summary: tuple[str, ...] = ()
+
+
+class NodeProgramRunner:
+    """Runs the requested programs one after another, because each uses all GPUs of a node."""
+
+    def __init__(self, pods: PodClient, workload: Workload) -> None:
+        """Store the arguments; no request is sent yet."""
+        self._pods = pods
+        self._workload = workload
+
+    def run(
+        self, pools: t.Mapping[str, tuple[PoolPlan, t.Sequence[Node]]], used: UsedGpus, lease: Lease
+    ) -> dict[str, dict[str, NodeProgramResult]]:
+        """The results by pool and program; for a program that does not apply to a pool, `skipped` contains the reason."""
+        results: dict[str, dict[str, NodeProgramResult]] = {name: {} for name in pools}
+        for program in NODE_PROGRAMS:
+            sites = []
+            for name, (pool, nodes) in pools.items():
+                options = self._workload.options_of(pool)
+                if not program.requested(options):
+                    continue
+                site = choose_nodes(program, pool, nodes, used, options)
+                if isinstance(site, str):
+                    results[name][program.name] = NodeProgramResult({"skipped": site})
+                else:
+                    sites.append(site)
+            for name, result in (self._measure(program, sites, lease) if sites else {}).items():
+                results[name][program.name] = result
+        return results
+
+    def _measure(
+        self, program: NodeProgram, sites: t.Sequence[NodeProgramSite], lease: Lease
+    ) -> dict[str, NodeProgramResult]:
+        observed: dict[str, PodObservation] = {}
+        addresses: dict[str, str] = {}
+        rejected: dict[str, str] = {}
+        timeout = max(self._workload.options_of(site.pool)[program.timeout] for site in sites)
+
+        def update(pods: dict[str, dict[str, t.Any]]) -> None:
+            for site in sites:
+                own = [pods[name] for name in self._pod_names(site) if name in pods]
+                observed[site.pool.name] = observe(own, len(site.nodes))
+                address = ((own[0].get("status") or {}).get("podIP") if own else None) or ""
+                addresses[site.pool.name] = address
+
+        def text() -> str:
+            return "; ".join(
+                f"{program.name} of {site.pool.name}: {observed.get(site.pool.name, 'no pods')}" for site in sites
+            )
+
+        def over(site: NodeProgramSite) -> bool:
+            observation = observed[site.pool.name]
+            return (
+                observation.ended or bool(observation.failures) or not rejected.keys().isdisjoint(self._pod_names(site))
+            )
+
+        remaining: list[str] = []
+        try:
+            rejected |= self._create([(site, 0) for site in sites], addresses, lease)
+            others, started = [site for site in sites if len(site.nodes) > 1], list(sites)
+            if others:
+                self._pods.await_pods(
+                    update, lambda: all(addresses[site.pool.name] or over(site) for site in others), timeout, text
+                )
+                started = [site for site in sites if len(site.nodes) == 1 or addresses.get(site.pool.name)]
+                ranks = [(site, rank) for site in started for rank in range(1, len(site.nodes))]
+                rejected |= self._create(ranks, addresses, lease)
+            self._pods.await_pods(update, lambda: all(map(over, started)), timeout, text)
+            results = {site.pool.name: self._evaluate(site, observed[site.pool.name], rejected) for site in sites}
+        finally:
+            remaining = self._pods.delete()
+        for site in sites:
+            if own := [name for name in remaining if name in self._pod_names(site)]:
+                result = results[site.pool.name]
+                results[site.pool.name] = replace(result, problems=(*result.problems, undeleted(own)), summary=())
+        return results
+
+    def _pod_names(self, site: NodeProgramSite) -> list[str]:
+        """The names of the site's pods, in the order of their ranks."""
+        return [pod_name(site.pool, self._workload, f"{site.program.name}-{rank}") for rank in range(len(site.nodes))]
+
+    def _create(
+        self, ranks: t.Iterable[tuple[NodeProgramSite, int]], addresses: t.Mapping[str, str], lease: Lease
+    ) -> dict[str, str]:
+        return self._pods.create(
+            (
+                node_program_pod(site, rank, addresses[site.pool.name] if rank else "", self._workload)
+                for site, rank in ranks
+            ),
+            lease,
+        )
+
+    def _evaluate(
+        self, site: NodeProgramSite, observation: PodObservation, rejected: t.Mapping[str, str]
+    ) -> NodeProgramResult:
+        program, names = site.program, self._pod_names(site)
+        options = self._workload.options_of(site.pool)
+        values = {"nodes": [node.name for node in site.nodes], "gpus": site.gpus * len(site.nodes)}
+        own = {name: rejected[name] for name in names if name in rejected}
+        if failures := (*observation.failures, *rejections(own)):
+            nodes = dict(zip(names, site.nodes, strict=True))
+            explained = [explain(self._pods, each, nodes[each.pod], self._workload) for each in failures]
+            problems = tuple(map(str, explained))
+            return NodeProgramResult(values, problems, summary=group_failures(explained, len(names)))
+        if not observation.ended or sum(observation.phases.values()) < len(site.nodes):
+            reasons = abbreviate(observation.waiting, separator="; ") or "its pods still run"
+            problem = f"did not end within {options[program.timeout]} seconds ({observation}): {reasons}. {program.timeout_remedy}"
+            return NodeProgramResult(values, (f"{site} {problem}",))
+        measured, problem = program.evaluate(self._pods.log(names[0], program.container), options)
+        return NodeProgramResult({**values, **measured}, (f"{site}: {problem}",) if problem else ())

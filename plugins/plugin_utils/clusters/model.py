@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections import Counter
 
-from ...module_utils.providers.cluster_inventory import DiscoveredCluster
+from ...module_utils.clouds.kubeconfig_file import DiscoveredCluster
 
 ALL = "gpu_clusters"
 _ID_PREFIX = 8

@@ -13,21 +13,14 @@ import re
 import typing as t
 
 from ...module_utils.catalog.names import VERSION
-from ...module_utils.common import private_file
-from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ServiceError
-from ...module_utils.common.parallel import Outcome, run_bounded
-from ...module_utils.common.results import printable
-from ...module_utils.common.wait import WaitTimeout
-from ...module_utils.providers import kubeconfig_file
-from ...module_utils.providers.cluster_inventory import (
-    ClusterFilter,
-    ClusterSource,
-    DiscoveredCluster,
-    KubeconfigLifetime,
-)
-from ...module_utils.schema.messages import quote
+from ...module_utils.clouds import kubeconfig_file
+from ...module_utils.clouds.kubeconfig_file import ClusterFilter, ClusterSource, DiscoveredCluster, KubeconfigLifetime
+from ...module_utils.core.errors import ConnectionProblem, InvalidOptions, PartialFailure, ServiceError
+from ...module_utils.core.files import write_private_file
+from ...module_utils.core.messages import printable, quote
+from ...module_utils.core.types import ListOf, Section
+from ...module_utils.core.waits import Outcome, WaitTimeout, run_bounded
 from ...module_utils.schema.providers import PROVIDERS
-from ...module_utils.schema.types import ListOf, Section
 
 USER_AGENT = f"accel.gpu/{VERSION} clusters"
 # Failures of a cloud, its configuration or the network; any other error is a bug.
@@ -65,7 +58,7 @@ def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, s
     """Return a source for each cloud and region of these entries. The libraries of a provider are only imported if an entry requires them."""
     sources: list[ClusterSource] = []
     for key, settings in entries:
-        inventory = importlib.import_module(f"...module_utils.providers.{key}.inventory", __package__)
+        inventory = importlib.import_module(f"...module_utils.clouds.{key}_groups", __package__)
         sources += inventory.sources(settings, environ, USER_AGENT)
     return sources
 
@@ -104,7 +97,7 @@ class KubeconfigFolder:
         """Write a new kubeconfig for a host. Raise ConnectionProblem if the cloud does not provide it."""
         text = source.kubeconfig(cluster, self._lifetime)
         os.makedirs(self._path, mode=0o700, exist_ok=True)
-        private_file.write(self.path(host), text)
+        write_private_file(self.path(host), text)
 
     def restrict_mode(self, host: str) -> None:
         """Make a host's kubeconfig readable only by its owner."""

@@ -15,10 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from ...module_utils.catalog.names import VERSION
-from ...module_utils.common.results import MAX_LISTED
-from ...module_utils.report import formatting
-from ...module_utils.report.drawing import Units
-from ...module_utils.report.view_model import MAX_IN_TILE, MAX_ROWS, build_page
+from ...module_utils.core.messages import MAX_LISTED
+from ...module_utils.report.facts import format_number, plural, short_model, short_resource, verification
+from ...module_utils.report.view_model import MAX_IN_TILE, MAX_ROWS, Units, build_page
 from .geometry import Place, coordinate
 
 _FOLDER = Path(__file__).parent
@@ -68,11 +67,11 @@ def template(name: str) -> Template:
     )
     environment.filters |= {
         "coordinate": coordinate,
-        "number": formatting.number,
-        "plural": formatting.plural,
-        "short_model": formatting.short_model,
-        "short_resource": formatting.short_resource,
-        "verification": formatting.verification,
+        "number": format_number,
+        "plural": plural,
+        "short_model": short_model,
+        "short_resource": short_resource,
+        "verification": verification,
     }
     environment.globals |= {"Place": Place, "Units": Units}
     environment.globals |= {"MAX_LISTED": MAX_LISTED, "MAX_IN_TILE": MAX_IN_TILE, "MAX_ROWS": MAX_ROWS}

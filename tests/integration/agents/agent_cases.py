@@ -12,8 +12,8 @@ from lab.api import Object
 from lab.hardware import describe
 from plugins.module_utils.catalog import mig, models
 from plugins.module_utils.catalog.mig import Geometry
-from plugins.module_utils.mig import placement
-from plugins.module_utils.mig.layout import Counts
+from plugins.module_utils.sharing_modes import mig as placement
+from plugins.module_utils.sharing_modes.mig import Counts
 from tests.integration.agents.configs import BAD, CONFIGS, GOOD, GPU, SILENT, sharing
 
 DRIVER = "580.159.04"

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.core import yaml_text
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as written
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import placement
+from plugins.module_utils.sharing_modes import mig as placement
 from tests.integration.agents import agent_cases
 
 GPUS = 2
@@ -35,7 +37,7 @@ SHARED = [
 def node(model: models.Model, sharing: Sharing) -> AgentCase:
     """Return a case that applies the configurations of a pool with this sharing."""
     machine = agent_cases.hardware(model, GPUS)
-    config = yaml_text.render(device_plugin.config(sharing))
+    config = yaml_text.render_yaml(device_plugin.device_plugin_config(sharing))
     if not sharing.layout:
         return AgentCase(machine, config=config)
     content = mig_parted.entry(sharing.layout, GPUS)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as written
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as written
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted
 from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.api import Object
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import placement
-from plugins.module_utils.mig.layout import Counts
+from plugins.module_utils.sharing_modes import mig as placement
+from plugins.module_utils.sharing_modes.mig import Counts
 from tests.helpers.mig import GEOMETRIES
 from tests.integration.agents import agent_cases
 

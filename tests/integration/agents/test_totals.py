@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import GPUS_ANNOTATION
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import report_data
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.report import data as report_data
 from lab.agents import AgentCase, AgentOutput, run_simulator
 from plugins.module_utils.catalog import models
 from tests.integration.agents.agent_cases import devices, geometry_of, hardware

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer, SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_return import LicenseReturn
-from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseReturn
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import NodeDrainer, SharedLease
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import DrainOptions
 from tests.helpers.licensing import Licensing
 from tests.helpers.polling import until
 

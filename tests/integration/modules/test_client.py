@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.conflict_retry import MAX_ATTEMPTS
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import MAX_ATTEMPTS, ApiError
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube, Watched
 

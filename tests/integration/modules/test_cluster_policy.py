@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import active_policy
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator import cluster_policy_client
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import active_policy
 from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, uninstall
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab

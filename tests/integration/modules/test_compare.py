@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.diff import difference, same_object, shown
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import difference, same_object, shown
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object_path
 from tests.helpers.kube import Kube
 

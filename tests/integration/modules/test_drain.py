@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import REMOVAL_REASON
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
-from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused
-from ansible_collections.accel.gpu.plugins.module_utils.drain.removal import NodeRemoval
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import EvictionRefused, NodeRemoval
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import REMOVAL_REASON
 from tests.faults.api_proxy import Answer
 from tests.helpers import drain_module
 from tests.helpers.drain_fixture import DrainFixture, Object

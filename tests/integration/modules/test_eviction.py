@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
-from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused, evict_pods
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import EvictionRefused, evict_pods
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import DrainOptions
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
 from tests.helpers.polling import until

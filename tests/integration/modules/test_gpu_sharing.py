@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import operand_restart
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import verification as operand_restart
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab

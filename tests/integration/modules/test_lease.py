@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import HOLDER_ANNOTATION, Lease, LeaseHeld, LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object_path
 from ansible_collections.accel.gpu.plugins.modules import kube_object
 from tests.faults.api_proxy import Answer, Request
@@ -182,7 +181,7 @@ import sys
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import wait_until
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import wait_until
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), sys.argv[2])
 path = "/api/v1/namespaces/default/configmaps"
 with Lease(client, "stopped-run", namespace="default", name=sys.argv[2], duration=3):

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, collection_path, object_path
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import SharingConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
+    ChangePlan,
+    SharingConfigMaps,
+    plan_sharing_changes,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted
 from lab import build
 from tests.helpers.kube import Kube
 from tests.helpers.mig import generated_entries, generated_of

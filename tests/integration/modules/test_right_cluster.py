@@ -17,8 +17,8 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.modules import magnum_nodegroup, vks_nodegroup
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers import drain_module

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.parallel import run_bounded
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import run_bounded
 from tests.helpers.gpu_nodes import gpu_node
 from tests.helpers.kube import Kube
 from tests.programs import REPO
@@ -23,7 +23,7 @@ MOST_MIB = 150
 
 _LISTER = """
 import json, sys
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 client = Client(ConnectionOptions(kubeconfig=sys.argv[1]), "lister")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import OperatorUpgrade
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.core.values import get_nested
 from ansible_collections.accel.gpu.plugins.modules import autoscaling, machineset
 from lab import audit
 from lab.layout import Lab as LabLayout

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse_node
 from ansible_collections.accel.gpu.plugins.modules import machineset, nodegroup_nodes
 from lab.api import Api
 from lab.layout import Lab as LabLayout

@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_mark
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.core.values import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_mark
 from ansible_collections.accel.gpu.plugins.modules import machineset, machineset_info
 from lab import audit
 from lab.layout import Lab as LabLayout

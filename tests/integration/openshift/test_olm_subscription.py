@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
     CREATED_ANNOTATION,
     SUBSCRIPTION_CONFIG_ANNOTATION,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.core.values import get_nested
 from tests.helpers.olm import OlmNamespace
 from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, NFD_CSV, NFD_PACKAGE, OLD_GPU_CSV
 from tests.helpers.polling import until

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import MACHINE_ANNOTATION
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import MACHINE_ANNOTATION
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.core.values import get_nested
 from lab import audit
 from lab.layout import Lab as LabLayout
 from tests.helpers.openshift import (

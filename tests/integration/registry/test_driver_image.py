@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import ImageBuilder
+from ansible_collections.accel.gpu.plugins.module_utils.images.driver_build import ImageBuilder
 from ansible_collections.accel.gpu.plugins.modules import driver_image
 from lab.registry import layout
 from tests.helpers.driver_context import catalog, remove_storage, write_catalog, write_context, write_installer

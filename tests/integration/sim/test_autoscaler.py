@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.scaling_state import (
     ScalingExplanation,
     explain_scaling,
 )

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
-from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import all_layouts, place
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig import Counts, all_layouts, place
 from lab import build, mig
 from plugins.module_utils.catalog import models
 from tests.helpers.mig import GEOMETRIES

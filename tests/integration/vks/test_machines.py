@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client as iam
 from ansible_collections.accel.gpu.plugins.modules import vks_kubeconfig, vks_nodegroup
 from lab import cloud_requests
 from lab.layout import Lab as LabLayout

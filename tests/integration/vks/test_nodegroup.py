@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import group_mark
+from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import group_mark
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
 from tests.helpers.polling import until
 from tests.helpers.vks_modules import CLUSTER, Account, Object

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.drain.module import DrainingModule
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.module import DrainingModule
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.modules import vks_nodegroup
 from lab import cloud_requests
 from tests.helpers.shared_clusters import MOST_OF_A_PERSON, SharedCluster

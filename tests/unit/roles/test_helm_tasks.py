@@ -22,7 +22,7 @@ from ansible.template import Templar
 from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
-from ansible_collections.accel.gpu.plugins.module_utils.schema.helm import helm_fields
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import helm_fields
 from tests.programs import REPO
 
 HELM_FILE = REPO / "roles" / "pools" / "tasks" / "helm.yml"

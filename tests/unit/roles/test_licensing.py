@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import LIMIT_OPTIONS
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LIMIT_OPTIONS
 from tests.programs import REPO
 
 

@@ -14,7 +14,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.yaml_text import render
+from ansible_collections.accel.gpu.plugins.module_utils.core.yaml_text import render_yaml
 from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from tests.helpers.playbook import run_playbook
 from tests.helpers.restricted import violations
@@ -99,7 +99,7 @@ def test_data_that_looks_like_a_template_is_not_evaluated_in_the_pods(tmp_path: 
     canary, given = tmp_path / "canary", tmp_path / "given.yml"
     template = f"{{{{ lookup('pipe', 'touch {canary}') }}}}"
     pools = [{"name": "a", "nodes": {"machineset": {"provider_spec": {template: template, "emoji": "🚀"}}}}]
-    given.write_text(render({"gpu_pools": pools}, for_ansible=True))
+    given.write_text(render_yaml({"gpu_pools": pools}, for_ansible=True))
     config = rendered(tmp_path, {}, "-e", f"@{given}")["ConfigMap"]
     path = tmp_path / "inventory.yml"
     path.write_text(config["data"]["inventory.yml"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_installation import evaluate_olm
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import evaluate_olm
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.programs import REPO
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import PROGRAMS, Number
 from tests.programs import REPO
 
 ROLE = REPO / "roles" / "validation"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_types import machine_type_gpus
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import machine_type_gpus
 from lab.errors import LabError
 from lab.machine_api import types
 from lab.machine_api.machine_sets import machine_sets

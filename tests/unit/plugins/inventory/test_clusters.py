@@ -20,13 +20,13 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.accel.gpu.plugins.inventory import clusters
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.providers import kubeconfig_file
-from ansible_collections.accel.gpu.plugins.module_utils.providers.cluster_inventory import (
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import kubeconfig_file
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.kubeconfig_file import (
     DiscoveredCluster,
     DiscoveredNodeGroup,
     KubeconfigLifetime,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem, ServiceError
 from tests.helpers import certificates
 
 SERVER = "https://192.0.2.1:6443"

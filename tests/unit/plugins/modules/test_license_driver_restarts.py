@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import RestartBlocked
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import RestartBlocked
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import TOKEN_PATH
 from tests.helpers.driver_restarts import CLIENT, NEW, NOTE, changes_of, gpu_pod, passing_time
 from tests.helpers.driver_restarts import restart_module as module
 

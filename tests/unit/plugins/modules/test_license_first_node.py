@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.modules import license_rotation
 from tests.helpers.license_api import LicenseApi, Object, cluster_policy, gpu_node, license_secret
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, Killed, initial_files, lost_connection

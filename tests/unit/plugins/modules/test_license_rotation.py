@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation_survey import UnreachableServers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseObjectChange
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
+    SECRET,
+    DesiredFiles,
+    LicenseFiles,
+    LicenseTarget,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import CONFIG_PATH, TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import UnreachableServers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import TOKEN_PATH
 from tests.helpers.driver_restarts import CLIENT, NEW, RestartModule, changes_of, gpu_pod, passing_time
 from tests.helpers.driver_restarts import restart_module as module
 from tests.helpers.license_nodes import Killed

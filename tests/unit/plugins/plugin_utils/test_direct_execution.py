@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.process import start_time
+from ansible_collections.accel.gpu.plugins.module_utils.core.files import start_time
 from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
 from tests.helpers.polling import until
 from tests.programs import run as run_program

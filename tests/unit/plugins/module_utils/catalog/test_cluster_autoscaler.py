@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import group_id
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import group_id
 
 
 def test_the_name_of_a_node_group() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import (
     BY_NAME,
+    CONDITIONS,
     CONFIG,
     DISTRIBUTIONS,
     DROP_IN,
     SOCKET,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import CONDITIONS
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import OPERATOR_RELEASES, release_of
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.driver_images import (
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
+    OPERATOR_RELEASES,
     PUBLIC_REGISTRIES,
     BuildTarget,
     build_target,
+    known_release_of,
     os_tag,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import OPERATOR_RELEASES, known_release_of
 
 BEFORE = ("v23.9.2", "v24.9.2", "v25.3.4", "v25.10.1")
 BETWEEN = ("v26.3.0", "v26.3.3")

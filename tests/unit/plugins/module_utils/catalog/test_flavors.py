@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.flavors import vks_flavor_gpus
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import vks_flavor_gpus
 
 
 @pytest.mark.parametrize(

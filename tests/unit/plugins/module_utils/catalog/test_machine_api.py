@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import machine_api
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import (
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import openshift as machine_api
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import (
     CAPACITY_CPU,
     CPU,
     GPU,

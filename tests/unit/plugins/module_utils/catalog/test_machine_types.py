@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import machine_types, models
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_types import machine_type_gpus
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import models
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import models as machine_types
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import machine_type_gpus
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import KNOWN_ISSUES, KnownIssue, issues_of
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import KNOWN_ISSUES, KnownIssue, issues_of
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
     OPERATOR_RELEASES,
     OperatorRelease,

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.vgpu_releases import (
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
     BRANCHES,
     LONG_TERM_BRANCHES,
     RELEASES,

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.chart_drivers import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import SWITCH, Path
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import (
     changed_objects,
     rolled_nodes,
     value_changes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import SWITCH, Path
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import preview_upgrade
-from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import Chart
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]

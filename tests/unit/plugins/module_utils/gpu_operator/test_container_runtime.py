@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.container_runtime import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import (
     handlers_of,
     host_paths,
     missing_runtime_classes,

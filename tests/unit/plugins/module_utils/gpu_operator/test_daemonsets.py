@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import (
     count_interrupted_nodes,
     driver_nodes,
     is_stalled,

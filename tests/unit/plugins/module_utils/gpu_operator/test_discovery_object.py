@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.discovery_object import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.node_feature_discovery import (
     choose_object,
     desired_tolerations,
     has_worker_tolerations,

@@ -8,14 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_object_writer import (
-    apply_driver_objects,
-    refused_objects,
-    undeclared_fields,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import (
     DriverObjectChange,
     DriverObjects,
+    apply_driver_objects,
+    refused_objects,
+    undeclared_fields,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.nvidia_driver import driver_of_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import driver_of_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import (
     DEFAULT_NAME,
     DriverObjects,
@@ -21,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_obje
     plan_driver_objects,
     recorded_driver,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import add_driver_objects
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import plan_driver_objects
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_report import add_driver_objects
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     NO_ROLLOUT,
     SWITCH,
     DriverRollout,

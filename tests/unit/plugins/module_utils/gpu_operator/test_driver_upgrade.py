@@ -1,59 +1,68 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wait for a driver upgrade lasts as long as the upgrade progresses, and no longer."""
+"""How far a driver upgrade is, by the labels of the nodes."""
 
 from __future__ import annotations
 
-from typing import Any
+import pytest
 
-from tests.helpers.readiness import Scenario
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import (
+    DriverUpgrade,
+    driver_upgrade,
+    remedies,
+)
 
-
-def upgrading(scenario: Scenario, *states: str, **policy: Any) -> None:
-    """A driver upgrade in progress; upgraded nodes have the new driver."""
-    scenario.driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
-    scenario.policy["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, **policy}}}
-    for actual, state in zip(scenario.nodes, states, strict=False):
-        actual["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
-    scenario.driver["status"]["updatedNumberScheduled"] = states.count("upgrade-done")
+STATE, SKIP = "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/gpu-driver-upgrade.skip"
 
 
-def test_a_driver_upgrade_is_waited_for() -> None:
-    scenario = Scenario()
-    upgrading(scenario, "upgrade-done", "pod-restart-required", "upgrade-required")
-    verdict = scenario.verdict()
-    assert verdict.upgrade.working == {"gpu-1": "pod-restart-required"}
-    assert "the driver is being upgraded on gpu-1 (pod-restart-required)" in verdict.waiting
-    assert verdict.blocked == ()
-    # A node whose upgrade is not done is not ready, whatever the state of its pods.
-    upgrading(scenario, "upgrade-done", "upgrade-done", "uncordon-required")
-    scenario.driver["status"]["updatedNumberScheduled"] = 3
-    assert scenario.verdict().waiting == ("the driver is being upgraded on gpu-2 (uncordon-required)",)
-    upgrading(scenario, *["upgrade-done"] * 3)
-    assert scenario.verdict().ready
+def nodes(**states: str) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (name, {STATE: state.removesuffix("+skip"), **({SKIP: "true"} if state.endswith("+skip") else {})})
+        for name, state in states.items()
+    ]
 
 
-def test_a_driver_upgrade_that_does_not_go_on_ends_the_wait() -> None:
-    scenario = Scenario()
-    upgrading(scenario, "upgrade-done", "upgrade-failed", "upgrade-required")
-    assert "kubectl label node --overwrite gpu-1" in scenario.verdict().blocked[0]
-    upgrading(
-        scenario, "upgrade-done", "upgrade-failed", "upgrade-required", maxParallelUpgrades=2, maxUnavailable="100%"
+def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
+    actual = driver_upgrade(
+        [
+            *nodes(
+                a="upgrade-done", b="upgrade-required", c="drain-required", d="upgrade-failed", e="upgrade-done+skip"
+            ),
+            *nodes(f="upgrade-required+skip", g=""),
+            ("h", {}),
+        ]
     )
-    assert scenario.verdict().blocked == ()
+    assert actual == DriverUpgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
+    assert actual.as_dict()["states"] == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
+    assert actual.messages() == [
+        "the driver upgrade failed on d",
+        "the driver is being upgraded on c (drain-required)",
+        "1 node(s) are waiting for the upgrade",
+        f"the old driver is kept on f because of the label {SKIP}",
+    ]
+    assert driver_upgrade(nodes(a="upgrade-done", b="")) == DriverUpgrade()
 
 
-def test_without_the_upgrade_controller_old_pods_stay() -> None:
-    scenario = Scenario()
-    upgrading(scenario, "", "", "", autoUpgrade=False)
-    assert "delete its driver pod" in scenario.verdict().blocked[0]
-    # As long as its controller has not looked at the new template, the numbers are those of the old one.
-    scenario.driver["metadata"]["generation"] = 3
-    assert scenario.verdict().blocked == ()
+STUCK = [
+    ({"a": "upgrade-failed"}, 1, True),
+    ({"a": "upgrade-failed", "b": "upgrade-required"}, 1, True),
+    # The limit allows another upgrade beside the failed one.
+    ({"a": "upgrade-failed", "b": "upgrade-required"}, 2, False),
+    ({"a": "upgrade-failed", "b": "pod-restart-required"}, 1, False),
+    ({"a": "upgrade-required"}, 1, False),
+    ({"a": "upgrade-required+skip"}, 1, True),
+    ({"a": "upgrade-required+skip", "b": "upgrade-required"}, 1, False),
+    ({"a": "upgrade-done"}, 1, False),
+]
 
 
-def test_what_a_driver_that_is_gone_has_left_on_nodes_says_nothing() -> None:
-    scenario = Scenario()
-    upgrading(scenario, "upgrade-failed", "upgrade-required", "upgrade-done")
-    scenario.driver = scenario.plugin
-    assert scenario.verdict().ready
+@pytest.mark.parametrize(("states", "at_most", "stuck"), STUCK)
+def test_whether_it_goes_on_by_itself(states: dict[str, str], at_most: int, stuck: bool) -> None:
+    upgrade = driver_upgrade(nodes(**states))
+    assert upgrade.is_stuck(at_most) is stuck
+    assert bool(remedies(upgrade)) >= stuck
+
+
+def test_the_remedy_names_nodes_and_label() -> None:
+    (remedy,) = remedies(driver_upgrade(nodes(a="upgrade-failed", b="upgrade-failed")))
+    assert f"kubectl label node --overwrite a b {STATE}=upgrade-required" in remedy

@@ -23,7 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     same_version,
     with_reverted_fields,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.kube.object_managers import ARGO_CD, FLUX
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ComponentPlan
 

@@ -12,8 +12,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     HELM_MANAGER,
     Installation,
     InstallationFinding,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation_conflicts import (
     may_have_gpu_clusters,
     with_driver_source,
     with_gpu_clusters,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import DesiredPolicy, plan_change
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.kept_tolerations import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import (
     keep_needed_tolerations,
     obsolete_tolerations,
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.manual_fields import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     KnownSources,
     ManualField,
     manual_fields,

@@ -11,8 +11,9 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     Installation,
     InstallationFinding,
+    olm_changes,
+    read_olm_changes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_changes import olm_changes, read_olm_changes
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive

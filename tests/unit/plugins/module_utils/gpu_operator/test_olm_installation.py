@@ -9,14 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import Installation, with_policies
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_installation import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
+    Installation,
     csv_of,
     evaluate_olm,
     example_of,
     other_subscriptions,
     read_example,
     subscribed_namespaces,
+    with_policies,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError

@@ -9,8 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import expected_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import IgnoredNodes, assess
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import (
+    IgnoredNodes,
+    assess,
+    expected_nodes,
+)
 from tests.helpers.readiness import EFFECT, Object, Scenario, node, status
 
 

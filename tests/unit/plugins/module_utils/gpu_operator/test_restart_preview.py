@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import operands
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import OperandRestart
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
     PolicyChange,
+    UpgradePolicy,
     plan_change,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import DriverObjects
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import (
     RestartPreview,
     predict_restarts,
     restarted_operands,
     with_driver_objects,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import OperandRestart
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]

@@ -9,16 +9,15 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import (
     StateTimer,
     WaitOptions,
     WaitTimeout,
     wait_until,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import OperatorReadiness
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.stalled_pods import StalledPods
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.readiness import OperatorReadiness, StalledPods
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.helpers.fleet import pool
 from tests.helpers.readiness import EFFECT, Object, Scenario, node, status

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME, DISTRIBUTIONS
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.toolkit_settings import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import (
     InstalledToolkit,
     declared_change,
     is_confirmed,
@@ -20,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.toolkit_set
     settings_for_unconfirmed,
     with_settings,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import with_values, without_values
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan

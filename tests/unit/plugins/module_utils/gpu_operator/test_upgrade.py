@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import apply_merge_patch, merge_patch
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.values import apply_merge_patch, merge_patch
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DriverRollout,
     UpgradePolicy,
     driver_fields,
@@ -25,7 +25,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade imp
     operator_deployments,
     preview_upgrade,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import Chart
 
 Object = dict[str, Any]
 OLD, NEW = (Chart("gpu-operator", version, version) for version in ("v25.3.2", "v25.10.1"))

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     Installation,
     InstallationFinding,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_refusals import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import (
     HelmTools,
     RefusalPreview,
     initial_values,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import (
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
     Chart,
     ChartProblem,
     custom_resource_definitions,

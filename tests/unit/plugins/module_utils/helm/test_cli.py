@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm import cli
-from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import ChartProblem
-from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import (
+from ansible_collections.accel.gpu.plugins.module_utils.helm import release as cli
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
+    ChartProblem,
     Helm,
     HelmMissing,
     error_summary,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import Chart
 from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
+    Chart,
     ReleaseContent,
     Revision,
     decode_content,

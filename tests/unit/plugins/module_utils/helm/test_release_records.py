@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.release import Revision
-from ansible_collections.accel.gpu.plugins.module_utils.helm.release_records import is_abandoned
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import Revision, is_abandoned
 
 Object = dict[str, Any]
 NOW = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.workloads import (
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import (
     format_failure,
     pod_failures,
     workload_rollout,

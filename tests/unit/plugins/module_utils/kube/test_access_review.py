@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.access_review import MissingPermission, Permission
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import explain
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import MissingPermission, Permission
 
 EVICT = Permission("create", "pods/eviction")
 

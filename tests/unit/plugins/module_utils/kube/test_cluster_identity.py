@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.cluster_identity import (
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
+    HOLDER_ANNOTATION,
     ClusterIdentity,
+    Lease,
     identity_report,
     read_uid,
     recorded_name,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION
 
 RECORD = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu"
 ELSEWHERE = RECORD.replace("kube-system", "ops")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.conflict_retry import (
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import (
     MAX_ATTEMPTS,
+    ApiError,
     patch_object,
     retry_conflicts,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 
 Object = dict[str, Any]
 PATH = "/apis/example/v1/things/a"

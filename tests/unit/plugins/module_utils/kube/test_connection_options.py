@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import helm_environment
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.conflicts import ignored_variables, same_server
-from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import same_server
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import (
+    ConnectionOptions,
+    ignored_variables,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import WrongCluster
-from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import helm_environment
 
 PROD, TEST = "https://prod.example:6443", "https://test.example:6443"
 Values = dict[str, Any]

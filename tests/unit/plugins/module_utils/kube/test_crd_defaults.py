@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.crd_defaults import defaults_at
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import defaults_at
 
 Object = dict[str, Any]
 

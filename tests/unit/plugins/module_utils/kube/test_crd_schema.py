@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.crd_schema import known_fields
+from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import known_fields
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.diff import difference, normalized, shown
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import difference, normalized, shown
 
 Object = dict[str, t.Any]
 

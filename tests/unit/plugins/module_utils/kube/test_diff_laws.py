@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.diff import difference
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import difference
 from tests.helpers.apply_model import Object, apply, content
 
 US, THEM = "accel.gpu", "another-tool"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.parallel import call_all
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import call_all
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
 from tests.helpers.certificates import server_context
 from tests.helpers.connect_proxy import ConnectProxy
 from tests.helpers.exec_server import V4, Answer, Command, ExecServer, frame, running

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import connect
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_of
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import secrets_of
 
 
 def pair() -> tuple[bytes, bytes]:

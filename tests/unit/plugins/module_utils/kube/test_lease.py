@@ -13,8 +13,14 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld, LeaseLost, elapsed
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION, holder_of
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
+    HOLDER_ANNOTATION,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    elapsed,
+    holder_of,
+)
 from tests.helpers.polling import until
 
 from .lease_server import Clock, Server

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.types import lease_settings
 from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
-from ansible_collections.accel.gpu.plugins.module_utils.schema.lease import lease_settings
 
 
 class Module(ClusterModule):

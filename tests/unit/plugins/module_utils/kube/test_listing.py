@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.http import HttpResponse
-from ansible_collections.accel.gpu.plugins.module_utils.kube.listing import Listing, parse_page
+from ansible_collections.accel.gpu.plugins.module_utils.core.http import HttpResponse
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Listing, parse_page
 
 TRAP = {"annotations": {"trap": '"metadata":{"continue":"elsewhere"}'}}
 

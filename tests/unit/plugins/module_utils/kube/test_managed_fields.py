@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.managed_fields import as_applied, has_records, writers
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import as_applied, has_records, writers
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.normalization import quantity, same_scalar
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import quantity, same_scalar
 
 
 @pytest.mark.parametrize(

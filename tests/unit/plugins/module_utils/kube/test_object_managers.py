@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.object_managers import (
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import (
     GITOPS_TOOLS,
     gitops_owner,
     manager_of,

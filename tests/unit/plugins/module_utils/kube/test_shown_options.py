@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import secrets_in, shown_options
 from ansible_collections.accel.gpu.plugins.modules import (
     gpu_info,
     gpu_pools_export,

@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.secrets import without_user_info
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import helm_environment
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.cluster_identity import ClusterIdentity, identity_report
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import explain
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
-from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import helm_environment
-from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in, shown_options
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import ClusterIdentity, identity_report
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import secrets_in, shown_options
 
 SECRET = "S3cretPlanted"
 SERVER = f"https://u:{SECRET}@127.0.0.1:1/k8s"

@@ -14,17 +14,17 @@ import pytest
 import yaml
 from kubernetes.config import incluster_config
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_client import HttpClient
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import require_usable_token
 from ansible_collections.accel.gpu.plugins.module_utils.kube import connection
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection, connect
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import (
     ConnectionOptions,
     secret_variables,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import require_usable_token
-from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import secrets_in
 from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import Transport
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.transport import HttpClient
 from ansible_collections.accel.gpu.plugins.modules import gpu_info
 from tests.faults.api_proxy import Answer, Proxy, Request
 from tests.helpers.modules import run_module

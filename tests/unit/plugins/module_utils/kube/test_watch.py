@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import interruptible
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.watch import interruptible
 
 
 class EndedError(Exception):

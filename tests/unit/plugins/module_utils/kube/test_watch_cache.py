@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.watch_cache import Collection, WatchCache
+from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import Collection, WatchCache
 
 Object = dict[str, Any]
 PATH = "/api/v1/namespaces/a/configmaps"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
 from tests.helpers.license_tokens import make_token

@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import (
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import (
     DNS,
     PROXY,
     TCP,
     TLS,
-    UNKNOWN,
+    UNKNOWN_LAYER,
     Server,
     ServiceCheck,
     are_unreachable,
     check_command,
     evaluate_check,
+    parse_token,
     proxy_of,
     servers_of,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
 from tests.helpers.license_tokens import make_token
 
 HOST = Server("dls.example.com", 443)
@@ -51,15 +51,15 @@ def test_the_servers_of_a_token_and_the_commands() -> None:
         (28, NAME, "curl: (28) Connection timed out", TCP, "Cannot connect to"),
         (35, CONNECTED, "curl: (35) wrong version number", TLS, "accepts connections, but the TLS handshake fails (wrong version number)"),
         (28, CONNECTED, "", TLS, "the TLS handshake fails (exit code 28)"),
-        (127, "", "curl: command not found", UNKNOWN, "could not be checked from the node: curl: command not found."),
-        (None, "", "", UNKNOWN, "could not be checked"),
+        (127, "", "curl: command not found", UNKNOWN_LAYER, "could not be checked from the node: curl: command not found."),
+        (None, "", "", UNKNOWN_LAYER, "could not be checked"),
     ],
 )  # fmt: skip
 def test_layers(code: int | None, output: str, error: str, layer: str, text: str) -> None:
     actual = evaluate_check(HOST, "", code, output, error)
     assert (actual.layer, actual.address) == (layer, "dls.example.com:443")
     assert text in actual.message
-    assert actual.as_dict()["reachable"] == {"": True, UNKNOWN: None}.get(layer, False)
+    assert actual.as_dict()["reachable"] == {"": True, UNKNOWN_LAYER: None}.get(layer, False)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_layers_with_a_proxy(code: int, output: str, layer: str) -> None:
 
 
 def test_one_of_several_servers_is_enough() -> None:
-    failed, unknown = ServiceCheck("a:1", TCP, "no"), ServiceCheck("b:1", UNKNOWN, "no")
+    failed, unknown = ServiceCheck("a:1", TCP, "no"), ServiceCheck("b:1", UNKNOWN_LAYER, "no")
     assert are_unreachable([failed, failed])
     assert not are_unreachable([failed, ServiceCheck("b:1")])
     assert not are_unreachable([failed, unknown])

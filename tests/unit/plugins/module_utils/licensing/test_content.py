@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
+    CONFIG_MAP,
+    SECRET,
     DesiredFiles,
     LicenseFiles,
+    LicenseTarget,
     desired_files,
     object_body,
     read_files,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.gridd_conf import GriddOptions
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import CONFIG_MAP, SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import GriddOptions
 from tests.helpers.license_tokens import make_token
 
 NAMESPACE = "gpu-operator"

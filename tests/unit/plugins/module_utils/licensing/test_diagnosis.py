@@ -11,33 +11,32 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import ServiceCheck
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
-    LicenseObject,
-    expiry_warning,
-    problem,
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import report_lines, report_problems
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
+    NO_OBJECT,
+    SECRET,
+    LicenseFiles,
+    LicenseTarget,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
     CONFIG_PATH,
     TOKEN_PATH,
-    LicenseNode,
-    Reading,
-    license_nodes,
-    parse_driver_pods,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import (
     LicenseLimits,
+    LicenseNode,
+    LicenseObject,
+    LicenseStatus,
+    Reading,
+    expiry_warning,
+    license_nodes,
     missing_text,
     node_states,
     overview,
+    parse_driver_pods,
+    problem,
     problem_lines,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.report_text import report_lines, report_problems
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import NO_OBJECT, SECRET, LicenseTarget
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import ServiceCheck, parse_token
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from tests.helpers.license_nodes import NAMESPACE, license_node
 from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
 

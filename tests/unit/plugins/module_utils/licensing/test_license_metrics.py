@@ -10,9 +10,8 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import PodLimits
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import LicenseNode, Reading
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseNode, LicenseStatus, Reading
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_metrics import LicenseMetrics, parse_metrics
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
 from tests.helpers.license_nodes import NAMESPACE, license_node
 
 METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_return import LicenseReturn
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers, LicenseReturn
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_node
 from tests.helpers.license_nodes import Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.http import Retrier
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_servers import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.http import Retrier
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.servers import (
     Access,
     LicenseServiceClient,
     LicenseServiceError,

@@ -9,16 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import are_unreachable
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster, LicenseObjectChange
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
+    CONFIG_MAP,
+    SECRET,
+    DesiredFiles,
+    LicenseFiles,
+    LicenseTarget,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseObject
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import plan_rotation
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import CONFIG_MAP, SECRET, LicenseTarget
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import are_unreachable, parse_token, utc_now
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, license_node
 from tests.helpers.license_tokens import make_token
 

@@ -8,17 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
-    NONE,
-    REPLACE,
-    RESTART,
-    RotationResult,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import CONFIG_PATH, TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import NONE, REPLACE, RESTART, RotationResult
 from tests.helpers.license_nodes import Container, Containers, Killed, license_node, lost_connection
 from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, expected, plan, rotate, rotator
 

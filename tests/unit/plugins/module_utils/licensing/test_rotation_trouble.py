@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import TIMEOUT, PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import TIMEOUT, PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import RotationResult
 from tests.helpers.license_nodes import Container, initial_files, lost_connection
 from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, plan, rotate, rotator

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus, parse_status
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import LicenseStatus, parse_status
 
 HEAD = "==============NVSMI LOG==============\n\nDriver Version                            : 580.95.05\nAttached GPUs : 1\n"
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CLUSTER_POLICIES, NODES, collection_path
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.modules import license_info
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files

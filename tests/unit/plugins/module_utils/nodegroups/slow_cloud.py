@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest, ListedGroup
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import CloudRequest, ListedGroup
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 
 
 class Time:

@@ -15,22 +15,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import (
+    ReconcileOptions,
+    ReconcileResult,
+    reconcile,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import (
     CREATE,
     DELETE,
     NOTHING,
     REPLACE,
     UPDATE,
+    NodeGroupSpec,
+    NodeGroupState,
     field_differences,
     merge_field,
     plan_group_changes,
     range_problems,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import ReconcileOptions
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult, reconcile
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import (
+from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,

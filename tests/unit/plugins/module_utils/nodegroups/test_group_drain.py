@@ -11,18 +11,21 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import plan_group_changes
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import (
+    GroupFailed,
+    GroupListCache,
     GroupReconciler,
     ReconcileOptions,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import (
+    NodeGroupSpec,
+    NodeGroupState,
+    plan_group_changes,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import NodeDrainer
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 
 from .slow_cloud import SlowCloud, Time
 

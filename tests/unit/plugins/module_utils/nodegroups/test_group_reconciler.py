@@ -11,20 +11,22 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import NotConfirmed, ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import plan_group_changes
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import NotConfirmed, ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import (
+    CloudRequest,
+    GroupFailed,
+    GroupListCache,
     GroupReconciler,
     ReconcileOptions,
+    reconcile,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import reconcile
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import (
+    NodeGroupSpec,
+    NodeGroupState,
+    plan_group_changes,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 
 from .slow_cloud import SlowCloud, Time
 

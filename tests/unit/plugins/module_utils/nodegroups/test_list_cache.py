@@ -8,9 +8,12 @@ import threading
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache, GroupView
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ListedGroup
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import (
+    GroupListCache,
+    GroupView,
+    ListedGroup,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupState
 
 from .slow_cloud import SlowCloud

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.approval import awaits_approval, decide_approval
+from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import awaits_approval, decide_approval
 from tests.helpers.olm_objects import NEW, OLD, PACKAGE, plan
 
 NFD = "nfd.v4.12.0"

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import Assessment, DesiredVersion, assess
-from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
-from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import FINAL, LONG, MEDIUM
-from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import parse_version
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import FINAL, LONG, MEDIUM, Observed, parse_version
 from tests.helpers.olm_objects import (
     NAMESPACE,
     NEW,

@@ -11,13 +11,11 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
-from ansible_collections.accel.gpu.plugins.module_utils.olm import catalogs
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, StateTimer
+from ansible_collections.accel.gpu.plugins.module_utils.olm import installation as catalogs
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
-from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import CATALOG_START, OlmFailure
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import CATALOG_START, Observed, OlmFailure
 from tests.helpers.olm_objects import NAMESPACE, PACKAGE
 
 SOURCE = "certified-operators"

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.removal import OlmRemoval
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
+from ansible_collections.accel.gpu.plugins.module_utils.olm.runner import OlmRemoval
 from tests.helpers.olm_objects import NAMESPACE, NEW, PACKAGE, csv, plan, subscription
 
 Object = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm import failures
+from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment as failures
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Condition
 from tests.helpers.olm_objects import NAMESPACE, NEW, csv, deployment, plan
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import (
+    OlmOptions,
     desired_version,
     existing_subscription,
     installed_entry,
     plan_installation,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.package_manifest import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import (
     CatalogVersion,
     ChannelEntry,
+    Observed,
+    OlmFailure,
     choose_version,
     parse_package,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import OlmFailure
 from tests.helpers.olm_objects import (
     NAMESPACE,
     NEW,

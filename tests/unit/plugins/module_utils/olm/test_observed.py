@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.metadata import name_of
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import name_of
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import (
     catalog_state,
     component_label,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.operator_group import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import (
     ALL,
     MULTI,
     OWN,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OLM_OPTIONS, OlmOptions, option_problems
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OLM_OPTIONS, OlmOptions, option_problems
 
 
 def problems(**options: Any) -> list[str]:

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.package_manifest import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import (
     CatalogVersion,
     Channel,
     ChannelEntry,
+    Problem,
+    Version,
     allowed_steps,
     choose_version,
     downgrade,
     parse_package,
+    parse_version,
     skipped_version,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import Problem
-from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import Version, parse_version
 from tests.helpers.olm_objects import NEW, OLD, PACKAGE, manifest
 
 CERTIFIED = parse_package(manifest())

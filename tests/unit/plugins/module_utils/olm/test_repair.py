@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import DesiredVersion, assess
-from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import FINAL, LONG
-from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import (
     is_resolution_prevented,
     references_deleted_plan,
     repairs,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import FINAL, LONG
 from tests.helpers.olm_objects import NEW, OLD, PACKAGE, condition, csv, installed, observed, plan, subscription
 
 LOST = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1")

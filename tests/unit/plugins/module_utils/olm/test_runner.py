@@ -9,14 +9,13 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.olm import AUTOMATIC
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import AUTOMATIC
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED, ExpectedObjects
 from ansible_collections.accel.gpu.plugins.module_utils.olm import runner
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
-from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.package_manifest import parse_package
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed, parse_package
 from tests.helpers.olm_objects import NAMESPACE, NEW, PACKAGE, condition, manifest, observed, plan, subscription
 
 SPEC = {"installPlanApproval": AUTOMATIC}

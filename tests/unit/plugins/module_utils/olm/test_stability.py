@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.stability import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import (
     is_executed,
     is_rolled_out,
     missing_config,

@@ -17,8 +17,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
     FIELD_MANAGER,
     SUBSCRIPTION_CONFIG_ANNOTATION,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
-from ansible_collections.accel.gpu.plugins.module_utils.olm.subscription import (
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import (
+    OlmOptions,
     catalog_body,
     group_body,
     merge_list,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import DesiredVersion, assess
-from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import parse_version
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import parse_version
 from tests.helpers.olm_objects import NEW, PACKAGE, condition, csv, deployment, observed, subscription
 
 DESIRED = DesiredVersion(PACKAGE, PACKAGE, NEW, parse_version("v25.10.1"), frozenset({NEW}))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import Version, in_range, parse_version
+from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Version, in_range, parse_version
 
 VERSIONS = st.builds(
     Version,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import ExpectedObjects
-from ansible_collections.accel.gpu.plugins.module_utils.olm import failures
+from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment as failures
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
-from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
+from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
 from ansible_collections.accel.gpu.plugins.module_utils.olm.runner import OlmRun
 from ansible_collections.accel.gpu.plugins.modules import olm_subscription
 from tests.helpers.olm_objects import NAMESPACE, NEW, PACKAGE, condition, installed, observed

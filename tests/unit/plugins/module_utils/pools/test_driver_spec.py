@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.driver_spec import declared_spec, inherited_driver
+from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import declared_spec, inherited_driver
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import (
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import (
     Membership,
     NodeFacts,
     matches,

@@ -19,10 +19,9 @@ from ansible_collections.accel.gpu.plugins.filter.mig_fit import mig_fit
 from ansible_collections.accel.gpu.plugins.filter.mig_layouts import mig_layouts
 from ansible_collections.accel.gpu.plugins.filter.with_node_counts import with_node_counts
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
-
-from .test_whole_schema_fuzzed import DOCUMENTS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
+from tests.unit.plugins.module_utils.schema.test_whole_schema_fuzzed import DOCUMENTS
 
 HOSTILE: list[t.Any] = [
     *(None, True, False, 0, 1, -1, 4, 7, 64, 10**9, 10**30, -(10**30), 10**4000, 2**63),

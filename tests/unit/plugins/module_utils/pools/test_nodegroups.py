@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import with_node_counts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, with_node_counts
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import (
     CloudPlan,
     NodeGroupMember,
     NodeGroupPlan,
     Plan,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import InvalidVariables, validate
 from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}

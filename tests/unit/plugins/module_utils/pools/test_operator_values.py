@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import KERNEL
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import KERNEL
 from tests.helpers.variables import CLUSTER, Document, leaves
 
 REGISTRY = "registry.example.com:5000/mirror"

@@ -9,11 +9,11 @@ import typing as t
 import pytest
 from hypothesis import given
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 from tests.helpers.variables import CLUSTER, Document, pool_lists
 
 TAINT: Document = {"key": "restricted-access", "value": "yes", "effect": "NoSchedule"}

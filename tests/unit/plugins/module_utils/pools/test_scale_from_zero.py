@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import (
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import (
     CAPACITY_CPU,
     CAPACITY_LABELS,
     CAPACITY_MEMORY,
@@ -22,8 +22,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api impo
     autoscaler_rules,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.scale_from_zero import (
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import (
+    PoolPlan,
     capacity_annotations,
     format_labels,
     future_node,

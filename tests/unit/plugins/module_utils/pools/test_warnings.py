@@ -8,10 +8,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import autoscaler_rules
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import autoscaler_rules
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import warnings
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings as doubts
 from tests.helpers.fleet import node

@@ -13,17 +13,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
-from ansible_collections.accel.gpu.plugins.module_utils.common.http import HttpResponse
-from ansible_collections.accel.gpu.plugins.module_utils.registry.authorization import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.http import HttpResponse
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import (
     PULL,
     PUSH,
     Authorization,
     Challenge,
+    RegistryError,
     parse_challenge,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Login
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
 
 HOST = "registry.example.com"
 REALM = "https://auth.example.com/token"

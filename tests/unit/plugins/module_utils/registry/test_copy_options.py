@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.registry.copy_options import parse_specs
+from ansible_collections.accel.gpu.plugins.module_utils.registry.images import parse_specs
 
 HOST = "registry.example.com"
 DIGEST = f"sha256:{'0' * 64}"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import DNS, REFUSED, TIMEOUT, TLS
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import DNS, REFUSED, TIMEOUT, TLS
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import (
     MISSING_PROJECT,
     RegistryError,
     error_text,

@@ -15,19 +15,25 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import (
     ConnectionProblem,
     InvalidOptions,
     PartialFailure,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
-from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
-from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import ImageTools, ToolFailed
-from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient, RegistryError
+from ansible_collections.accel.gpu.plugins.module_utils.registry.images import (
+    CopySpec,
+    CopyState,
+    ImageCopier,
+    ImageTools,
+    ToolFailed,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
+    OCI_INDEX,
+    OCI_MANIFEST,
     ImageReference,
     Location,
+    Manifest,
     parse_image,
     parse_location,
 )

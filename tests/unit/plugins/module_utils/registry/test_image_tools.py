@@ -15,15 +15,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryAccess
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.module_utils.registry.image_tools import (
-    ImageTools,
-    ToolFailed,
-    error_summary,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.registry.images import ImageTools, ToolFailed, error_summary
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image, parse_location
-from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import RegistryAccess
 from tests.helpers.programs import run_program
 
 FATAL = 'time="2026-11-24T18:00:00Z" level=fatal msg="'

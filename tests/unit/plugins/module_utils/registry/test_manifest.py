@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import (
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
     DOCKER_LIST,
     DOCKER_MANIFEST,
     OCI_INDEX,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core import files as private_file
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem, InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import REQUEST_TIMEOUT_OPTION
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import REQUEST_TIMEOUT_OPTION
 from ansible_collections.accel.gpu.plugins.modules import (
     driver_image,
     image_set,
@@ -197,11 +197,11 @@ def test_files_that_are_not_regular(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in ("pipe", "link", "file/below", "x\0y"):
         with pytest.raises(ConnectionProblem):
-            private_file.text_of(str(tmp_path / path))
+            private_file.text_of_file(str(tmp_path / path))
     with pytest.raises(ConnectionProblem, match="cannot be created"):
         private_file.make_folder(str(tmp_path / "file" / "folder" / "digests.json"))
-    assert private_file.text_of(str(tmp_path / "missing")) is None
-    assert private_file.text_of(str(tmp_path / "file")) == ""
+    assert private_file.text_of_file(str(tmp_path / "missing")) is None
+    assert private_file.text_of_file(str(tmp_path / "file")) == ""
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,21 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
-from ansible_collections.accel.gpu.plugins.module_utils.registry.authorization import parse_challenge
-from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
-from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Login
-from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
-from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import ACCEPTED, OCI_MANIFEST, Manifest
-from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import ImageReference
-from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import (
     MAX_BODY,
     RegistryAccess,
+    RegistryClient,
+    RegistryError,
     RegistryTransport,
+    parse_challenge,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Login
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
+    ACCEPTED,
+    OCI_MANIFEST,
+    ImageReference,
+    Manifest,
 )
 from lab.pki import create_authority
 

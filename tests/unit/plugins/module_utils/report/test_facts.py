@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import Column
 from ansible_collections.accel.gpu.plugins.module_utils.report import facts
-from ansible_collections.accel.gpu.plugins.module_utils.report.table import Column
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
 from tests.helpers.infos import fleet

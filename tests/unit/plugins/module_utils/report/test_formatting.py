@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.formatting import pending_changes
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import pending_changes
 
 
 def test_labels_and_taints_to_remove_are_not_listed_as_ones_to_set() -> None:

@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import COUNTS
-from ansible_collections.accel.gpu.plugins.module_utils.report.plan_text import _total_impact, impact_lines
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import COUNTS
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import _total_impact, impact_lines
 
 NONE = dict.fromkeys(COUNTS, 0)
 RELEASE = {**NONE, "pods": 2, "operand_pods": 20, "repartitioned_nodes": 4, "resets": 4}

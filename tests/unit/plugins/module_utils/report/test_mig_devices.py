@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.mig_devices import compute_slices, gpu_layouts
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import compute_slices, gpu_layouts
 from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
 
 Layout = list[dict[str, t.Any]]

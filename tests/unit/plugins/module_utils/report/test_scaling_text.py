@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.filter.report_page import report_page
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import ClusterObjects
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import wrap
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.autoscaling import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.report.scaling_text import scaling_paragraphs
-from ansible_collections.accel.gpu.plugins.module_utils.report.table import wrap
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import scaling_paragraphs
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from tests.helpers import infos
 from tests.helpers.machine_sets import ACCELERATOR, NEW, cluster_autoscaler, machine_set

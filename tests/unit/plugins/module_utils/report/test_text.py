@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.table import Column, table
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import Column, table
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.formatting import verification
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import verification
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 
 FAILURE = {

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
-from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage, total_usage
-from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import (
+    GpuNode,
+    ResourceUsage,
+    build_page,
+    total_usage,
+)
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 POOL = {"mode": "time-slicing", "replicas": 4, "resource": GPU, "shares_per_gpu": 4, "gpus_per_node": 1, "drift": []}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import read_node
 from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import (
     MAX_NAME_LENGTH,
     PoolView,
     common_domain,
     common_prefix,
+    read_node,
 )
 
 

@@ -8,10 +8,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import AUTOSCALER_FIELDS_SINCE
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import AUTOSCALER_FIELDS_SINCE
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.autoscaler import SPEC_PATHS, newer_key_problems
+from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import SPEC_PATHS, newer_key_problems
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 
 CLUSTER: dict[str, t.Any] = {"name": "c", "cloud": {"machineset": {}}}
 

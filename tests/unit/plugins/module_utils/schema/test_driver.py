@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 
 Object = dict[str, Any]
 

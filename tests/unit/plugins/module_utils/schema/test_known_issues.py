@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import needs_pods, plan_warnings
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 
 POOLS = [{"name": "p", "match": {"model": "T4"}}]
 TEXT = "On our image it breaks (ticket 12)"

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.olm import installer_of
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import installer_of
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 
 ON_OPENSHIFT = {"name": "c", "distribution": "openshift"}
 

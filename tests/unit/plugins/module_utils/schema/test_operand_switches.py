@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.schema.operand_switches import runs, switched_off
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import runs, switched_off, validate
 
 NOTEBOOKS = {
     "name": "notebooks",

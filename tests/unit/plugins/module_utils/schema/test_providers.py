@@ -9,9 +9,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.types import Integer, Text
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import COMMON_NODES_FIELDS
 from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import MAGNUM, PROVIDERS, ProviderDefinition
-from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Integer, Text
 
 
 @pytest.mark.parametrize("name", ["g", "gpu-t4", "A_b.c", "x" * 63, "9a"])

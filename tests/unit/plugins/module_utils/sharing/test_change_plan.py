@@ -9,22 +9,22 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import MAX_LISTED
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
+    POOL_OWNER,
     assign_pools,
     awaited_nodes,
     is_undiscovered,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.common.results import MAX_LISTED
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     ChangePlan,
+    ConfigMaps,
     held_back_taints,
     plan_sharing_changes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
 
 CONFIG = "nvidia.com/device-plugin.config"

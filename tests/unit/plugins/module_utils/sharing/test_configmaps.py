@@ -8,10 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import (
-    WHOLE,
-    device_plugin_entries,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import WHOLE, device_plugin_entries
 
 
 def _configmap(**managers: dict[str, str]) -> dict[str, t.Any]:

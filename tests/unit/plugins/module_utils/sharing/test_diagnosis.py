@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.diagnosis import diagnose
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.verification import diagnose
 from tests.helpers.fleet import node, pool
 
 PLUGIN = "nvidia-device-plugin-daemonset"

@@ -9,15 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import blocked_message
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import membership_edit
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import Transition, blocked_message
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode, PodsByNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMapEntries
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
+    ChangePlan,
+    ConfigMapEntries,
     NodeChange,
     in_rollout_order,
     is_marked,

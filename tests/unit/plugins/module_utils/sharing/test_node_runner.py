@@ -14,20 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT_KEY
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import Patch, pause_clients
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import Patch, pause_clients
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import (
     LastGood,
     last_good,
     membership_edit,
     working_configuration,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
-from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeFailure, NodeResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout as node_runner
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
+    INTERRUPTED,
+    NodeFailure,
+    NodeResult,
+    WatchedNode,
+)
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"

@@ -13,22 +13,23 @@ from typing import Any
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, StateTimer
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, RebootPlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import operand_restart, watched_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import StateReader
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import reader as watched_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import verification as operand_restart
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import EVERYTHING
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     NodeFailure,
     NodeResult,
     RolloutContext,
+    StateReader,
+    WatchedNode,
+    WatchedNodes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.verification import NodeVerifier
 from tests.helpers.fleet import node, pool
 from tests.helpers.modules import run_module
 from tests.helpers.programs import run_program

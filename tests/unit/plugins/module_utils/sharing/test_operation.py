@@ -10,29 +10,29 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import ClusterState, StateReader
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.readiness_watch import ObservedNodes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import (
-    RolloutResult,
-    after_discovery,
-    warnings,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     EVERYTHING,
     NEW_NODES,
     PRESENT,
     RESET,
+    ConfigMaps,
     Scope,
+    plan_sharing_changes,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import SharingOperation
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
+    INTERRUPTED,
+    ClusterState,
+    NodeResult,
+    StateReader,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import RolloutResult, after_discovery, warnings
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.verification import ObservedNodes
 from tests.helpers.fleet import node
 
 

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.overview import Overview, add_pool_facts
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import Overview, add_pool_facts
 from tests.helpers.fleet import node
 
 MESSAGE = 'resourcequotas is forbidden: User "reader" cannot list resource "resourcequotas"'

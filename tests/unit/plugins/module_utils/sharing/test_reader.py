@@ -9,18 +9,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import mig_capacity
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import mig_capacity
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, Scope
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     demand_problems,
     layout_problems,
     plan_demand,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
 from tests.helpers.fleet import node as fleet_node
 
 MODEL = "A100-SXM4-40GB"

@@ -11,12 +11,12 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.readiness_watch import ReadinessWatch
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Scope
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.verification import ReadinessWatch
 from tests.helpers import fleet
 
 PCI = "feature.node.kubernetes.io/pci-10de.present"

@@ -10,17 +10,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse_selector
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config.device_plugin import entry_name
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_selector
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode, PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
+    ChangePlan,
+    ConfigMaps,
+    plan_sharing_changes,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import pool_queues
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing, plugin_entry_name
 from tests.helpers.fleet import node
 
 GPU = "nvidia.com/gpu"
@@ -38,7 +39,7 @@ MODELS = {"notebooks": "Tesla-T4", "inference": "NVIDIA-L40S", "train": "NVIDIA-
 def member(name: str, pool: str, **annotations: str) -> Node:
     """A node of a pool after a run."""
     sharing = Sharing("time-slicing", 4) if pool == "notebooks" else Sharing()
-    labels = {"accel.gpu/pool": pool, CONFIG: entry_name(sharing)}
+    labels = {"accel.gpu/pool": pool, CONFIG: plugin_entry_name(sharing)}
     notes = {"accel.gpu/pool-labels": json.dumps(sorted(labels)), **annotations}
     return node(name, model=MODELS[pool], replicas=sharing.replicas, labels=labels, annotations=notes)
 
@@ -150,7 +151,7 @@ def test_mig_devices_and_sharing_by_others_count() -> None:
         (L40S, [], "quiet", True),
         # A pool had set the label, and another user has changed it.
         (L40S, [CONFIG], "quiet", True),
-        (L40S, [], entry_name(Sharing()), False),
+        (L40S, [], plugin_entry_name(Sharing()), False),
         (L40S, [], "", False),
         ({**L40S, "sharing": WHOLE}, [], "quiet", False),
     ],

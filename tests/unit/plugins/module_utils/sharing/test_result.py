@@ -8,10 +8,9 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import RolloutResult, build_result
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import NodeChange
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     DONE,
     GONE,
     INTERRUPTED,
@@ -20,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context impo
     UNCORDONED,
     NodeResult,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import RolloutResult, build_result
 from tests.helpers.fleet import node, pool
 
 

@@ -12,23 +12,16 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import NodeDrift
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, membership_edit
-from ansible_collections.accel.gpu.plugins.module_utils.kube.access_review import MissingPermission
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
+from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED, MissingPermission
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import NodeDrift
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import LastGood, membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout as sharing_rollout
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import RolloutResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
-    Rollout,
-    pool_queues,
-    run_rolling_update,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import EVERYTHING, NodeChange
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     DONE,
     GONE,
     INTERRUPTED,
@@ -37,7 +30,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context impo
     UNCORDONED,
     NodeResult,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
+    Rollout,
+    RolloutResult,
+    pool_queues,
+    run_rolling_update,
+)
 from tests.helpers.fleet import node, pool, rollout
 
 

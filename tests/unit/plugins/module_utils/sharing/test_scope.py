@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse_selector
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import Scope
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, parse_selector
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Scope
 from tests.helpers.fleet import node
 
 

@@ -8,8 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.base import PodExpectation
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import MODES
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import MODES, PodExpectation
 
 PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
     ("whole", {"mode": "none"}, [], []),

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
@@ -18,8 +18,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.after_helm import AfterHelm
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import AfterHelm
 
 Object = dict[str, Any]
 LABEL = "Lease kube-system/accel-gpu"

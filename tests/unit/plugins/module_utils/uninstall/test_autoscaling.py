@@ -7,11 +7,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import NODEGROUP_MARK
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.expander_priorities import merge_priorities
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_limits import merge_limits, with_limits
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import machine_set_mark
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.autoscaling import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.autoscaling_objects import merge_priorities
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.scaling_state import merge_limits, with_limits
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_mark
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import (
     autoscaling_removals,
     kept_reason,
     without_marks,

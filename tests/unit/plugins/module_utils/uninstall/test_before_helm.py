@@ -10,12 +10,12 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall import before_helm
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import BeforeHelm
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import ComponentRemoval, Components
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stages as before_helm
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import BeforeHelm
 
 MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 OWN_LABELS = {"accel.gpu/pool": "train", MIG: "accel-1"}

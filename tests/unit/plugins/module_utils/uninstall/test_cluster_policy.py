@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import recorded_tolerations
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import restore_policy
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import recorded_tolerations
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import restore_policy
 from tests.helpers.apply_model import apply, content
 
 Object = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.release_removal import ReleaseRemoval
+from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import ReleaseRemoval
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.components import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     ComponentRemoval,
     Components,
     read_components,

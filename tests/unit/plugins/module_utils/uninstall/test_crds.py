@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import Kind
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     crd_name,
     custom_kind,
     is_agent_feature,

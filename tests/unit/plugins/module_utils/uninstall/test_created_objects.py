@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     AFTER_OPERANDS,
     CREATED,
     DRIVERS,

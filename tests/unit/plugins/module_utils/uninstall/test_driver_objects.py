@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.driver_objects import refusal
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import refusal
 
 Object = dict[str, Any]
 

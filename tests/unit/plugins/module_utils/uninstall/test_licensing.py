@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import OF_OPERATORS, created_removals
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.licensing import named_license_objects
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import UninstallResult
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
+    OF_OPERATORS,
+    created_removals,
+    named_license_objects,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import UninstallResult
 
 Object = dict[str, Any]
 

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import POOL_OWNER
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions, WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitOptions, WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import driver_warning
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigReset
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import MigReset
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import driver_warning
 
 Object = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.created_objects import CREATED as CREATED_KINDS
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespaces import DepartingObjects, foreign_objects
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import CREATED as CREATED_KINDS
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import DepartingObjects, foreign_objects
 
 Object = dict[str, Any]
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
     NODE_METADATA_OWNER,
     POOL_OWNER,
     NodeEdit,
     metadata_edit,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.pools.metadata import NodeMetadata
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import (
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import (
     NodeRestoration,
     kept_parts,
     managed_parts,

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.olm import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     discovery_removals,
     find_subscriptions,
     own_subscriptions,

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
-from ansible_collections.accel.gpu.plugins.module_utils.common.results import MAX_LISTED
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import UninstallResult
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import MAX_LISTED
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import UninstallResult
 
 
 def edited(number: int) -> NodeEdit:

@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import Stage
 
 MISSING_RIGHT = ApiError('User "u" cannot patch resource "nodes"', status=403)

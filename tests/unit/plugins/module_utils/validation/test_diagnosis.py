@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation.diagnosis import diagnose
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Program
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import KERNEL, PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import KERNEL, PROGRAMS, Program
+from ansible_collections.accel.gpu.plugins.module_utils.validation.evaluation import diagnose
 from tests.helpers.fleet import node
 
 IMAGE = "registry.example/kernel:13"

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation
-from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import ValidationSite
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import ValidationSite
 from tests.helpers.fleet import node, pool
 from tests.helpers.validation import workload
 

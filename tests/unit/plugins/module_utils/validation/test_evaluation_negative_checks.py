@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation.evaluation im
     one_more_result,
     two_shares_result,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import ValidationSite
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import ValidationSite
 from tests.helpers.fleet import node, pool
 from tests.helpers.validation import workload
 

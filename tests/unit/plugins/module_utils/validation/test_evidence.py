@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence
+from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation as evidence
 from tests.helpers.fleet import node, pool
 from tests.helpers.validation import DEFAULTS
 
@@ -143,6 +143,6 @@ NODE, NETWORK = "all_reduce", "network_all_reduce"
 )
 def test_evidence_covers_what_is_requested(entry: dict[str, t.Any], options: dict[str, t.Any], covered: bool) -> None:
     verified = {"kernel": "passed", **entry}
-    assert evidence.covers(verified, {**DEFAULTS, **options}) is covered
-    assert evidence.covers(verified, DEFAULTS)
-    assert not evidence.covers(entry, {**DEFAULTS, **options})
+    assert evidence.evidence_covers(verified, {**DEFAULTS, **options}) is covered
+    assert evidence.evidence_covers(verified, DEFAULTS)
+    assert not evidence.evidence_covers(entry, {**DEFAULTS, **options})

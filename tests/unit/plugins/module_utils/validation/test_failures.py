@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation.failures import ExplainedFailure, group_failures
+from ansible_collections.accel.gpu.plugins.module_utils.validation.evaluation import ExplainedFailure, group_failures
 
 HUNG = "kernel ended with exit code 124 (Error)"
 ALONE = ExplainedFailure("p-0", HUNG, "GPU-0", "line", "Reboot the node.")

@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.validation.options import (
-    OPTIONS,
-    options_of_pool,
-    read_options,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import Number
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import OPTIONS, options_of_pool, read_options
 from tests.helpers.validation import DEFAULTS
 from tests.programs import REPO
 

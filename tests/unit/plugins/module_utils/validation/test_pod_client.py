@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pod_client import PodClient, rejection_reason
+from ansible_collections.accel.gpu.plugins.module_utils.validation.validator import PodClient, rejection_reason
 
 BODIES: list[dict[str, Any]] = [{"metadata": {"name": name}} for name in ("a", "b")]
 QUOTA = 'pods "b" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'

@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import POOL_KEYS, PoolPlan, ValidationPlan
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import NODE_PROGRAMS
 from ansible_collections.accel.gpu.plugins.module_utils.validation import pods
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import device_pod, node_program_pod
-from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import NodeProgramSite, ValidationSite
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import NODE_PROGRAMS
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
+    NodeProgramSite,
+    ValidationSite,
+    device_pod,
+    node_program_pod,
+)
 from tests.helpers.fleet import node, pool
 from tests.helpers.restricted import violations
 from tests.helpers.validation import DEFAULTS, workload

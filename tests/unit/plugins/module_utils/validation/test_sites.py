@@ -9,16 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import GpuRequest
-from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import GpuRequest
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validation_programs import NODE_PROGRAMS, NodeProgram
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
     NodeProgramSite,
     NotTestable,
     ValidationSite,
     choose_node,
     choose_nodes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import NodeProgram
-from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.programs import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
 
 SHARED = pool(replicas=4)

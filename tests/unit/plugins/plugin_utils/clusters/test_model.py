@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.cluster_inventory import (
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.kubeconfig_file import (
     DiscoveredCluster,
     DiscoveredNodeGroup,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.query import cloud_entries
 
 

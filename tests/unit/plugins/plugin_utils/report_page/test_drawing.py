@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.drawing import cells_per_gpu, is_crowded, node_drawing
-from ansible_collections.accel.gpu.plugins.module_utils.report.mig_devices import GpuLayout
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
-from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
-from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import Page, PoolView
+from ansible_collections.accel.gpu.plugins.module_utils.report.facts import GpuLayout
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import (
+    GpuNode,
+    Page,
+    PoolView,
+    ResourceUsage,
+    cells_per_gpu,
+    is_crowded,
+    node_drawing,
+)
 from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import template
 from tests.helpers.html import Element, parse
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state, report_data
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import gpu_requests
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check as expected_state
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, per_node_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
-from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
-from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import build_page
+from ansible_collections.accel.gpu.plugins.module_utils.report import data as report_data
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import GpuNode, ResourceUsage, build_page
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as layout
 from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
 from tests.helpers.fleet import node, pod, pool
 from tests.helpers.html import parse

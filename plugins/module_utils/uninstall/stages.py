@@ -1,0 +1,842 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The removal before and after Helm has removed its releases."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import (
+    CREATED_ANNOTATION,
+    FIELD_MANAGER,
+    LEASE_NAME,
+    LEASE_NAMESPACE,
+    MIG_CONFIG_LABEL,
+    MIG_MANAGER_DEPLOY_LABEL,
+    NODEGROUP_LABEL,
+    PRIORITIES_ANNOTATION,
+)
+from ..catalog.openshift import (
+    AUTOSCALER_KIND,
+    AUTOSCALER_NAME,
+    CLUSTER_AUTOSCALER_PATH,
+    MACHINE_AUTOSCALER_KIND,
+    MACHINE_AUTOSCALERS_PATH,
+    PRIORITY_CONFIGMAP,
+    PRIORITY_KEY,
+    machine_autoscalers_path,
+    machine_sets_path,
+)
+from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..catalog.taints import toleration_identity
+from ..core.errors import InvalidOptions
+from ..core.messages import abbreviate, abbreviate_nodes, option_of_role
+from ..core.values import Document, Object, merge_patch
+from ..gpu_operator.cluster_policy import (
+    plugin_configmap,
+    policy_tolerations,
+    recorded_previous_spec,
+    recorded_tolerations,
+    restore_previous_spec,
+)
+from ..kube.errors import ApiError, patch_object
+from ..kube.fields import Tree, child, name_of, owned_by, owned_by_others, without
+from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, NVIDIA_DRIVERS, Kind, object_path
+from ..nodegroups.autoscaling_objects import merge_priorities, priorities_text, recorded_priorities
+from ..nodegroups.scaling_state import limit_entries, recorded_limits, scaled_machine_set, with_limits, without_limits
+from ..nodes.ownership import NodeEdit, is_created_by_collection, machine_set_owner, set_record
+from ..nodes.pods import PREFIX, daemonset_status, pods_by_node, pods_on
+from ..sharing_modes import mig_parted
+from .objects import (
+    AFTER_OPERANDS,
+    CONFIGMAPS,
+    CREATED,
+    DRIVERS,
+    NEW_NODES,
+    NEW_NODES_PERMISSIONS,
+    OF_OPERATORS,
+    VALIDATION_PODS,
+    ComponentRemoval,
+    Components,
+    DepartingObjects,
+    annotation_removals,
+    crd_name,
+    created_removals,
+    custom_kind,
+    discovery_removals,
+    foreign_configmap_removals,
+    is_agent_feature,
+    keep_reason,
+    named_license_objects,
+    namespace_removal,
+)
+from .stage import (
+    COPIED,
+    EXISTS,
+    KEEP_PARTITIONED,
+    MigReset,
+    NodeRestoration,
+    Removal,
+    Residue,
+    Stage,
+    await_gone,
+    await_no_pods,
+    await_operands,
+    deletion,
+    is_copy,
+    is_created,
+    is_marked,
+    kept_parts,
+    managed_parts,
+    nfd_residue,
+    operator_residue,
+    own_annotations,
+    read_nodes,
+    removal_edit,
+    restore_node,
+    unmark_patch,
+    with_short_diff,
+)
+
+if t.TYPE_CHECKING:
+    from ..helm.preparation import ReleaseRemoval
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..nodes.node import Node
+
+# Plans the restoration of a ClusterPolicy that is kept (pure).
+
+_DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
+
+
+@dataclass(frozen=True)
+class PolicyRestoration:
+    """One merge patch of the spec, or None if nothing must be restored; `before` and `after` contain the differences.
+
+    `reaches_driver`: whether entries of daemonsets.tolerations are removed, which restarts the driver.
+    """
+
+    patch: Object | None
+    before: Object
+    after: Object
+    reaches_driver: bool = False
+
+
+def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestoration:
+    """Remove the collection's tolerations and the fields that only the collection has written, and restore the recorded previous values.
+
+    The server treats the list of tolerations as a single field. With `hold_driver`, the list and the record of the collection's entries are kept.
+    """
+    spec: Object = dict(live.get("spec") or {})
+    own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
+    restored: Object = without(spec, _without_tolerations(own), foreign)
+    current = policy_tolerations(live)
+    recorded = {toleration_identity(item) for item in recorded_tolerations(live) or ()}
+    kept = [item for item in current if toleration_identity(item) not in recorded]
+    reaches_driver = len(kept) != len(current)
+    if reaches_driver and not hold_driver:
+        daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
+        restored = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    restored = restore_previous_spec(restored, recorded_previous_spec(live))
+    changes = merge_patch(spec, restored)
+    if not changes:
+        return PolicyRestoration(None, {}, {}, reaches_driver)
+    patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "spec": changes}
+    before, after = _without_deletions(merge_patch(restored, spec)), _without_deletions(changes)
+    return PolicyRestoration(patch, {"spec": before}, {"spec": after}, reaches_driver)
+
+
+def _without_tolerations(tree: Tree) -> Tree:
+    """The collection's fields without the list of tolerations, whose entries are removed according to their record."""
+    below = child(tree, _DAEMONSETS)
+    if f"f:{_TOLERATIONS}" not in below:
+        return tree
+    remaining = {key: value for key, value in below.items() if key != f"f:{_TOLERATIONS}"}
+    others = {key: value for key, value in tree.items() if key != f"f:{_DAEMONSETS}"}
+    # An empty map would count as a single field, and would be removed together with the list.
+    return {**others, f"f:{_DAEMONSETS}": remaining} if any(key != "." for key in remaining) else others
+
+
+def _without_deletions(patch: Object) -> Object:
+    """The values that a merge patch sets."""
+    return {
+        key: _without_deletions(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }
+
+
+# Determines when the deletion of this collection's NVIDIADriver objects requires permission (pure).
+
+ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_uninstall_allow_driver_rollout", "allow_driver_rollout")
+
+
+def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> str:
+    """The reason why deleting the objects requires permission: a kept operator would install another driver. Empty if no permission is required."""
+    uids = {item["metadata"]["uid"] for item in drivers}
+    nodes = sum(
+        daemonset_status(item).scheduled
+        for item in daemonsets
+        if any(owner.get("uid") in uids for owner in item["metadata"].get("ownerReferences") or ())
+    )
+    if not nodes:
+        return ""
+    names = ", ".join(sorted(item["metadata"]["name"] for item in drivers))
+    return (
+        f"The operator is kept, and {nodes} nodes have the driver of NVIDIADriver {names}, which this collection created. Without "
+        "these objects, all these nodes lose their driver at the same time and get the driver of the ClusterPolicy. Set "
+        f"{ALLOW_DRIVER_ROLLOUT} to allow it. Nothing has been removed."
+    )
+
+
+# Plans the removal of this collection's objects for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, and the ClusterAutoscaler.
+
+_FOREIGN = "this collection did not create it"
+
+
+def autoscaling_removals(client: Client) -> list[Removal]:
+    """The removals, starting with MachineAutoscalers; empty if the cluster does not have this API or the user is not allowed to read it."""
+    try:
+        scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
+        cluster = client.get(CLUSTER_AUTOSCALER_PATH)
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return []
+    labeled = [item for item in scalers if _group_of(item)]
+    machine_sets = _machine_sets(client, {str(item["metadata"]["namespace"]) for item in labeled if is_created(item)})
+    reasons = {id(item): kept_reason(item, machine_sets) for item in labeled}
+    foreign = [item for item in scalers if reasons.get(id(item), _FOREIGN)]
+    removals = [_scaler_removal(client, item, reasons[id(item)]) for item in labeled]
+    removals += _priority_removals(client, {str(item["metadata"]["namespace"]) for item in scalers} or {""})
+    if cluster is not None:
+        removals += _cluster_removals(client, cluster, foreign)
+    return removals
+
+
+def kept_reason(scaler: Document, machine_sets: t.Iterable[Document]) -> str:
+    """The reason why a MachineAutoscaler with the collection's label is not deleted; empty if it is deleted.
+
+    A copy carries the label and the annotation of the original. It was written by another field manager, or it scales a MachineSet of another owner.
+    """
+    if not is_created(scaler):
+        return _FOREIGN
+    group, target, namespace = _group_of(scaler), scaled_machine_set(scaler), scaler["metadata"]["namespace"]
+    scaled = [item for item in machine_sets if (item["metadata"]["namespace"], name_of(item)) == (namespace, target)]
+    if scaled and group not in (target, machine_set_owner(scaled[0], new=True)):
+        return f"it scales MachineSet {target}, which does not belong to node group {group}"
+    return ""
+
+
+def without_marks(live: Document) -> Object:
+    """An adopted MachineAutoscaler without this collection's label."""
+    desired = copy.deepcopy(dict(live))
+    desired["metadata"]["labels"] = {
+        key: value for key, value in (live["metadata"].get("labels") or {}).items() if key != NODEGROUP_LABEL
+    }
+    return desired
+
+
+def without_own_limits(live: Document) -> Object:
+    """A ClusterAutoscaler without the collection's entries and annotations."""
+    record = recorded_limits(live)
+    return _unmarked(with_limits(live, without_limits(limit_entries(live), record, record)))
+
+
+def without_priorities(live: Document) -> Object:
+    """The ConfigMap of the Priority expander without the collection's expressions and annotations."""
+    merged = merge_priorities(priorities_text(live), recorded_priorities(live), {})
+    desired = copy.deepcopy(dict(live))
+    if merged.text != priorities_text(live):
+        desired["data"] = {**(desired.get("data") or {}), PRIORITY_KEY: merged.text}
+    set_record(desired, PRIORITIES_ANNOTATION, {})
+    return _unmarked(desired)
+
+
+def _unmarked(desired: Object) -> Object:
+    (desired["metadata"].get("annotations") or {}).pop(CREATED_ANNOTATION, None)
+    return desired
+
+
+def _group_of(scaler: Document) -> str:
+    return str((scaler["metadata"].get("labels") or {}).get(NODEGROUP_LABEL) or "")
+
+
+def _machine_sets(client: Client, namespaces: t.Collection[str]) -> list[Document]:
+    """The MachineSets of the namespaces; empty if the user is not allowed to read them, so that only the field manager shows what is a copy."""
+    try:
+        return [item for namespace in sorted(namespaces) for item in client.list_known(machine_sets_path(namespace))]
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return []
+
+
+def _scaler_removal(client: Client, live: Object, reason: str) -> Removal:
+    metadata = live["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
+    path = f"{machine_autoscalers_path(namespace)}/{name}"
+    if not reason:
+        return deletion(client, path, live, label)
+    if is_created_by_collection(live):
+        # A copy is not changed either.
+        return Removal(label, action="", kept=reason)
+    return _edit(client, path, live, label, without_marks, "managed label removed")
+
+
+def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
+    label = f"{AUTOSCALER_KIND} {AUTOSCALER_NAME}"
+    if is_created(live) and not foreign:
+        return [deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
+    if not is_created(live) and not recorded_limits(live):
+        return []
+    names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
+    reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created(live) else _FOREIGN
+    return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_own_limits, "managed limits removed", reason)]
+
+
+def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:
+    for namespace in sorted(filter(None, namespaces)):
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{PRIORITY_CONFIGMAP}"
+        live = client.get(path)
+        if live is None or PRIORITIES_ANNOTATION not in (live["metadata"].get("annotations") or {}):
+            continue
+        label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
+        rest = without_priorities(live).get("data") or {}
+        if is_created(live) and not any(rest.values()):
+            yield deletion(client, path, live, label)
+        else:
+            yield _edit(
+                client, path, live, label, without_priorities, "managed priorities removed", "it has foreign entries"
+            )
+
+
+def _edit(
+    client: Client,
+    path: str,
+    live: Object,
+    label: str,
+    make: t.Callable[[Document], Object],
+    action: str,
+    reason: str = _FOREIGN,
+) -> Removal:
+    edit = functools.partial(
+        patch_object, client, path, live, lambda current: merge_patch(current, make(current)) or None
+    )
+    return Removal(
+        label,
+        action=action,
+        kept=reason,
+        after=EXISTS,
+        before=f"{EXISTS}, with managed entries",
+        send=edit,
+        check=functools.partial(edit, dry_run=True),
+    )
+
+
+# Implements the stage before Helm, while the operator still works: cleans up nodes, ClusterPolicies, ConfigMaps and Secrets, in this order.
+#
+# A label that selects an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
+# so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, while the operator still exists.
+
+_TOLERATIONS_FIELD = "spec.daemonsets.tolerations"
+_TOLERATIONS_PATH = ("daemonsets", "tolerations")
+
+
+@dataclass(kw_only=True)
+class BeforeHelm(Stage):
+    """The stage with the user's options, and with functions of other packages.
+
+    `count_interrupted_nodes` returns the number of nodes whose GPU pods would be evicted because of a change of a policy. `restart_mig_managers` takes a
+    namespace, nodes and the lease, and restarts the MIG managers of these nodes.
+    """
+
+    components: Components
+    run_id: str
+    allow_driver_rollout: bool
+    reset_mig: bool
+    count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
+    restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
+    policies: list[Object] = field(default_factory=list)
+    drivers: list[Object] = field(default_factory=list)
+    policy_removals: list[Removal] = field(default_factory=list)
+    other_removals: list[Removal] = field(default_factory=list)
+
+    def read(self) -> None:
+        """Read the nodes, ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that it has created or annotated."""
+        self.nodes = read_nodes(self.client)
+        self.policies = list(self.client.list_known(CLUSTER_POLICIES))
+        foreign = [policy for policy in self.policies if not self.components.operator.removes(policy)]
+        drivers = self.client.list_known(NVIDIA_DRIVERS)
+        self.drivers = list(filter(DRIVERS.is_own, drivers))
+        self._require_driver_rollout(foreign)
+        self._require_ready_nodes()
+        # Autoscaling is removed first, so that no node is added during the cleanup.
+        self.policy_removals = autoscaling_removals(self.client)
+        self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
+        if self.components.nfd.by_olm:
+            self.policy_removals += discovery_removals(self.client)
+        self.policy_removals += [DRIVERS.remove(self.client, item, {}) for item in self.drivers]
+        plugin_configmaps = [
+            (self._operator_namespace(policy), name)
+            for policy in foreign
+            if (name := plugin_configmap(policy)) and name not in CONFIGMAPS
+        ]
+        namespaces = dict.fromkeys([self._release_namespace, *map(self._operator_namespace, self.policies)])
+        named = named_license_objects(foreign, [item for item in drivers if item not in self.drivers])
+        self.other_removals = [
+            *created_removals(self.client, AFTER_OPERANDS),
+            *foreign_configmap_removals(self.client, plugin_configmaps),
+            *(
+                removal
+                for namespace in namespaces
+                for removal in created_removals(self.client, OF_OPERATORS, namespace, named)
+            ),
+            *created_removals(self.client, VALIDATION_PODS),
+            *annotation_removals(self.client),
+            *(
+                Removal(
+                    f"Helm release {release.namespace}/{release.name}",
+                    "to be uninstalled",
+                    before=release.initial_status,
+                )
+                for release in self._to_supersede()
+            ),
+        ]
+        self.removals = [*self.policy_removals, *self.other_removals]
+
+    def warnings(self) -> t.Iterator[str]:
+        """A warning about the pods that lose the driver when the operator is removed."""
+        if any(map(self.components.operator.removes, self.policies)):
+            warning = driver_warning(self.client, self._release_namespace, self.nodes)
+            if warning:
+                yield warning
+
+    def has_changes(self) -> bool:
+        """Whether there are changes, or a MIG layout is still being reset."""
+        return super().has_changes() or bool(self._partitioned())
+
+    def preview(self) -> None:
+        """Report the changes of a run; the server checks as many of them as possible."""
+        partitioned = self._partitioned()
+        self._report_mig_reset([node.name for node in partitioned])
+        super().preview()
+        for node in partitioned:
+            # Add the patch that follows the reset of the MIG layout, so that the diff shows the final metadata.
+            edit = restore_node(node, reset_mig=False).edit
+            if edit is not None:
+                self.result.add_node(edit)
+
+    def remove(self, lease: Lease) -> None:
+        """Remove everything; raises WaitTimeout if NVIDIA's pods do not react in time, and PartialFailure if nodes cannot be changed."""
+        for release in self._to_supersede():
+            release.await_other_helm()
+            lease.check()
+            release.supersede(self.run_id)
+        self.report_kept_on_nodes()
+        self.patch_nodes(lease)
+        self._await_mig_reset(lease)
+        self.send(self.policy_removals, lease)
+        if self.waiting is not None and self.policies:
+            namespaces = {self._operator_namespace(policy) for policy in self.policies}
+            deleted = {
+                policy["metadata"]["uid"] for policy in self.policies if self.components.operator.removes(policy)
+            }
+            deleted |= {driver["metadata"]["uid"] for driver in self.drivers}
+            await_operands(self.client, namespaces, deleted, CONFIGMAPS, self.waiting)
+        self.send(self.other_removals, lease)
+
+    def node_edit(self, node: Node) -> NodeEdit | None:
+        """The patch of a node; for a partitioned node, only the patch that starts the reset of its layout."""
+        return self._restore_node(node).edit
+
+    def kept_on_node(self, node: Node) -> t.Iterator[str]:
+        """Descriptions of a foreign pool label, and of a layout that is not reset."""
+        yield from kept_parts(node, operator=False)
+        partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in (
+            "",
+            mig_parted.DISABLED,
+        )
+        if partitioned and not self._can_reset_mig(node):
+            yield "partitioned GPUs, since no MIG manager resets the layout"
+
+    def _await_mig_reset(self, lease: Lease) -> None:
+        partitioned = [node.name for node in self._partitioned()]
+        if partitioned and self.waiting is not None:
+            namespace = self._operator_namespace(self.policies[0])
+            reset = MigReset(
+                self.client,
+                partitioned,
+                namespace,
+                lambda nodes: self.restart_mig_managers(namespace, nodes, lease),
+                self.waiting,
+            )
+            self.nodes = reset.wait()
+            self._report_mig_reset(partitioned)
+            self.patch_nodes(lease)
+
+    def _report_mig_reset(self, nodes: t.Sequence[str]) -> None:
+        """Report the nodes whose MIG devices are removed; the diff of their labels does not show this effect."""
+        if nodes:
+            label = f"MIG devices of {abbreviate_nodes(sorted(nodes))}"
+            self.result.add_removed(label, action="removed by the MIG manager")
+
+    def _partitioned(self) -> list[Node]:
+        return [node for node in self.nodes if self._restore_node(node).partitioned]
+
+    def _restore_node(self, node: Node) -> NodeRestoration:
+        return restore_node(node, reset_mig=self._can_reset_mig(node))
+
+    def _can_reset_mig(self, node: Node) -> bool:
+        """Whether the layout may be reset, and a MIG manager on the node can reset it."""
+        has_manager = bool(self.policies) and node.labels.get(MIG_MANAGER_DEPLOY_LABEL) == "true"
+        return self.reset_mig and has_manager
+
+    def _to_supersede(self) -> list[ReleaseRemoval]:
+        return [item.release for item in self.components if item.by_helm and not item.release.is_superseded]
+
+    @property
+    def _release_namespace(self) -> str:
+        return self.components.operator.release.namespace
+
+    def _operator_namespace(self, policy: Document) -> str:
+        return str((policy.get("status") or {}).get("namespace") or self._release_namespace)
+
+    def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
+        """The deletion of a managed policy, or of the collection's fields in a foreign one (except tolerations if drivers must not restart)."""
+        label = f"ClusterPolicy {policy['metadata']['name']}"
+        if self.components.operator.removes(policy):
+            yield deletion(self.client, _path(policy), policy, label)
+            return
+        if is_copy(policy):
+            # The records in the annotations of a copy describe the original.
+            yield Removal(label, action="", kept=COPIED)
+            return
+        restoration = restore_policy(policy)
+        driver_nodes = 0
+        if restoration.reaches_driver and not self.allow_driver_rollout:
+            path = f"/apis/apps/v1/namespaces/{self._operator_namespace(policy)}/daemonsets"
+            driver_nodes = self.count_interrupted_nodes(policy, list(self.client.list(path)), [_TOLERATIONS_PATH])
+        hold_driver = bool(driver_nodes)
+        if hold_driver:
+            restoration = restore_policy(policy, hold_driver=True)
+        is_unmarked = is_marked(policy) and not hold_driver
+        annotations = own_annotations(policy) if is_unmarked else {}
+        restore = functools.partial(self._restore_policy, policy, hold_driver=hold_driver)
+        yield Removal(
+            label,
+            action="managed fields removed" if restoration.patch is not None or is_unmarked else "",
+            kept="this collection did not install it",
+            before={**restoration.before, **({"annotations": annotations} if annotations else {})},
+            after=restoration.after,
+            send=restore,
+            check=functools.partial(restore, dry_run=True),
+        )
+        if hold_driver:
+            reason = (
+                f"without this collection's entries, the driver would restart on {driver_nodes} nodes and evict their GPU pods; "
+                f"{ALLOW_DRIVER_ROLLOUT} allows it"
+            )
+            yield Removal(f"{_TOLERATIONS_FIELD} of {label}", action="", kept=reason, held_back=_TOLERATIONS_FIELD)
+
+    def _require_driver_rollout(self, foreign: t.Sequence[Document]) -> None:
+        """Raise InvalidOptions if the deletion of NVIDIADriver objects would make a kept operator replace drivers, and this is not allowed."""
+        if not (foreign and self.drivers) or self.allow_driver_rollout:
+            return
+        daemonsets = list(
+            self.client.list(f"/apis/apps/v1/namespaces/{self._operator_namespace(foreign[0])}/daemonsets")
+        )
+        reason = refusal(self.drivers, daemonsets)
+        if reason:
+            raise InvalidOptions([reason])
+
+    def _require_ready_nodes(self) -> None:
+        """Raise InvalidOptions if partitioned nodes are not ready.
+
+        The MIG managers on these nodes do not run, and once the records are removed, no run could reset the layouts.
+        """
+        names = [node.name for node in self._partitioned() if not node.ready]
+        if names:
+            raise InvalidOptions(
+                [
+                    f"{abbreviate_nodes(names)}: not ready, so the MIG layout cannot be reset. No node has been changed. Wait until the nodes are ready, "
+                    f"delete the nodes that do not return, or keep the GPUs of all nodes partitioned ({KEEP_PARTITIONED})."
+                ]
+            )
+
+    def _restore_policy(self, policy: Object, *, hold_driver: bool, dry_run: bool = False) -> None:
+        restored = functools.partial(restore_policy, hold_driver=hold_driver)
+        path = _path(policy)
+        live = patch_object(self.client, path, policy, lambda live: restored(live).patch, dry_run=dry_run)
+        # The server still records the collection as a manager of the restored fields, so its field manager is removed, except
+        # if its tolerations are kept.
+        if live is not None and not hold_driver and not dry_run:
+            patch_object(self.client, path, live, unmark_patch)
+
+
+def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
+    """The warning about the pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
+
+    Pods on nodes without a GPU are ignored. The cluster's own privileged pods are also ignored, because they run on every node.
+    """
+    with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
+    by_node = {
+        name: pods
+        for name, pods in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
+        if name in with_gpus
+    }
+    if not by_node:
+        return ""
+    pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in by_node.values() for user in on_node]
+    count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
+    return (
+        f"{count} on {abbreviate_nodes(by_node)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. First delete these pods, or drain their "
+        "nodes."
+    )
+
+
+def _path(policy: Document) -> str:
+    return f"{CLUSTER_POLICIES}/{policy['metadata']['name']}"
+
+
+# Implements the stage after Helm has uninstalled the releases: removes their residue on nodes, CRDs, Leases and namespaces.
+#
+# The markers of the collection's Helm releases are deleted after everything that depends on them, so that the next run can continue if this one is killed.
+# The Leases that prevent simultaneous runs and record the cluster's name are deleted last.
+
+_OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for kind in release.kinds))
+
+
+@dataclass(kw_only=True)
+class AfterHelm(Stage):
+    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, and `lease_namespace` is the namespace of the Lease of runs.
+
+    `run_leases` contains the existing Leases that are deleted at the end. `foreign_policies`: whether foreign ClusterPolicies exist.
+    """
+
+    components: Components
+    nfd_instance: str
+    lease_namespace: str
+    run_leases: list[str] = field(default_factory=list)
+    foreign_policies: bool = False
+
+    def read(self) -> None:
+        """Read the nodes and all objects that may have to be removed."""
+        self.nodes = read_nodes(self.client)
+        policies = (
+            self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.components.operator.own_by_olm else ()
+        )
+        self.foreign_policies = not all(map(is_created, policies))
+        crds: list[Removal | None] = []
+        leases: list[str] = []
+        for component, kinds in zip(self.components, (_OPERATOR_KINDS, NFD_KINDS), strict=True):
+            if component.by_helm:
+                crds += [self._crd_removal(custom_kind(*kind), component) for kind in kinds]
+            leases += component.lease_paths
+        namespaces = dict.fromkeys(component.release.namespace for component in self.components)
+        self.removals = [
+            *filter(None, crds),
+            *(
+                Removal(_lease_label(path), send=functools.partial(self.client.delete, path))
+                for path in leases
+                if self.client.get(path) is not None
+            ),
+            *filter(None, map(self._namespace_removal, namespaces)),
+        ]
+        self.run_leases = [path for path in self._run_lease_paths() if self.client.get(path) is not None]
+
+    def has_changes(self) -> bool:
+        """Whether anything must be removed."""
+        return super().has_changes() or bool(self.run_leases)
+
+    def planned(self) -> list[str]:
+        """Also contains the Leases of runs."""
+        return [*super().planned(), *map(_lease_label, self.run_leases)]
+
+    def preview(self) -> None:
+        """Report the changes of a run that are known before Helm has run."""
+        if self.has_changes():
+            # A run itself creates, and later deletes, the Lease that prevents simultaneous runs.
+            for path in dict.fromkeys((_lease_path(LEASE_NAME, self.lease_namespace), *self.run_leases)):
+                self.result.add_removed(_lease_label(path))
+        super().preview()
+
+    def remove(self, lease: Lease) -> None:
+        """Remove everything; raises WaitTimeout if an object is not deleted in time."""
+        if self.waiting is not None:
+            for component in self.components:
+                if component.by_helm:
+                    release = component.release
+                    await_no_pods(
+                        self.client, release.namespace, f"app.kubernetes.io/instance={release.name}", self.waiting
+                    )
+            # The pods may have written to nodes until they terminated.
+            self.nodes = read_nodes(self.client)
+        for node in self.nodes:
+            # The resources are removed first, because the patch of the node removes the record of them.
+            resources = self._residue(node).resources
+            if resources:
+                lease.check()
+                body = {"status": {"capacity": dict.fromkeys(resources), "allocatable": dict.fromkeys(resources)}}
+                self.client.patch(f"{NODES}/{node.name}/status", body)
+        super().remove(lease)
+
+    def finish(self) -> None:
+        """Delete the Leases of runs, unless another run holds them."""
+        for path in self._run_lease_paths():
+            live = self.client.get(path)
+            if live is None:
+                continue
+            holder = (live.get("spec") or {}).get("holderIdentity")
+            if not holder and self._delete_as_read(path, live["metadata"]):
+                self.result.add_removed(_lease_label(path))
+            else:
+                self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has acquired it")
+
+    def node_edit(self, node: Node) -> NodeEdit | None:
+        """The patch that removes the residue of the Helm releases."""
+        edit = removal_edit(node, self._residue(node))
+        return with_short_diff(edit) if edit else None
+
+    def kept_on_node(self, node: Node) -> t.Iterator[str]:
+        """Descriptions of foreign labels and of the operator's cordon."""
+        return kept_parts(node, operator=self._removes_operator)
+
+    @property
+    def _removes_operator(self) -> bool:
+        return self.components.operator.is_removed and not self.foreign_policies
+
+    def _residue(self, node: Node) -> Residue:
+        residue = operator_residue(node) if self._removes_operator else Residue()
+        return residue | nfd_residue(node, self.nfd_instance) if self.components.nfd.is_removed else residue
+
+    def _run_lease_paths(self) -> list[str]:
+        """The paths of the Lease that prevents simultaneous runs, and of the Lease that records the cluster's name."""
+        return [_lease_path(LEASE_NAME, name) for name in dict.fromkeys((self.lease_namespace, LEASE_NAMESPACE))]
+
+    def _delete_as_read(self, path: str, metadata: Document) -> bool:
+        """Delete an object unless it has changed since it was read; returns whether it was deleted."""
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        try:
+            self.client.delete(path, body={"preconditions": preconditions})
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return False
+        return True
+
+    def _crd_removal(self, kind: Kind, component: ComponentRemoval) -> Removal | None:
+        """The removal of a CRD; None if it does not exist. If keep_reason() applies, only the objects that belong to the component are deleted."""
+        path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{crd_name(kind)}"
+        live = self.client.get(path)
+        if live is None:
+            return None
+        label = f"CustomResourceDefinition {crd_name(kind)}"
+        own: list[Document] = []
+        foreign: list[Document] = []
+        for item in self.client.list_known(kind.collection(), metadata_only=True):
+            (own if _is_own(kind.kind, item, component) else foreign).append(item)
+        if kind.kind == "ClusterPolicy":
+            self.foreign_policies = bool(foreign)
+        if not is_marked(live):
+            return Removal(label, action="", kept="this collection did not create it")
+        reason = keep_reason(kind, live, foreign)
+        if reason:
+            return Removal(label, action="", kept=reason, send=functools.partial(self._delete_objects, kind, own))
+        return Removal(
+            label,
+            send=functools.partial(self.client.delete, path),
+            wait=functools.partial(
+                await_gone,
+                self.client,
+                path,
+                live["metadata"]["uid"],
+                label,
+                lambda dummy: "a finalizer keeps one of its objects.",
+            ),
+        )
+
+    def _delete_objects(self, kind: Kind, objects: t.Iterable[Document]) -> None:
+        for item in objects:
+            self.client.delete(kind.path(item["metadata"]["name"], item["metadata"].get("namespace")))
+
+    def _namespace_removal(self, name: str) -> Removal | None:
+        components = [component for component in self.components if component.release.namespace == name]
+        reasons = (item.namespace_kept_reason for item in components)
+        departing = functools.partial(self._departing, name, components)
+        return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
+
+    def _departing(self, namespace: str, components: t.Sequence[ComponentRemoval]) -> DepartingObjects:
+        leases = {("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths}
+        licensing = {
+            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
+        }
+        return DepartingObjects(
+            releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
+            # In check mode, the previous stages have not deleted the objects of licensing and of the kinds in CREATED.
+            objects=frozenset(leases | licensing),
+            kept=self._named_license_objects,
+            created=CREATED,
+            by_olm=all(item.own_by_olm for item in components),
+        )
+
+    @functools.cached_property
+    def _named_license_objects(self) -> frozenset[tuple[str, str]]:
+        """The kinds and names of the Secrets and ConfigMaps that the stage before Helm keeps because a kept object refers to them."""
+        policies = [
+            item for item in self.client.list_known(CLUSTER_POLICIES) if not self.components.operator.removes(item)
+        ]
+        drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if not DRIVERS.is_own(item)]
+        return frozenset(named_license_objects(policies, drivers))
+
+
+def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
+    """Whether the object is removed with the component: its Helm release contains it, an agent of NVIDIA or NFD wrote it, or the stage before Helm deletes it.
+
+    In check mode, that stage has not deleted its objects yet. Of these objects, only drivers and policies count, because the user may have
+    created objects of other kinds with the same annotation by means of kube_object.
+    """
+    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (kind == "ClusterPolicy" and is_created(item))
+    return is_deleted_before or component.release.contains(item) or is_agent_feature(kind, item)
+
+
+def _lease_path(name: str, namespace: str) -> str:
+    return object_path("coordination.k8s.io/v1", "Lease", name, namespace)
+
+
+def _lease_label(path: str) -> str:
+    parts = path.split("/")
+    return f"Lease {parts[-3]}/{parts[-1]}"
+
+
+# Implements the stage that removes the CronJob of the role new_nodes and everything that belongs to it.
+
+
+@dataclass(kw_only=True)
+class NewNodes(Stage):
+    """Removes the CronJob first, then its namespace, and the permissions last."""
+
+    def read(self) -> None:
+        """Find all objects with the CronJob's name that the collection has written, in any namespace."""
+        objects, permissions = (
+            [(kind, item) for kind in kinds for item in kind.find(self.client)]
+            for kinds in (NEW_NODES, NEW_NODES_PERMISSIONS)
+        )
+        names = [item["metadata"]["namespace"] for dummy, item in objects]
+        for kind, item in permissions:
+            if kind.kind.kind == "ClusterRoleBinding":
+                names += [subject.get("namespace") for subject in item.get("subjects") or ()]
+        namespaces = [namespace_removal(self.client, name, _departing) for name in dict.fromkeys(names) if name]
+        self.removals = [
+            *(kind.remove(self.client, item, {}) for kind, item in objects),
+            *filter(None, namespaces),
+            *(kind.remove(self.client, item, {}) for kind, item in permissions),
+        ]
+
+
+def _departing() -> DepartingObjects:
+    return DepartingObjects(created=NEW_NODES)

@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The messages about Machines that are not running."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import machine_problems, node_of, phase_of
+from tests.helpers.machine_api import Object, machine, worker_machineset
+
+SET = worker_machineset("train")
+NOW = datetime.datetime(2026, 11, 24, 5, 20, tzinfo=datetime.UTC)
+QUOTA = {"errorReason": "InsufficientResources", "errorMessage": "VcpuLimitExceeded: limit 0."}
+DELETING = machine("train-d", SET)
+DELETING["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
+CONDITION = {
+    "type": "MachineCreation",
+    "status": "False",
+    "reason": "MachineCreationFailed",
+    "message": "no capacity in us-east-2a.",
+}
+
+
+@pytest.mark.parametrize(
+    ("actual", "texts"),
+    [
+        (
+            machine("train-a", SET, "Failed", **QUOTA),
+            [
+                "Machine train-a has failed (InsufficientResources: VcpuLimitExceeded: limit 0)",
+                "raise the quota, or choose a different flavor or zone, then delete the Machine",
+                "oc delete machine -n openshift-machine-api train-a",
+            ],
+        ),
+        (
+            machine("train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="no such AMI"),
+            ["(InvalidConfiguration: no such AMI). The cloud rejects its providerSpec: correct the flavor"],
+        ),
+        (
+            machine(
+                "train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="vCPU limit of 0 exceeded"
+            ),
+            ["The cloud has no capacity or quota for it"],
+        ),
+        (machine("train-a", SET, "Failed"), ["has failed (no reason given). Fix the cause, then delete the Machine"]),
+        (
+            machine("train-a", SET, "Provisioning", providerStatus={"conditions": [CONDITION]}),
+            [
+                "Machine train-a is Provisioning, created 1200 s ago (MachineCreationFailed: no capacity in us-east-2a): the cloud has not created"
+            ],
+        ),
+        (
+            machine("train-a", SET, "Provisioned"),
+            [
+                "is Provisioned, created 1200 s ago: its virtual machine is running, but its node has not joined",
+                "oc get csr",
+            ],
+        ),
+        (machine("train-a", SET, ""), ["Machine train-a is not processed yet, created 1200 s ago"]),
+        (DELETING, ["Machine train-d is being deleted, for 60 s so far"]),
+    ],
+)
+def test_the_message_about_a_machine(actual: Object, texts: list[str]) -> None:
+    (message,) = machine_problems([actual], NOW)
+    assert [text for text in texts if text not in message] == [], message
+
+
+def test_failed_machines_come_first_and_the_list_is_short() -> None:
+    machines = [machine(f"train-{index}", SET, "Provisioning") for index in range(4)]
+    problems = machine_problems([*machines, machine("train-x", SET, "Failed", **QUOTA), machine("fine", SET)], NOW)
+    assert problems[0].startswith("Machine train-x has failed")
+    assert problems[-1] == "Also not running: train-2, train-3"
+    assert len(problems) == 4
+
+
+def test_a_damaged_time_is_left_out() -> None:
+    actual = machine("train-a", SET, "Provisioned")
+    actual["metadata"]["creationTimestamp"] = None
+    (message,) = machine_problems([actual], NOW)
+    assert "created:" in message
+
+
+def test_the_phase_and_the_node() -> None:
+    assert (phase_of(DELETING), node_of(DELETING)) == ("Deleting", "train-d")
+    assert (phase_of({"metadata": {}}), node_of({"metadata": {}})) == ("", None)

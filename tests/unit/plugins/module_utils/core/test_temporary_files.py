@@ -1,0 +1,73 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run removes the temporary files that a killed one has left, and no other."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.core import files as temporary_files
+from ansible_collections.accel.gpu.plugins.module_utils.core.files import start_time
+
+MAKE = (
+    "import sys, time; from ansible_collections.accel.gpu.plugins.module_utils.core.files import make_file; "
+    "print(make_file('progress'), flush=True); time.sleep(600)"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def process(folder: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A process that has made a file, and the file."""
+    environ = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, env=environ)
+    assert running.stdout is not None
+    return running, Path(running.stdout.readline().strip())
+
+
+def test_files_of_killed_processes_go_and_those_of_running_ones_stay(folder: Path) -> None:
+    killed, remaining = process(folder)
+    at_work, kept = process(folder)
+    try:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert remaining.exists()
+        own = Path(temporary_files.make_file("progress"))
+        assert sorted(folder.iterdir()) == sorted([kept, own])
+        assert own.stat().st_mode & 0o777 == 0o600
+    finally:
+        at_work.kill()
+        at_work.wait()
+
+
+def test_a_later_process_with_the_same_number_is_another_one(folder: Path) -> None:
+    own = Path(temporary_files.make_file("progress"))
+    started = start_time(os.getpid())
+    own.rename(own.with_name(own.name.replace(f"-{started}-", "-1-")))
+    assert len(temporary_files.remove_leftovers(str(folder), "accel-gpu-progress-")) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_foreign_files_stay(folder: Path) -> None:
+    name = re.sub(r"-\d+-(\d+)-(\w+)$", r"-999999999-\1-\2", Path(temporary_files.make_file("progress")).name)
+    other_namespace = re.sub(r"^(accel-gpu-progress)-\d+-", r"\1-1-", name)
+    target = folder / "target"
+    target.write_text("kept")
+    (folder / name).symlink_to(target)
+    for kept in (other_namespace, name.replace("progress", "other"), "accel-gpu-progress-abc", "tmpabc"):
+        (folder / kept).write_text("")
+    before = sorted(folder.iterdir())
+    assert temporary_files.remove_leftovers(str(folder), "accel-gpu-progress-") == []
+    assert sorted(folder.iterdir()) == before
