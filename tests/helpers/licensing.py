@@ -84,6 +84,11 @@ class Licensing:
         given = {"token_path": str(token), "replace": True} if token else {}
         return self._run(license_module.main, pools, **{**given, **options})
 
+    def put_token(self, token: Path) -> None:
+        """Write a token of any license server into the Secret without a trial, as a user may do with kubectl."""
+        data = {"data": {TOKEN_KEY: base64.b64encode(token.read_bytes()).decode()}}
+        self.cluster.kubectl("patch", "secret", SECRET, "-n", NAMESPACE, "--type=merge", "--patch", json.dumps(data))
+
     def info(self, *, pools: list[Object] | None = None, **options: Any) -> Object:
         """The result of the module license_info."""
         return self._run(license_info.main, pools, **options)

@@ -29,7 +29,9 @@ SERVICE, PERSON = "the service", "person"
 # The names of the second inventory are names that replacements of the first one's groups could have.
 DECLARED = {"first": ("train", "burst"), "second": ("train-2026", "burst-0002")}
 MOST_OF_A_PERSON = 5
-# So many random operations that some certainly delete a group, and some are killed.
+# The refusal to create a group beside a copy or a restored replacement that may be the declared group.
+UNPROVEN = "no mark proves whose group this is"
+# With this number of random operations, some certainly delete a group, and some are killed.
 MANY = 100
 AGENT = "accel.gpu/"
 PODS = "/api/v1/namespaces/default/pods"
@@ -44,7 +46,7 @@ class SharedCluster(abc.ABC):
     # Whether the list of the groups is so old at times that a run does what check mode has not predicted.
     lists_late = False
     # Texts of the only failures that a run that is not interrupted may have.
-    refusals: Sequence[str] = ()
+    refusals: Sequence[str] = (UNPROVEN,)
 
     def __init__(self, chance: random.Random) -> None:
         """Take the source of all decisions; the groups that exist belong to the service."""
@@ -164,6 +166,7 @@ class SharedCluster(abc.ABC):
     def settle(self, owner: str, name: str) -> None:
         """After a run that is not killed, the declared group is one group, and nothing is left to do."""
         declared = [{"name": name, "flavor": self.flavors[0], **self.settings, "node_count": 1, "recreate": True}]
+        self._delete_copies(declared)
 
         def run(dummy: Mapping[str, Object]) -> tuple[str, set[str]]:
             result = self.run(declared)
@@ -176,6 +179,24 @@ class SharedCluster(abc.ABC):
             return f"{owner}: {shown(result)}", deletions(result)
 
         print(self.checked(owner, run), flush=True)
+
+    def _delete_copies(self, declared: Sequence[Object]) -> None:
+        """Follow the advice of a refusal: the person deletes the copies that it names."""
+        message = str((self.run(declared, check=True) or {}).get("msg") or "")
+        if UNPROVEN not in message:
+            return
+        copies = [name for name in self.groups() if f"{name} has the " in message]
+        assert copies, message
+        for copy in copies:
+            assert self.owner[copy] == PERSON, message
+
+            def delete(dummy: Mapping[str, Object], copy: str = copy) -> tuple[str, set[str]]:
+                result = self.run([{"name": copy, "state": "absent"}])
+                assert result is not None
+                assert not result.get("failed"), result
+                return f"{PERSON}: {copy} is deleted", {copy}
+
+            print(self.checked(PERSON, delete), flush=True)
 
     def _settle_all(self) -> None:
         for owner, names in DECLARED.items():
@@ -252,7 +273,7 @@ class SharedKubernetes(SharedCluster):
     """A cluster of the lab whose nodes belong to groups and run pods. Runs are processes that are killed; drains are real."""
 
     # A pod without a controller stays if the run is not allowed to evict it.
-    refusals: Sequence[str] = ("Save the data of pods without a controller",)
+    refusals: Sequence[str] = (UNPROVEN, "Save the data of pods without a controller")
 
     def __init__(self, lab: Lab, proxies: Sequence[Proxy], environ: dict[str, str], chance: random.Random) -> None:
         """Runs use this environment, which leads through the proxies."""
@@ -277,8 +298,8 @@ class SharedKubernetes(SharedCluster):
 
     def groups(self) -> dict[str, Object]:
         """Each group with its nodes and their pods; under the empty name, nodes without a group."""
-        found: dict[str, Object] = until(self._read, limit=120)
-        return found
+        groups: dict[str, Object] = until(self._read, limit=120)
+        return groups
 
     def identifiers(self, name: str, group: Object) -> set[str]:
         pods = (f"pods/{pod}" for node in group["nodes"].values() for pod in node["pods"])
@@ -323,13 +344,13 @@ class SharedKubernetes(SharedCluster):
         pods = list(self.api.list(PODS))
         if not groups or any(pod["metadata"].get("deletionTimestamp") for pod in pods):
             return None
-        found: dict[str, Object] = {name: {**group, "nodes": {}} for name, group in {"": {}, **groups}.items()}
+        complete: dict[str, Object] = {name: {**group, "nodes": {}} for name, group in {"": {}, **groups}.items()}
         try:
             group_of = {name: self.group_of(node, groups) for name, node in nodes.items()}
         except StopIteration:
             return None
         for name, node in nodes.items():
-            found[group_of[name]]["nodes"][name] = {
+            complete[group_of[name]]["nodes"][name] = {
                 **{key: node["metadata"].get(key) for key in ("uid", "labels", "annotations")},
                 **{key: node["spec"].get(key) for key in ("taints", "unschedulable")},
                 "pods": {
@@ -338,7 +359,7 @@ class SharedKubernetes(SharedCluster):
                     if pod["spec"].get("nodeName") == name
                 },
             }
-        return found
+        return complete
 
     def _place_pods(self) -> None:
         """Some nodes get a pod without a controller."""

@@ -64,7 +64,7 @@ def imported_files(path: Path) -> set[Path]:
     for name in imported_names(path):
         # The last part may be a name in the file.
         paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
-        files |= {found for found in paths if found.is_file() and found.is_relative_to(UTILS)}
+        files |= {file for file in paths if file.is_file() and file.is_relative_to(UTILS)}
     return files
 
 
@@ -192,9 +192,9 @@ def needed_files(module: str) -> set[Path]:
     files: set[Path] = set()
     unread = {PLUGINS / "modules" / f"{module}.py"}
     while unread:
-        found = imported_files(unread.pop()) - files
-        files |= found
-        unread |= found
+        new = imported_files(unread.pop()) - files
+        files |= new
+        unread |= new
     return files
 
 
@@ -209,5 +209,5 @@ def test_modules_without_pools_do_not_need_the_derivation(module: str) -> None:
     "module", ["magnum_cluster_info", "magnum_kubeconfig", "registry_image", "vks_catalog_info", "vks_cluster_info"]
 )
 def test_modules_of_clouds_and_registries_need_at_most_20_files(module: str) -> None:
-    """Whoever lists the clusters of a cloud does not load MIG layouts or an API client."""
+    """A module that lists the clusters of a cloud does not load MIG layouts or an API client."""
     assert len(needed_files(module)) <= 20

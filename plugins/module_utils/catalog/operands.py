@@ -217,7 +217,7 @@ def is_gpu_group_label(label: str) -> bool:
 
 def plugin_of_image(image: str) -> DevicePlugin | None:
     """The known plugin with this image."""
-    directory, _, last = image.partition("@")[0].rpartition("/")
+    directory, dummy, last = image.partition("@")[0].rpartition("/")
     name = last.partition(":")[0]
     if f"/{directory}/{name}".endswith(tuple(f"/{other}" for other in _OTHER_VENDORS_IMAGES)):
         return None

@@ -541,7 +541,7 @@ def with_operands(finding: InstallationFinding, policy: Document | None, plan: P
 def _with_default_workload(finding: InstallationFinding, policy: Document, plan: Plan) -> InstallationFinding:
     """Add a note to the finding if the operator prepares nodes for virtual machines unless a label chooses containers.
 
-    It is no problem, because a label that somebody has set on a node also counts.
+    It is no problem, because a label that a user has set on a node also counts.
     """
     values = plan.operator.values if finding.managed else {}
     workload = workload_for_virtual_machines(values, policy.get("spec") or {})

@@ -84,7 +84,7 @@ def test_unusable_tokens_are_refused_before_any_change(licensing: Licensing, opt
 def test_truncated_tokens(licensing: Licensing, cut: int, message: str | None) -> None:
     path = licensing.folder / "cut.tok"
     path.write_text(make_token()[:cut])
-    result = licensing.license(path, check=True)
+    result = licensing.license(path, check=True, replace=False)
     if message is None:
         assert "its signature does not match the key in it" in str(result["warnings"])
     else:
@@ -144,7 +144,7 @@ def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, faul
     nodes = ["vdi-1", "vdi-2", "vdi-3"]
     name, dummy, value = fault.partition("=")
     licensing.fault(fault, "vdi-2")
-    licensing.license(licensing.token(NEW_HOST, expires=30 * DAY))
+    licensing.put_token(licensing.token(NEW_HOST, expires=30 * DAY))
     if name == "license-unreachable":
         # The check of all nodes, before the first one is changed.
         refused = licensing.rotate(node_names=nodes, wait_timeout=4)
@@ -271,7 +271,7 @@ def test_a_node_that_is_not_ready_needs_no_license(licensing: Licensing) -> None
 
 def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:
     pid = licensing.kill_client("vdi-1")
-    licensing.license(licensing.token(NEW_HOST))
+    licensing.put_token(licensing.token(NEW_HOST))
     done = licensing.rotate(node_names=["vdi-1"], wait_timeout=30)
     assert done["license_rotation"]["rotated"] == ["vdi-1"], done
     assert licensing.states()["vdi-1"]["server"] == NEW_HOST

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_driver_pods_that_are_replaced_during_a_rotation(licensing: Licensing) -> None:
-    licensing.license(licensing.token(NEW_HOST))
+    licensing.put_token(licensing.token(NEW_HOST))
     nodes = ["vdi-1", "vdi-2", "vdi-3"]
     licensing.fault("license-denied", "vdi-1")
     with ThreadPoolExecutor(1) as pool:

@@ -49,7 +49,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert f"The token in Secret {NAMESPACE}/{SECRET} expires at " in soon.failure()
     assert ", in 364 days. " in soon.failure()
     assert licensing.play("license_report", gpu_licensing_min_days=300).rc == 0
-    licensing.license(licensing.token(NEW_HOST))
+    licensing.put_token(licensing.token(NEW_HOST))
     outdated = licensing.play("license_report", gpu_licensing_min_days=300)
     assert outdated.rc == 2
     assert f"{NODES} nodes have a token that differs from the one in their Secret." in outdated.failure()
@@ -81,7 +81,7 @@ def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
 
 @pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Licensing) -> None:
-    licensing.license(licensing.token(NEW_HOST, expires=4))
+    licensing.put_token(licensing.token(NEW_HOST, expires=4))
     until(lambda: not licensing.info()["license_info"]["objects"][0]["valid"], limit=20)
     folder = licensing.folder
     unreachable = yaml.safe_load(Path(licensing.lab.env["KUBECONFIG"]).read_text())

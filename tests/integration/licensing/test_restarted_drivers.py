@@ -41,7 +41,7 @@ def test_drivers_restart_on_drained_nodes(licensing: Licensing) -> None:
     licensing.cluster.kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1")
     until(lambda: licensing.cluster.get("pdb", "web")["status"].get("currentHealthy") == 1, limit=60)
     drivers = {node: licensing.driver_pod(node) for node in nodes}
-    licensing.license(licensing.token(NEW_HOST))
+    licensing.put_token(licensing.token(NEW_HOST))
 
     pools = [{**licensing.pool, "rollout": {"drain_timeout": 5}}]
     options: dict[str, Any] = {"pools": pools, "node_names": nodes, "restart_drivers": True}
@@ -102,7 +102,7 @@ def test_a_new_token_with_restarts_is_tried_on_one_node(licensing: Licensing) ->
 def test_a_driver_is_not_deleted_beneath_a_pod_that_tolerates_the_cordon(licensing: Licensing) -> None:
     run_gpu_pod(licensing, "work", "vdi-1", tolerations=[{"operator": "Exists"}])
     driver = licensing.driver_pod("vdi-1")
-    licensing.license(licensing.token(NEW_HOST))
+    licensing.put_token(licensing.token(NEW_HOST))
     failed = licensing.rotate(node_names=["vdi-1"], restart_drivers=True)
     assert failed["code"] == "partial", failed
     assert "because these pods were scheduled to the node during the drain: default/work-" in failed["msg"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import NODEGROUP_MARK
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.module import DrainingModule
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
@@ -103,6 +104,11 @@ class SharedVks(SharedCluster):
         result = self.run([declared])
         assert result is not None
         assert not result.get("failed"), result
+        if declared.get("state") != "absent":
+            # A person's client sets no mark, or copies one.
+            mark = {NODEGROUP_MARK: declared["node_labels"].get(NODEGROUP_MARK)}
+            unmarked = self.account.run(vks_nodegroup.main, cluster=CLUSTER, name=declared["name"], node_labels=mark)
+            assert not unmarked.get("failed"), unmarked
         return str(declared)
 
 
