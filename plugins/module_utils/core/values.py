@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and changes nested documents, durations and YAML."""
+"""Reads and changes nested documents, and converts durations."""
 
 from __future__ import annotations
 

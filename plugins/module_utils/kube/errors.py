@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TODO kube.errors"""
+"""The errors of a Kubernetes API server, and the repetition of a change after a conflict."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -348,7 +349,7 @@ def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
         assert "The playbook license_rotate tries the new token on one node" in shown.text
         for name in ("license_rotate", "license", "license_report"):
             assert shown.play(f"accel.gpu.{name}", variables=variables) == 0, shown.text[-3000:]
-    assert shown.text.count("changed=1") >= 1
+    assert re.search(r"changed=[1-9]", shown.text)
     assert planted.found_in(shown.text) == []
     assert seen == []
     audit = licensing.lab.audit_log.read_bytes()

@@ -138,15 +138,13 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     (node,) = nodes()
     machine = f"{MACHINES}/{node['metadata']['annotations'][MACHINE_ANNOTATION].rpartition('/')[2]}"
     assert key in taint_keys(openshift.get(machine)["spec"])
-    # If only the node loses the taint, the Machine API sets it again. No pod waits in the meantime: it would start on the node
-    # and, if a cordon kept it away, the autoscaler would create a second node for it.
+    # If only the node loses the taint, the Machine API sets it again. No pod waits in the meantime: it would start on the node. If a
+    # cordon, or the startup taint for longer than a start may take, kept the pod away, the autoscaler would create a second node for it.
     path = f"/api/v1/nodes/{node['metadata']['name']}"
     openshift.client.delete(f"{PODS}/experiments")
     patched = openshift.client.patch(path, {"spec": {"taints": None}})
     assert key not in taint_keys(patched["spec"])
     until(lambda: key in taint_keys(openshift.get(path)["spec"]), limit=60)
-    until(lambda: openshift.client.get(f"{PODS}/experiments") is None, limit=60)
-    openshift.create(PODS, waiting_pod("experiments"))
 
     environ = lab.env_as("new_nodes")
     rules = "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
@@ -165,6 +163,8 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     until(lambda: run("bash", "-c", words, env=environ).startswith("yes"), limit=60)
     play(lab, "new_nodes", environ=environ).require_success()
     assert key not in taint_keys(openshift.get(machine)["spec"])
+    until(lambda: openshift.client.get(f"{PODS}/experiments") is None, limit=60)
+    openshift.create(PODS, waiting_pod("experiments"))
     mark = audit.mark(LabLayout.named(lab.name))
     play(lab, "new_nodes", environ=environ).require_success()
     actual = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
