@@ -24,7 +24,8 @@ description:
     device plugin could not start in that case.
   - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the module records the previous value in the annotation
     C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
-  - If a pool uses MIG, the module removes C(spec.mig.strategy), because this field overrides each node's own configuration.
+  - If a pool uses MIG, the module removes C(spec.mig.strategy), because this field overrides each node's own configuration. A
+    strategy that all these pools declare stays. The module fails before any change if partitioned nodes outside the pools depend on the field.
   - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD) and creates an NVIDIADriver with the name C(accel-gpu-<pool>) for each
     pool. Each NVIDIADriver selects nodes by the label C(accel.gpu/pool). The module first sets this label on nodes that lack it. Keys that a pool does not
     declare use the values in C(spec.driver) of the ClusterPolicy. In operator v26.7 and later, the NVIDIADriver C(accel-gpu) is the default for all other
@@ -274,6 +275,7 @@ from ..module_utils.gpu_operator.cluster_policy import (
     plan_change,
     policy_tolerations,
     policy_version,
+    removed_mig_strategy,
 )
 from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient, create_policy, plan_of_operator
 from ..module_utils.gpu_operator.detect import adapt_plan
@@ -283,6 +285,7 @@ from ..module_utils.gpu_operator.driver_objects import (
     refused_objects,
     rolled_nodes,
 )
+from ..module_utils.gpu_operator.installation import lost_mig_devices
 from ..module_utils.gpu_operator.readiness import (
     OperatorReadiness,
     RequiredEffect,
@@ -291,6 +294,7 @@ from ..module_utils.gpu_operator.readiness import (
     mounted_configmaps,
 )
 from ..module_utils.kube.errors import retry_conflicts
+from ..module_utils.kube.paths import NODES
 from ..module_utils.pools.module import PlanModule
 
 Object = dict[str, t.Any]
@@ -383,6 +387,11 @@ def _compare(
         return _PolicyDiff(None, initial_change(desired))
     seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
+    # The role gpu_operator also checks this in its first step. Before the first run has finished, the strategy is the chart's default.
+    if not seeded and removed_mig_strategy(live, module.plan.policy):
+        problem = lost_mig_devices(live, module.plan, module.client.list(NODES))
+        if problem:
+            raise InvalidOptions([problem])
     objects = cluster.driver_objects(module.plan, live)
     version = policy_version(live)
     problems = objects.problems or refused_objects(module.client, objects, version, check=module.check_mode)

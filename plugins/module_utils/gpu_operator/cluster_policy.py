@@ -776,6 +776,12 @@ def needs_own_strategies(live: Document, desired: DesiredPolicy | PolicyPlan) ->
     return desired.mig_by_node and desired.mig_strategies != {_mig_strategy(live)}
 
 
+def removed_mig_strategy(live: Document, planned: PolicyPlan) -> str:
+    """The MIG strategy that a run removes from the policy, so that nodes outside the pools lose their MIG devices; empty if there is none."""
+    strategy = _mig_strategy(live) if needs_own_strategies(live, planned) else None
+    return "" if strategy == "none" else str(strategy or "")
+
+
 def _mig_strategy(live: Document) -> t.Any:
     return get_nested(live, "spec", "mig", "strategy")
 

@@ -53,6 +53,7 @@ from .installation import (
     unlabeled_nodes,
     with_driver_source,
     with_gpu_clusters,
+    with_mig_strategy,
     with_operands,
     with_policies,
     with_reverted_fields,
@@ -130,6 +131,7 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
         finding = with_gpu_clusters(finding, policy, client.list_known(GPU_CLUSTERS))
     finding = with_operands(with_driver_source(finding, policy, plan), policy, plan)
     finding = with_reverted_fields(finding, policy, plan.policy)
+    finding = with_mig_strategy(finding, policy, plan, lambda: client.list(NODES))
     return _check_platform(client, "operator", finding, plan, version)
 
 

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..catalog import releases
-from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER, NFD_PREFIX, WORKLOAD_LABEL
+from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER, MIG_CONFIG_LABEL, NFD_PREFIX, WORKLOAD_LABEL
 from ..catalog.openshift import (
     API_PATH,
     AUTOMATIC,
@@ -24,7 +24,7 @@ from ..catalog.openshift import (
     V1ALPHA1,
 )
 from ..catalog.taints import untolerated_taints
-from ..core.messages import abbreviate, join_words
+from ..core.messages import abbreviate, abbreviate_nodes, join_words
 from ..core.values import Document, Object, get_nested, parse_json
 from ..helm.preparation import overwritten
 from ..helm.release import ReleaseId, helm_release_of
@@ -40,7 +40,15 @@ from ..kube.fields import (
     writers,
 )
 from ..kube.paths import DEPLOYMENTS
-from ..nodes.ownership import is_created_by_collection
+from ..nodes.node import parse_node
+from ..nodes.ownership import (
+    POOL_OWNER,
+    assign_pools,
+    is_created_by_collection,
+    pool_members,
+    recorded,
+    undiscovered_candidates,
+)
 from ..schema.variables import (
     depend_on_default_workload,
     enabled_value,
@@ -50,7 +58,16 @@ from ..schema.variables import (
     runs,
     workload_for_virtual_machines,
 )
-from .cluster_policy import SWITCH, Path, active_policy, is_empty, may_show, needs_own_strategies, uses_driver_objects
+from .cluster_policy import (
+    SWITCH,
+    Path,
+    active_policy,
+    is_empty,
+    may_show,
+    needs_own_strategies,
+    removed_mig_strategy,
+    uses_driver_objects,
+)
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -516,6 +533,43 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
         "every node, and run the playbook again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())
+
+
+def with_mig_strategy(
+    finding: InstallationFinding, policy: Document | None, plan: Plan, nodes: t.Callable[[], t.Iterable[Document]]
+) -> InstallationFinding:
+    """Add a problem to the finding if nodes outside the pools would lose their MIG devices; the nodes are read only if a MIG strategy is removed."""
+    if policy is None or finding.problem or not removed_mig_strategy(policy, plan.policy):
+        return finding
+    problem = lost_mig_devices(policy, plan, nodes())
+    return replace(finding, problem=problem, notes=()) if problem else finding
+
+
+def lost_mig_devices(policy: Document, plan: Plan, raw_nodes: t.Iterable[Document]) -> str:
+    """The problem that the run would remove the MIG strategy with which nodes outside the pools offer their MIG devices; empty if there is none."""
+    nodes = [parse_node(item) for item in raw_nodes]
+    membership = assign_pools(plan.pools, nodes)
+    known = pool_members(membership) | set(undiscovered_candidates(plan.pools, nodes, membership))
+    # A run that releases nodes of removed pools also resets their partitioning, and refuses this on its own.
+    losing = [
+        node.name
+        for node in nodes
+        if node.name not in known
+        and node.is_partitioned
+        and MIG_CONFIG_LABEL not in recorded(node, POOL_OWNER).labels
+    ]
+    if not losing:
+        return ""
+    name, needed = policy["metadata"]["name"], sorted(plan.policy.mig_strategies)
+    strategy = removed_mig_strategy(policy, plan.policy)
+    belong, offer, them = ("belong", "offer their", "them") if len(losing) > 1 else ("belongs", "offers its", "it")
+    equal = f"declare sharing.strategy: {strategy} for every pool with MIG; " if "none" not in needed else ""
+    return (
+        f"ClusterPolicy {name}: spec.mig.strategy is {strategy}. A run removes it, because it overrides the strategies of the pools "
+        f"({join_words(needed)}). But {abbreviate_nodes(losing)} {belong} to no pool and {offer} MIG devices with this strategy; without it, the device "
+        f"plugin no longer offers them. Declare a pool with sharing.mode: mig for {them}; {equal}or, if nobody needs these devices, remove "
+        f"spec.mig.strategy from the ClusterPolicy (kubectl edit clusterpolicy {name}). Then run the playbook again."
+    )
 
 
 def with_operands(finding: InstallationFinding, policy: Document | None, plan: Plan) -> InstallationFinding:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from ..catalog import models, names
 from ..catalog.distributions import BY_NAME, DISTRIBUTIONS, Distribution
+from ..catalog.mig import RESOURCE_PREFIX
 from ..catalog.openshift import OPENSHIFT
 from ..catalog.operands import is_foreign_gpu_resource, is_unknown_gpu_resource
 from ..core.messages import abbreviate
 from ..pools.plan import NodeFacts
+from ..sharing_modes.mig_parted import DISABLED
 
 # Parses the labels, taints and status of Node objects.
 
@@ -100,6 +102,15 @@ class Node(NodeFacts):
             for key, value in self.labels.items()
             if key.startswith("nvidia.com/mig-") and (match := _MIG_COUNT.fullmatch(key)) and (count := to_count(value))
         }
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the node offers MIG devices, or its label requests a MIG configuration with devices."""
+        return (
+            bool(self.mig_devices)
+            or self.mig_config not in ("", DISABLED)
+            or any(count and name.startswith(RESOURCE_PREFIX) for name, count in self.capacity.items())
+        )
 
     @property
     def mode(self) -> str:

@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     may_have_gpu_clusters,
     with_driver_source,
     with_gpu_clusters,
+    with_mig_strategy,
     with_operands,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -169,3 +170,71 @@ def test_several_disabled_operands_are_one_problem() -> None:
     assert "spec.devicePlugin.enabled" in problem
     assert "spec.gfd.enabled" in problem
     assert problem.count("nvidia.com/gpu.deploy.device-plugin") == 1
+
+
+MIG_POOL: Object = {
+    "name": "train",
+    "match": {"model": "A100-SXM4-80GB"},
+    "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}},
+}
+SINGLE_POOL: Object = {**MIG_POOL, "name": "even", "match": {"model": "H100-80GB-HBM3"}}
+MIXED_POOL: Object = {**MIG_POOL, "sharing": {**MIG_POOL["sharing"], "strategy": "mixed"}}
+MPS_POOL: Object = {"name": "mps", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "mps", "replicas": 2}}
+A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.present": "true"}
+A30 = {"nvidia.com/gpu.product": "NVIDIA-A30", "nvidia.com/gpu.present": "true"}
+CUT_A30 = {**A30, "nvidia.com/mig.config": "all-1g.6gb"}
+
+
+def strategy_problem(strategy: str | None, pools: list[Object], *nodes: Object) -> tuple[str, int]:
+    """The problem, and how often the nodes were read."""
+    reads: list[int] = []
+
+    def read() -> list[Object]:
+        reads.append(1)
+        return list(nodes)
+
+    live = {**POLICY, "spec": {"mig": {"strategy": strategy} if strategy else {}}}
+    result = with_mig_strategy(finding(), live, derive({"name": "lab"}, {}, pools), read)
+    return result.problem, len(reads)
+
+
+def node(name: str, labels: Object, capacity: Object | None = None, annotations: Object | None = None) -> Object:
+    metadata = {"name": name, "labels": labels, "annotations": annotations or {}}
+    return {"metadata": metadata, "status": {"capacity": capacity or {}}}
+
+
+@pytest.mark.parametrize("outside", [
+    node("old-1", CUT_A30),
+    node("old-1", A30, {"nvidia.com/mig-1g.6gb": "4"}),
+    node("old-1", {**A30, "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb", "nvidia.com/gpu.count": "4"}, {"nvidia.com/gpu": "4"}),
+])  # fmt: skip
+@pytest.mark.parametrize(
+    ("strategy", "pools"),
+    [("single", [MIXED_POOL]), ("mixed", [SINGLE_POOL, MIXED_POOL]), ("mixed", [MIXED_POOL, MPS_POOL])],
+)
+def test_a_strategy_that_partitioned_nodes_outside_the_pools_use_is_not_removed(
+    outside: Object, strategy: str, pools: list[Object]
+) -> None:
+    problem, dummy = strategy_problem(strategy, pools, node("new-1", A100), outside)
+    assert problem.startswith(f"ClusterPolicy cluster-policy: spec.mig.strategy is {strategy}. ")
+    assert "node old-1 belongs to no pool" in problem
+    assert "Declare a pool with sharing.mode: mig for it" in problem
+    assert (f"sharing.strategy: {strategy} for every pool" in problem) is (MPS_POOL not in pools)
+
+
+@pytest.mark.parametrize("nodes", [
+    [node("new-1", {**A100, "nvidia.com/mig.config": "all-3g.40gb"}), node("old-1", A30)],
+    [node("old-1", {**A30, "nvidia.com/mig.config": "all-disabled"}, {"nvidia.com/mig-1g.6gb": "0"})],
+    # The collection has partitioned this node for a pool that is no longer declared, and releases it.
+    [node("old-1", CUT_A30, annotations={"accel.gpu/pool-labels": '["nvidia.com/mig.config"]'})],
+])  # fmt: skip
+def test_a_strategy_that_no_other_node_uses_is_removed(nodes: list[Object]) -> None:
+    assert strategy_problem("single", [MIXED_POOL], *nodes) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pools"),
+    [("mixed", [MIXED_POOL]), (None, [MIXED_POOL]), ("none", [MIXED_POOL]), ("single", [MPS_POOL]), ("single", [])],
+)
+def test_the_nodes_are_read_only_if_a_strategy_is_removed(strategy: str | None, pools: list[Object]) -> None:
+    assert strategy_problem(strategy, pools, node("old-1", CUT_A30)) == ("", 0)
