@@ -117,12 +117,12 @@ def _verdict(pool: Document) -> str:
     if pool["as_declared"]:
         return f"as declared{_validation(pool)}"
     drift, more = list(pool["drift"]), pool["drifted_nodes"] - len(pool["drift"])
-    if more > 0:
+    if more > 0 and drift:
         drift.append(f"and {more} more")
     if pool["changes"]:
         drift.append(f"to change: {_changes(pool)}")
     failure = _validation(pool) if has_failed_validation(pool) else ""
-    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}{failure}"
+    return f"drift on {pool['drifted_nodes']} node(s){': ' if drift else ''}{'; '.join(drift)}{failure}"
 
 
 def _validation(pool: Document) -> str:

@@ -140,6 +140,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         _info(pools={"a": _pool(as_declared=False, drift=["n1: x"], drifted_nodes=3, allocatable=4)}),
         ["4/16", "drift", "a: drift on 3 node(s): n1: x; and 2 more"],
     ),
+    (
+        "drift, of which none is described",
+        "report",
+        _info(pools={"a": _pool(as_declared=False, drifted_nodes=3, allocatable=4, changes=CHANGES)}),
+        ["4/16", "a: drift on 3 node(s): to change: 3 node(s) from none to time-slicing"],
+    ),
     ("empty", "report", _info(pools={"a": _pool(nodes=0, as_declared=False)}), ["no nodes", "no node of the cluster"]),
     (
         "before discovery",
