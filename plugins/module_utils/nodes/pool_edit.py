@@ -107,7 +107,13 @@ def release_edit(node: Node) -> NodeEdit | None:
     if _sets_mig_config(node) or is_abandoned(node):
         foreign = node.mig_config and not mig_parted.is_managed(node.mig_config)
         handed_over = {names.MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
-    annotations = dict.fromkeys((names.GPUS_ANNOTATION, names.LAST_GOOD_ANNOTATION, names.ROLLOUT_ANNOTATION))
+    of_pool = (
+        names.GPUS_ANNOTATION,
+        names.LAST_GOOD_ANNOTATION,
+        names.ROLLOUT_ANNOTATION,
+        names.FORMER_LABELS_ANNOTATION,
+    )
+    annotations = dict.fromkeys(of_pool)
     return metadata_edit(
         node, POOL_OWNER, NodeMetadata(), remove_others=True, own_annotations=annotations, handed_over=handed_over
     )
