@@ -24,7 +24,9 @@ description:
     CRDs of managed Helm releases, and the namespaces that the collection has created. It keeps CRDs that another tool manages or for which foreign objects
     exist. It also keeps namespaces that contain foreign objects. Finally, it removes the Lease that prevents simultaneous runs."
   - "The cluster itself records everything that this collection has created. Labels, annotations and taints of nodes are recorded in annotations that begin with
-    C(accel.gpu/). Entries in C(spec.daemonsets.tolerations) of the ClusterPolicy are recorded in the ClusterPolicy's annotation C(accel.gpu/tolerations).
+    C(accel.gpu/). The labels C(nvidia.com/device-plugin.config) and C(nvidia.com/mig.config) that a pool has overwritten are recorded with their former
+    values in C(accel.gpu/former-labels) and are restored; MIG devices that existed before with the same layout are kept. Entries in
+    C(spec.daemonsets.tolerations) of the ClusterPolicy are recorded in the ClusterPolicy's annotation C(accel.gpu/tolerations).
     Fields and ConfigMap entries are recorded in C(managedFields), with the field manager C(accel.gpu). Helm releases are recorded in the Lease
     C(accel-gpu-helm-<release>). Namespaces, Subscriptions and NodeFeatureDiscoveries are recorded in their annotation C(accel.gpu/created)."
   - On OpenShift, use M(accel.gpu.olm_subscription) to remove the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). If the user is not
@@ -57,7 +59,8 @@ options:
     default: false
   reset_mig:
     description:
-      - Whether to reset MIG layouts that this collection has set. V(true) requires O(wait=true). With V(false), the GPUs remain partitioned.
+      - Whether to reset MIG layouts that this collection has set. The run fails before it changes a node if pods that have requested GPUs run on nodes whose
+        layout must be reset. V(true) requires O(wait=true). With V(false), the GPUs remain partitioned.
     type: bool
     default: true
   pending_timeout:

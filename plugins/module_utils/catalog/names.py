@@ -41,6 +41,8 @@ CORDONED_ANNOTATION = "accel.gpu/cordoned"
 DRIVER_RESTART_ANNOTATION = "accel.gpu/driver-restart"
 # The configuration for a rollback.
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
+# On a node: the labels for NVIDIA's agents that a pool has overwritten, and the MIG devices that the node had then, as JSON.
+FORMER_LABELS_ANNOTATION = "accel.gpu/former-labels"
 # Why the last change of a node failed: an annotation, and the key of a taint if the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"
 # On a MachineSet and its MachineAutoscaler: the declared name of the node group. A copy carries this label too, so it is no evidence of who manages it.

@@ -15,6 +15,7 @@ from ..schema.validators import ALL, DrainOptions, reason_without_discovery
 from ..sharing_modes.modes import MODES
 from .node import rule_matches, term_matches
 from .node_check import devices_in_labels, expected_labels, expected_offers, is_gpu_resource, physical_gpus
+from .ownership import keeps_layout
 from .pods import STOPPED_FOR_MIG, Demands
 from .pool_edit import is_abandoned, is_partitioned
 
@@ -222,6 +223,9 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, re
     offers = expected_offers(node, pool) if pool else {names.GPU_RESOURCE: physical_gpus(node)}
     if pool is None and (is_partitioned(node) or is_abandoned(node)):
         return _mode_switch(node, offers)
+    if pool is None and keeps_layout(node):
+        # The label that selected this layout before is restored, and every device stays.
+        return Transition(PLUGIN, offers=dict(node.allocatable))
     if ((repeat and pool is not None) or names.MIG_CONFIG_LABEL in labels) and before != after:
         if bool(before) != bool(after):
             return _mode_switch(node, offers)

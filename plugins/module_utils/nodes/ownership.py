@@ -7,13 +7,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 import typing as t
 from dataclasses import dataclass, field, fields, replace
 
 from ..catalog.names import (
+    CONFIG_LABEL,
     CREATED_ANNOTATION,
     FAILED_KEY,
     FIELD_MANAGER,
+    FORMER_LABELS_ANNOTATION,
+    LABEL_LENGTH,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODEGROUP_LABEL,
@@ -27,6 +31,8 @@ from ..core.values import get_nested, parse_json
 from ..pools.plan import DISCOVERED_PREFIXES, Entries, Membership, NodeMetadata, membership_by_labels
 from ..schema.providers import group_mark
 from ..schema.validators import reason_without_discovery
+from ..sharing_modes import mig_parted
+from ..sharing_modes.modes import mode_of
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -133,6 +139,74 @@ def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
     return RecordedMetadata(labels, annotations - own, taints)
 
 
+# The labels for NVIDIA's agents whose former values are recorded.
+_AGENT_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class FormerLabels:
+    """What a node had before a pool first overwrote it: labels for NVIDIA's agents, and MIG devices by profile (empty if unknown).
+
+    A label that was absent, or that selected an entry of the collection or whole GPUs, is not recorded.
+    """
+
+    labels: t.Mapping[str, str] = field(default_factory=dict)
+    mig_devices: t.Mapping[str, int] = field(default_factory=dict)
+
+
+def former_labels(node: Node) -> FormerLabels:
+    """The record on the node; its content is not trusted, so values that no label or count can have are ignored."""
+    text = node.annotations.get(FORMER_LABELS_ANNOTATION)
+    record: dict[str, t.Any] = (parse_json(text, dict) or {}) if text else {}
+    labels, devices = record.get("labels"), record.get("mig_devices")
+    labels = labels if isinstance(labels, dict) else {}
+    devices = devices if isinstance(devices, dict) else {}
+    return FormerLabels(
+        {key: labels[key] for key in _AGENT_LABELS if _is_label_value(labels.get(key))},
+        {name: count for name, count in devices.items() if type(count) is int and count > 0},
+    )
+
+
+def keeps_layout(node: Node) -> bool:
+    """Whether the node's GPUs have the layout of the MIG configuration that a pool has overwritten, so that restoring its label repartitions nothing."""
+    former = former_labels(node)
+    config = former.labels.get(MIG_CONFIG_LABEL)
+    if not config or MIG_CONFIG_LABEL not in recorded(node, POOL_OWNER).labels or not node.mig_config:
+        return False
+    return (bool(former.mig_devices) and dict(former.mig_devices) == node.mig_devices) or (
+        node.mig_config == config and node.mig_state == "success"
+    )
+
+
+def _is_label_value(value: t.Any) -> bool:
+    return isinstance(value, str) and len(value) <= LABEL_LENGTH and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def _former_record(node: Node, owned: t.Collection[str], patch: Entries) -> dict[str, str | None]:
+    """The annotation that records the labels for NVIDIA's agents that a patch overwrites for the first time; empty if there are none."""
+    overwritten = {
+        key: node.labels[key]
+        for key in _AGENT_LABELS
+        if patch.get(key) is not None and key not in owned and node.labels.get(key)
+    }
+    config, layout = overwritten.get(CONFIG_LABEL, ""), overwritten.get(MIG_CONFIG_LABEL, "")
+    if mode_of(config) is not None:
+        del overwritten[CONFIG_LABEL]
+    if layout == mig_parted.DISABLED or mig_parted.is_managed(layout):
+        del overwritten[MIG_CONFIG_LABEL]
+    if not overwritten:
+        return {}
+    former = former_labels(node)
+    record: dict[str, t.Any] = {"labels": {**overwritten, **former.labels}}
+    devices = former.mig_devices
+    if MIG_CONFIG_LABEL in overwritten and MIG_CONFIG_LABEL not in former.labels and node.mig_state in ("", "success"):
+        devices = node.mig_devices
+    if devices:
+        record["mig_devices"] = dict(devices)
+    return {FORMER_LABELS_ANNOTATION: json.dumps(record, sort_keys=True)}
+
+
 @dataclass(frozen=True)
 class MachineRemoval:
     """The entries that an edit removes from a node, or changes, and what the node's Machine (`namespace/name`) must lose first, if it has it."""
@@ -220,6 +294,11 @@ def metadata_edit(
         if node.labels.get(key) != value:
             labels[key] = value
         records[owner.labels] = [name for name in records[owner.labels] if name != key]
+    if owner == POOL_OWNER:
+        own_annotations = {
+            **_former_record(node, owned.labels, _without(labels, handed_over)),
+            **(own_annotations or {}),
+        }
     if owner == POOL_OWNER and MIG_CONFIG_LABEL in labels:
         # This state belongs to the previous configuration, and may have been set since the node was read.
         labels[MIG_STATE_LABEL] = None
@@ -234,6 +313,10 @@ def metadata_edit(
             {*records[owner.taints], *(format_taint(taint) for taint in desired.taints.values() if taint)}
         )
     return build_edit(node, labels, {**annotations, **(own_annotations or {})}, taints, records)
+
+
+def _without(entries: Entries, keys: t.Collection[str] | None) -> dict[str, str | None]:
+    return {key: value for key, value in entries.items() if key not in (keys or ())}
 
 
 def _merge_entries(

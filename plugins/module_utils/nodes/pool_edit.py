@@ -31,7 +31,7 @@ from .node_check import (
     mig_failure,
     paused_operands,
 )
-from .ownership import POOL_OWNER, NodeEdit, metadata_edit, recorded
+from .ownership import POOL_OWNER, NodeEdit, former_labels, keeps_layout, metadata_edit, recorded
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -54,9 +54,10 @@ def is_managed(node: Node) -> bool:
 def is_partitioned(node: Node) -> bool:
     """Whether a pool's MIG configuration partitions the node's GPUs, or its removal has not been verified yet.
 
-    If another tool or user has changed the label since then, its value no longer counts as set by the pool.
+    If another tool or user has changed the label since then, its value no longer counts as set by the pool. A layout that the node had before it was in
+    a pool does not count either.
     """
-    if not _sets_mig_config(node):
+    if not _sets_mig_config(node) or keeps_layout(node):
         return False
     if mig_parted.is_managed(node.mig_config):
         return True
@@ -98,16 +99,29 @@ def needs_verification(node: Node) -> bool:
     return is_disabling or is_partitioned(node) or is_abandoned(node) or is_being_repaired(node)
 
 
-def release_edit(node: Node) -> NodeEdit | None:
+def release_edit(node: Node, plugin_entries: t.Collection[str] = ()) -> NodeEdit | None:
     """The edit that removes everything that a pool has set on the node, and sets its MIG configuration to all-disabled; None if nothing changes.
 
-    The label nvidia.com/mig.config stays, but is no longer recorded as owned.
+    The label nvidia.com/mig.config stays, but is no longer recorded as owned. It gets its former value if the node has the layout of that value. A former
+    device plugin configuration is restored if it is among `plugin_entries`.
     """
     handed_over: dict[str, str] = {}
     if _sets_mig_config(node) or is_abandoned(node):
         foreign = node.mig_config and not mig_parted.is_managed(node.mig_config)
         handed_over = {names.MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
-    annotations = dict.fromkeys((names.GPUS_ANNOTATION, names.LAST_GOOD_ANNOTATION, names.ROLLOUT_ANNOTATION))
+    former = former_labels(node).labels
+    if keeps_layout(node):
+        handed_over[names.MIG_CONFIG_LABEL] = former[names.MIG_CONFIG_LABEL]
+    config = former.get(names.CONFIG_LABEL)
+    if config and names.CONFIG_LABEL in recorded(node, POOL_OWNER).labels and config in plugin_entries:
+        handed_over[names.CONFIG_LABEL] = config
+    of_pool = (
+        names.GPUS_ANNOTATION,
+        names.LAST_GOOD_ANNOTATION,
+        names.ROLLOUT_ANNOTATION,
+        names.FORMER_LABELS_ANNOTATION,
+    )
+    annotations = dict.fromkeys(of_pool)
     return metadata_edit(
         node, POOL_OWNER, NodeMetadata(), remove_others=True, own_annotations=annotations, handed_over=handed_over
     )
@@ -179,15 +193,21 @@ class LastGood:
         return json.dumps({"labels": dict(self.labels), "offers": dict(self.offers)}, sort_keys=True)
 
 
-def membership_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
+def membership_edit(
+    node: Node,
+    pool: PoolPlan | None,
+    held_taints: t.Collection[str] = (),
+    plugin_entries: t.Collection[str] = (),
+) -> NodeEdit | None:
     """The edit that makes a node a member of the pool or, if `pool` is None, releases it from its pool; None if nothing changes.
 
     The taints in `held_taints` are not added to the node, but stay if the node has them. If the configuration changes, the current configuration
     is recorded, provided that it works. A node that OpenShift has created from the pool's MachineSet registers with the pool's labels and taints, so they
     are recorded as the pool's own, although the patch does not set them; otherwise, they would stay when the pool no longer declares them.
+    plugin_entries: the configurations of the device plugin that a release may restore.
     """
     if pool is None:
-        return release_edit(node)
+        return release_edit(node, plugin_entries)
     declared, mig_config = pool.for_node(node.name), expected_mig_config(node, pool)
     annotations: dict[str, str | None] = {
         names.GPUS_ANNOTATION: None,

@@ -144,12 +144,17 @@ class NodeChange:
 
 
 def declared_edit(
-    node: Node, pool: PoolPlan | None, held_back: t.Collection[str] = (), *, repair: bool = False
+    node: Node,
+    pool: PoolPlan | None,
+    held_back: t.Collection[str] = (),
+    plugin_entries: t.Collection[str] = (),
+    *,
+    repair: bool = False,
 ) -> NodeEdit | None:
     """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned (see is_abandoned())."""
     if repair and not (pool is None and is_abandoned(node)):
         return None
-    return membership_edit(node, pool, held_back)
+    return membership_edit(node, pool, held_back, plugin_entries)
 
 
 def node_change(
@@ -157,11 +162,12 @@ def node_change(
     pool: PoolPlan | None,
     pods: PodsByNode,
     held_back: t.Collection[str] = (),
+    plugin_entries: t.Collection[str] = (),
     *,
     repair: bool = False,
 ) -> NodeChange | None:
     """The change to a node; None if nothing must change. A node with marks of an unfinished run always has a change."""
-    edit, marked = declared_edit(node, pool, held_back, repair=repair), is_marked(node)
+    edit, marked = declared_edit(node, pool, held_back, plugin_entries, repair=repair), is_marked(node)
     stuck = repair_reason(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
     stuck = ABANDONED if abandoned else stuck
@@ -553,6 +559,11 @@ def _owned_keys(configmap: ConfigMap | None) -> set[str]:
     return owned - foreign
 
 
+def _foreign_entries(configmap: ConfigMap | None) -> frozenset[str]:
+    """The entries of the device plugin's ConfigMap that other managers have written."""
+    return frozenset((configmap or {}).get("data") or {}) - _owned_keys(configmap)
+
+
 class SharingConfigMaps:
     """The device plugin's ConfigMap with one key per entry, and the MIG manager's ConfigMap with one file for all entries.
 
@@ -677,6 +688,8 @@ class ChangePlan:
     device_plugin: ConfigMapEntries
     mig: ConfigMapEntries
     held_back: frozenset[str] = frozenset()
+    # The entries of the device plugin's ConfigMap that others have written, and that a release may therefore restore.
+    plugin_entries: frozenset[str] = frozenset()
     limited: tuple[str, ...] = ()
     not_ready: tuple[str, ...] = ()
     needs_pods: bool = False
@@ -803,12 +816,13 @@ def plan_sharing_changes(
     ambiguous = {*membership.overlaps, *membership.undiscovered}
     by_queue: dict[str, list[NodeChange]] = {}
     needs_pods = False
+    foreign_entries = _foreign_entries(configmaps.device_plugin)
     unshared: dict[str, int] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
         if (pool is None and node.name in ambiguous) or not scope.contains(node, pool):
             continue
-        change = node_change(node, pool, pods or PodsByNode(), held_back, repair=scope.repairs)
+        change = node_change(node, pool, pods or PodsByNode(), held_back, foreign_entries, repair=scope.repairs)
         if change is None:
             continue
         needs_pods = needs_pods or (pods is None and depends_on_pods(change, node))
@@ -833,6 +847,7 @@ def plan_sharing_changes(
         device_plugin=device_plugin_entries(plan.config.data, named[CONFIG_LABEL], configmaps.device_plugin),
         mig=mig_entries(plan.mig, named[MIG_CONFIG_LABEL], configmaps.mig, configmaps.generated),
         held_back=frozenset(held_back),
+        plugin_entries=foreign_entries,
         limited=tuple(sorted(limited)),
         not_ready=tuple(sorted(not_ready)),
         needs_pods=needs_pods,

@@ -536,3 +536,4 @@ class RolloutContext(RunContext):
     nodes: WatchedNodes
     held_back: t.Collection[str]
     report: t.Callable[[str, str], None]
+    plugin_entries: t.Collection[str] = ()

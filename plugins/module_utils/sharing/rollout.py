@@ -393,10 +393,14 @@ class NodeRunner:
     def _fresh_change(self, node: Node) -> NodeChange | None:
         """The change to the node, planned again from its current state and pods."""
         pods = self._context.reader.list_pods(self._name)
-        return node_change(node, self._pool, pods, self._context.held_back, repair=self._context.scope.repairs)
+        context = self._context
+        return node_change(
+            node, self._pool, pods, context.held_back, context.plugin_entries, repair=context.scope.repairs
+        )
 
     def _patch(self, node: Node) -> Patch | None:
-        edit = declared_edit(node, self._pool, self._context.held_back, repair=self._context.scope.repairs)
+        context = self._context
+        edit = declared_edit(node, self._pool, context.held_back, context.plugin_entries, repair=context.scope.repairs)
         return edit.patch if edit else None
 
     def _drain(self, change: NodeChange) -> None:
@@ -624,7 +628,8 @@ class Rollout:
         pool, repair = state.pool_of(edit.name), self._context.scope.repairs
 
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
-            return declared_edit(parse_node(raw), pool, state.changes.held_back, repair=repair)
+            changes = state.changes
+            return declared_edit(parse_node(raw), pool, changes.held_back, changes.plugin_entries, repair=repair)
 
         return patch_node(self._context.client, edit, fresh_edit, lambda: None, dry_run=True).status
 
@@ -684,6 +689,7 @@ class Rollout:
             lease=lease,
             nodes=nodes,
             held_back=state.changes.held_back,
+            plugin_entries=state.changes.plugin_entries,
             report=progress_by_node(self._context.progress),
         )
 
@@ -705,7 +711,7 @@ class Rollout:
             progress.report("nodes labeled", finished - len(failed), len(edits), failed=len(failed))
 
         calls = [
-            (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))
+            (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes, lease))
             for edit in edits
         ]
         for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
@@ -713,14 +719,14 @@ class Rollout:
                 raise outcome.error
         lease.check()
 
-    def _patch_node(self, edit: NodeEdit, pool: PoolPlan | None, held_back: t.Collection[str], lease: Lease) -> bool:
+    def _patch_node(self, edit: NodeEdit, pool: PoolPlan | None, changes: ChangePlan, lease: Lease) -> bool:
         """Patch the node; returns whether it was patched or no longer needs a patch."""
         drain_first = False
 
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
             nonlocal drain_first
             node = parse_node(raw)
-            fresh = membership_edit(node, pool, held_back)
+            fresh = membership_edit(node, pool, changes.held_back, changes.plugin_entries)
             # A node that must be drained first is handled after the nodes are listed again.
             drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from ..catalog import operands
 from ..catalog.names import (
+    CONFIG_LABEL,
     CORDONED_ANNOTATION,
     DEPLOY_PREFIX,
     DRIVER_UPGRADE_LABEL,
@@ -34,8 +35,17 @@ from ..kube.paths import NODES
 from ..nodes.node import Node, parse_node
 from ..nodes.node_check import FAILED
 from ..nodes.node_metadata import patch_node
-from ..nodes.ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, build_edit, is_created_by_collection, recorded
-from ..nodes.pods import daemonset_status, log_end, pod_of, pods_by_node, pods_on, read_operand_pods
+from ..nodes.ownership import (
+    NODE_METADATA_OWNER,
+    POOL_OWNER,
+    NodeEdit,
+    build_edit,
+    former_labels,
+    is_created_by_collection,
+    keeps_layout,
+    recorded,
+)
+from ..nodes.pods import PREFIX, daemonset_status, log_end, pod_of, pods_by_node, pods_on, read_operand_pods
 from ..sharing_modes import mig_parted
 
 if t.TYPE_CHECKING:
@@ -530,10 +540,30 @@ class Residue:
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """The patch of one node; `partitioned`: whether the collection's layout, which is reset first, partitions its GPUs."""
+    """The patch of one node; `partitioned`: whether the collection's layout, which is reset first, partitions its GPUs.
+
+    mig_config: the MIG configuration that the reset applies.
+    """
 
     edit: NodeEdit | None
     partitioned: bool = False
+    mig_config: str = mig_parted.DISABLED
+
+
+@dataclass(frozen=True)
+class AgentEntries:
+    """The entries of the ConfigMaps that NVIDIA's agents read: those of the device plugin after the run, and those of the MIG manager before it.
+
+    A label that selects a missing entry is not restored, because the device plugin would crash and the MIG manager would fail.
+    plugin_reason: why an entry of the device plugin is missing.
+    """
+
+    plugin: frozenset[str] = frozenset()
+    mig: frozenset[str] = frozenset()
+    plugin_reason: str = ""
+
+
+NO_ENTRIES = AgentEntries()
 
 
 def managed_parts(node: Node) -> Residue:
@@ -544,8 +574,24 @@ def managed_parts(node: Node) -> Residue:
     return Residue(owned.labels, owned.annotations | own, owned.taints | own_taints)
 
 
-def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
+def restored_labels(node: Node, entries: AgentEntries) -> dict[str, str]:
+    """The former labels for NVIDIA's agents that a pool's labels are replaced by.
+
+    The former MIG configuration is restored if the node has its layout, or if the MIG manager can apply it.
+    """
+    owned, former = recorded(node, POOL_OWNER).labels, former_labels(node).labels
+    usable = {
+        CONFIG_LABEL: former.get(CONFIG_LABEL) in entries.plugin,
+        MIG_CONFIG_LABEL: former.get(MIG_CONFIG_LABEL) in entries.mig or keeps_layout(node),
+    }
+    return {key: former[key] for key, fits in usable.items() if fits and key in owned and key in node.labels}
+
+
+def restore_node(node: Node, *, reset_mig: bool, entries: AgentEntries = NO_ENTRIES) -> NodeRestoration:
     """Remove all of this collection's metadata. If its layout partitions the GPUs, the layout is reset first (with `reset_mig`).
+
+    Labels for NVIDIA's agents get the values that they had before a pool overwrote them (restored_labels()). If the former MIG configuration has the
+    node's layout, nothing is reset; otherwise, the reset applies the former configuration instead of the one for whole GPUs.
 
     Until the MIG manager has reset the layout, the node keeps all other metadata and its records: the taints keep workloads away, and the next
     run can continue if this one fails or is killed. Only the taint of a failed change is removed immediately, because the reset restarts NVIDIA's
@@ -553,17 +599,20 @@ def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
     """
     managed = managed_parts(node)
     is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
-    is_reset = (
-        node.labels.get(MIG_CONFIG_LABEL) == mig_parted.DISABLED and node.labels.get(MIG_STATE_LABEL) == "success"
-    )
-    if not is_own or is_reset or not reset_mig:
-        return NodeRestoration(removal_edit(node, managed))
+    restored = restored_labels(node, entries)
+    target = restored.get(MIG_CONFIG_LABEL, mig_parted.DISABLED)
+    is_reset = node.labels.get(MIG_CONFIG_LABEL) == target and node.labels.get(MIG_STATE_LABEL) == "success"
+    if not is_own or is_reset or not reset_mig or keeps_layout(node):
+        if not (is_reset or reset_mig or keeps_layout(node)):
+            # No MIG manager would apply the former configuration.
+            restored.pop(MIG_CONFIG_LABEL, None)
+        return NodeRestoration(removal_edit(node, managed, labels=restored))
     failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
     changed: _Entries = {}
-    if node.labels[MIG_CONFIG_LABEL] != mig_parted.DISABLED:
+    if node.labels[MIG_CONFIG_LABEL] != target:
         # The old state is removed in the same patch, so that any later state belongs to this change.
-        changed = {MIG_CONFIG_LABEL: mig_parted.DISABLED, MIG_STATE_LABEL: None}
-    return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), partitioned=True)
+        changed = {MIG_CONFIG_LABEL: target, MIG_STATE_LABEL: None}
+    return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), True, target)
 
 
 def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | None] | None = None) -> NodeEdit | None:
@@ -610,6 +659,34 @@ def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
         yield f"label {MIG_CONFIG_LABEL}={mig}, which this collection did not set"
     if node.unschedulable and node.labels.get(DRIVER_UPGRADE_LABEL, "") not in _NOT_UPGRADING:
         yield "cordon of the operator, which was upgrading the driver; uncordon the node when it is ready"
+
+
+def former_parts(node: Node, entries: AgentEntries) -> t.Iterator[str]:
+    """Descriptions of what becomes of a former device plugin configuration, and of MIG devices that stay because they were there before."""
+    former, restored = former_labels(node).labels, restored_labels(node, entries)
+    live = node.labels.get(CONFIG_LABEL)
+    if live and CONFIG_LABEL in former and CONFIG_LABEL in recorded(node, POOL_OWNER).labels:
+        yield (
+            f"label {CONFIG_LABEL} is set back from {live} to {restored[CONFIG_LABEL]}"
+            if CONFIG_LABEL in restored
+            else f"label {CONFIG_LABEL}={live} is removed, and not set back to {former[CONFIG_LABEL]}, because {entries.plugin_reason}"
+        )
+    if keeps_layout(node):
+        devices = ", ".join(f"{count} x {name}" for name, count in sorted(node.mig_devices.items()))
+        yield (
+            f"MIG devices ({devices or 'as before'}): label {MIG_CONFIG_LABEL} is set back from {node.mig_config} to "
+            f"{former[MIG_CONFIG_LABEL]}, which has the same layout"
+        )
+
+
+def mig_action(node: Node, target: str) -> str:
+    """What becomes of the MIG devices of a node when its layout is reset to the configuration `target`."""
+    former = former_labels(node).labels.get(MIG_CONFIG_LABEL)
+    if target != mig_parted.DISABLED:
+        return f"replaced by the MIG manager with those of the former configuration {target}"
+    if former:
+        return f"removed by the MIG manager, whose ConfigMap has no entry for the former configuration {former}"
+    return "removed by the MIG manager; no former layout is recorded"
 
 
 def nfd_residue(node: Node, instance: str = "") -> Residue:
@@ -668,6 +745,7 @@ class MigReset:
     namespace: str
     restart: t.Callable[[t.Sequence[Node]], None]
     waiting: WaitOptions
+    entries: AgentEntries = NO_ENTRIES
     restarted: set[str] = field(default_factory=set)
     timer: StateTimer = field(default_factory=StateTimer)
 
@@ -710,7 +788,7 @@ class MigReset:
         waiting = [
             nodes[name]
             for name in self.partitioned
-            if name in nodes and restore_node(nodes[name], reset_mig=True).partitioned
+            if name in nodes and restore_node(nodes[name], reset_mig=True, entries=self.entries).partitioned
         ]
         return {node.name: node.labels.get(MIG_STATE_LABEL) or "no state yet" for node in waiting}
 
@@ -755,6 +833,22 @@ class MigReset:
         if pod is None:
             return "(no MIG manager runs there)"
         return log_end(self.client, self.namespace, pod, operands.MIG_MANAGER, previous=False)
+
+
+def blocked_message(client: Client, operator_namespace: str, names: t.Iterable[str]) -> str:
+    """The message about pods that have requested GPUs of these nodes, on which the MIG manager would fail to reset the layout; empty if there are none."""
+    pods = pods_by_node(client, pods_on(client), operator_namespace).gpu_pods
+    held = {
+        name: [pod.full_name for pod in pods.get(name, ()) if any(key.startswith(PREFIX) for key in pod.resources)]
+        for name in sorted(names)
+    }
+    lines = [f"{name}: {abbreviate(holders)}" for name, holders in held.items() if holders]
+    if not lines:
+        return ""
+    return (
+        f"Pods use the GPUs of {len(lines)} node(s) whose MIG layout must be reset: {abbreviate(lines, separator='; ')}. Delete these pods, drain the "
+        f"nodes, or keep the GPUs partitioned ({KEEP_PARTITIONED})."
+    )
 
 
 def _holders_on(client: Client, operator_namespace: str, node: str) -> str:

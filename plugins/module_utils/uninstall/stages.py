@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import (
+    CONFIG_LABEL,
     CREATED_ANNOTATION,
     FIELD_MANAGER,
     LEASE_NAME,
@@ -34,8 +35,9 @@ from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..catalog.taints import toleration_identity
 from ..core.errors import InvalidOptions
 from ..core.messages import abbreviate, abbreviate_nodes, option_of_role
-from ..core.values import Document, Object, merge_patch
+from ..core.values import Document, Object, apply_merge_patch, merge_patch
 from ..gpu_operator.cluster_policy import (
+    mig_configmap,
     plugin_configmap,
     policy_tolerations,
     recorded_previous_spec,
@@ -47,7 +49,14 @@ from ..kube.fields import Tree, child, name_of, owned_by, owned_by_others, witho
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, NVIDIA_DRIVERS, Kind, object_path
 from ..nodegroups.autoscaling_objects import merge_priorities, priorities_text, recorded_priorities
 from ..nodegroups.scaling_state import limit_entries, recorded_limits, scaled_machine_set, with_limits, without_limits
-from ..nodes.ownership import NodeEdit, is_created_by_collection, machine_set_owner, set_record
+from ..nodes.ownership import (
+    NodeEdit,
+    former_labels,
+    is_created_by_collection,
+    keeps_layout,
+    machine_set_owner,
+    set_record,
+)
 from ..nodes.pods import PREFIX, daemonset_status, pods_by_node, pods_on
 from ..sharing_modes import mig_parted
 from .objects import (
@@ -77,6 +86,8 @@ from .stage import (
     COPIED,
     EXISTS,
     KEEP_PARTITIONED,
+    NO_ENTRIES,
+    AgentEntries,
     MigReset,
     NodeRestoration,
     Removal,
@@ -85,18 +96,23 @@ from .stage import (
     await_gone,
     await_no_pods,
     await_operands,
+    blocked_message,
     deletion,
+    former_parts,
     is_copy,
     is_created,
     is_marked,
     kept_parts,
     managed_parts,
+    mig_action,
     nfd_residue,
     operator_residue,
     own_annotations,
     read_nodes,
     removal_edit,
     restore_node,
+    restored_labels,
+    split_keys,
     unmark_patch,
     with_short_diff,
 )
@@ -365,6 +381,7 @@ class BeforeHelm(Stage):
     drivers: list[Object] = field(default_factory=list)
     policy_removals: list[Removal] = field(default_factory=list)
     other_removals: list[Removal] = field(default_factory=list)
+    entries: AgentEntries = NO_ENTRIES
 
     def read(self) -> None:
         """Read the nodes, ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that it has created or annotated."""
@@ -374,6 +391,7 @@ class BeforeHelm(Stage):
         drivers = self.client.list_known(NVIDIA_DRIVERS)
         self.drivers = list(filter(DRIVERS.is_own, drivers))
         self._require_driver_rollout(foreign)
+        self._read_entries(foreign)
         self._require_ready_nodes()
         # Autoscaling is removed first, so that no node is added during the cleanup.
         self.policy_removals = autoscaling_removals(self.client)
@@ -410,7 +428,10 @@ class BeforeHelm(Stage):
         self.removals = [*self.policy_removals, *self.other_removals]
 
     def warnings(self) -> t.Iterator[str]:
-        """A warning about the pods that lose the driver when the operator is removed."""
+        """Warnings about the pods that lose the driver when the operator is removed, and about those that prevent the reset of a MIG layout."""
+        blocked = self._blocked()
+        if blocked:
+            yield blocked
         if any(map(self.components.operator.removes, self.policies)):
             warning = driver_warning(self.client, self._release_namespace, self.nodes)
             if warning:
@@ -423,16 +444,19 @@ class BeforeHelm(Stage):
     def preview(self) -> None:
         """Report the changes of a run; the server checks as many of them as possible."""
         partitioned = self._partitioned()
-        self._report_mig_reset([node.name for node in partitioned])
+        self._report_mig_reset(partitioned)
         super().preview()
         for node in partitioned:
             # Add the patch that follows the reset of the MIG layout, so that the diff shows the final metadata.
-            edit = restore_node(node, reset_mig=False).edit
+            edit = removal_edit(node, managed_parts(node), labels=restored_labels(node, self.entries))
             if edit is not None:
                 self.result.add_node(edit)
 
     def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout if NVIDIA's pods do not react in time, and PartialFailure if nodes cannot be changed."""
+        blocked = self._blocked()
+        if blocked:
+            raise InvalidOptions([f"{blocked} Nothing has been changed."])
         for release in self._to_supersede():
             release.await_other_helm()
             lease.check()
@@ -455,41 +479,73 @@ class BeforeHelm(Stage):
         return self._restore_node(node).edit
 
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
-        """Descriptions of a foreign pool label, and of a layout that is not reset."""
+        """Descriptions of a foreign pool label, of former labels, and of a layout that is not reset."""
         yield from kept_parts(node, operator=False)
+        yield from former_parts(node, self.entries)
         partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in (
             "",
             mig_parted.DISABLED,
         )
-        if partitioned and not self._can_reset_mig(node):
+        if partitioned and not self._can_reset_mig(node) and not keeps_layout(node):
             yield "partitioned GPUs, since no MIG manager resets the layout"
 
     def _await_mig_reset(self, lease: Lease) -> None:
-        partitioned = [node.name for node in self._partitioned()]
+        partitioned = self._partitioned()
         if partitioned and self.waiting is not None:
             namespace = self._operator_namespace(self.policies[0])
             reset = MigReset(
                 self.client,
-                partitioned,
+                [node.name for node in partitioned],
                 namespace,
                 lambda nodes: self.restart_mig_managers(namespace, nodes, lease),
                 self.waiting,
+                self.entries,
             )
             self.nodes = reset.wait()
             self._report_mig_reset(partitioned)
             self.patch_nodes(lease)
 
-    def _report_mig_reset(self, nodes: t.Sequence[str]) -> None:
+    def _report_mig_reset(self, nodes: t.Sequence[Node]) -> None:
         """Report the nodes whose MIG devices are removed; the diff of their labels does not show this effect."""
-        if nodes:
-            label = f"MIG devices of {abbreviate_nodes(sorted(nodes))}"
-            self.result.add_removed(label, action="removed by the MIG manager")
+        by_action: dict[str, list[str]] = {}
+        for node in nodes:
+            by_action.setdefault(mig_action(node, self._restore_node(node).mig_config), []).append(node.name)
+        for action, names in sorted(by_action.items()):
+            self.result.add_removed(f"MIG devices of {abbreviate_nodes(sorted(names))}", action=action)
+
+    def _read_entries(self, foreign: t.Sequence[Document]) -> None:
+        """Read the ConfigMaps that former labels of nodes may select entries of; sends no request if no node has a former label."""
+        plugin: t.Iterable[str] = ()
+        source = "no ClusterPolicy is kept"
+        if foreign and any(CONFIG_LABEL in former_labels(node).labels for node in self.nodes):
+            policy = foreign[0]
+            spec = apply_merge_patch(policy.get("spec") or {}, (restore_policy(policy).patch or {}).get("spec") or {})
+            name = plugin_configmap({"spec": spec})
+            configmap = self._configmap(policy, name) if name and name not in CONFIGMAPS else None
+            plugin = split_keys(configmap)[1] if configmap else ()
+            source = (
+                f"ConfigMap {name} has no such entry" if name else "the kept ClusterPolicy selects no ConfigMap for it"
+            )
+        mig: t.Iterable[str] = ()
+        if self.policies and any(
+            MIG_CONFIG_LABEL in former_labels(node).labels and not keeps_layout(node) for node in self.nodes
+        ):
+            mig = mig_parted.parse_configmap(self._configmap(self.policies[0], mig_configmap(self.policies[0])))
+        self.entries = AgentEntries(frozenset(plugin), frozenset(mig), source)
+
+    def _configmap(self, policy: Document, name: str) -> Object | None:
+        return self.client.get(object_path("v1", "ConfigMap", name, self._operator_namespace(policy)))
+
+    def _blocked(self) -> str:
+        """The message about the pods that prevent the reset of MIG layouts; empty if there are none."""
+        names = [node.name for node in self._partitioned()]
+        return blocked_message(self.client, self._operator_namespace(self.policies[0]), names) if names else ""
 
     def _partitioned(self) -> list[Node]:
         return [node for node in self.nodes if self._restore_node(node).partitioned]
 
     def _restore_node(self, node: Node) -> NodeRestoration:
-        return restore_node(node, reset_mig=self._can_reset_mig(node))
+        return restore_node(node, reset_mig=self._can_reset_mig(node), entries=self.entries)
 
     def _can_reset_mig(self, node: Node) -> bool:
         """Whether the layout may be reset, and a MIG manager on the node can reset it."""

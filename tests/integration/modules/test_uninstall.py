@@ -43,6 +43,10 @@ MIG_LABEL = "nvidia.com/mig.config"
 STUCK = "a100-1"
 
 
+# A configuration of the device plugin.
+SHARED = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n      - {{name: nvidia.com/gpu, replicas: {}}}\n"
+
+
 def debugger(node: str) -> dict[str, Any]:
     """A privileged pod, which can access every GPU of its node and requests none."""
     container = {
@@ -322,6 +326,77 @@ def test_foreign_settings_survive_sharing_its_change_and_its_end(cluster: Cluste
     assert policy(cluster)["spec"] == spec
     cluster.until(lambda: tolerated(cluster, "restricted-access") and whole(cluster), 240)
     assert differences(before, lasting(snapshot(cluster.lab))) == {}
+
+
+def pod(node: str) -> dict[str, Any]:
+    """A pod with one GPU or MIG device of its node."""
+    container = {"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"on-{node}", "namespace": "default"}, "spec": spec}
+
+
+def apply(cluster: Cluster, item: dict[str, Any]) -> None:
+    run("bash", "-c", f"kubectl apply -f - <<'E'\n{json.dumps(item)}\nE", env=cluster.lab.env)
+
+
+@pytest.mark.usual(120)
+def test_labels_and_mig_devices_from_before_the_collection_are_restored(cluster: Cluster) -> None:
+    """The pod on a100-1 keeps its MIG device, and the pod on a100-2, whose MIG devices the collection has created, ends the run before any change."""
+    texts = {"none": "version: v1", "x8": SHARED.format(8), "x4": SHARED.format(4)}
+    metadata = {"name": "theirs", "namespace": NAMESPACE}
+    apply(cluster, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": texts})
+    plugin = {"spec": {"devicePlugin": {"config": {"name": "theirs", "default": "none"}}}}
+    cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps(plugin))
+    for name, label in {
+        "t4-1": f"{CONFIG_LABEL}=x8",
+        "t4-2": f"{CONFIG_LABEL}=x4",
+        "a100-1": f"{MIG_LABEL}=all-3g.40gb",
+    }.items():
+        cluster.kubectl("label", "--overwrite", "node", name, label)
+    sharing = {"t4-1": 8, "t4-2": 4, "t4-3": 1, "a100-1": 16, "a100-2": 8}
+
+    def has(expected: dict[str, int]) -> bool:
+        offered = cluster.offered("")
+        return all(offered[name] == {"nvidia.com/gpu": count} for name, count in expected.items())
+
+    cluster.until(lambda: has(sharing), 120)
+    configure(
+        cluster,
+        {"name": "train-h100", "taints": []},
+        {"name": "notebooks", "sharing": {"mode": "time-slicing", "replicas": 2}},
+        {"name": "train-a100", "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}},
+    )
+    cluster.until(lambda: has({"t4-1": 2, "t4-2": 2, "t4-3": 2, "a100-1": 16, "a100-2": 16}), 60)
+    cluster.kubectl("-n", NAMESPACE, "patch", "configmap", "theirs", "--type=merge", "-p", '{"data": {"x4": null}}')
+    for name in ("a100-1", "a100-2"):
+        apply(cluster, pod(name))
+    before = lasting(snapshot(cluster.lab))
+    held = "whose MIG layout must be reset: a100-2: default/on-a100-2"
+    preview = uninstall_stage(cluster, check=True, diff=True)
+    assert held in str(preview["warnings"])
+    failed = cluster.run(uninstall.main, stage="before_helm", confirm=[cluster.lab.name], wait_timeout=300)
+    assert failed["failed"]
+    assert held in failed["msg"]
+    after = lasting(snapshot(cluster.lab))
+    assert {label: item for label, item in after.items() if item["kind"] == "Node"} == {
+        label: item for label, item in before.items() if item["kind"] == "Node"
+    }
+
+    cluster.kubectl("delete", "pod", "on-a100-2", "--now")
+    actual = uninstall_stage(cluster, diff=True)
+    assert preview["diff"] == actual["diff"]
+    assert preview["uninstall"] == actual["uninstall"]
+    kept = "\n".join(actual["uninstall"]["kept"])
+    assert "and not set back to x4, because ConfigMap theirs has no such entry" in kept
+    assert "to x8" in kept
+    assert "node a100-1: MIG devices (16 x 3g.40gb): label nvidia.com/mig.config is set back from" in kept
+    cluster.until(lambda: has({**sharing, "t4-2": 1}), 120)
+    labels = {name: node["metadata"]["labels"] for name, node in cluster.nodes().items()}
+    assert [labels[name].get(CONFIG_LABEL) for name in ("t4-1", "t4-2", "t4-3")] == ["x8", None, None]
+    assert labels["a100-1"][MIG_LABEL] == "all-3g.40gb"
+    assert labels["a100-2"][MIG_LABEL] == "all-disabled"
+    assert cluster.get("pod", "on-a100-1")["status"]["phase"] == "Running"
+    assert uninstall_stage(cluster)["changed"] is False
 
 
 def tolerated(cluster: Cluster, key: str) -> bool:

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.nodes import warnings
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import displaced_pods, transition
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import (
     check_whole_gpus,
     disable_mig_patch,
@@ -18,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import (
     is_being_repaired,
     is_managed,
     is_partitioned,
+    needs_verification,
     release_edit,
 )
 from tests.helpers.fleet import node
@@ -79,6 +83,42 @@ def test_what_becomes_of_the_mig_configuration(actual: Node, labels: dict[str, s
     assert edit.labels == {"accel.gpu/pool": None, PLUGIN: None, **labels}
     # It is no longer a marker of the collection.
     assert edit.patch["metadata"]["annotations"] == {"accel.gpu/pool-labels": None}
+
+
+FORMER = {
+    "accel.gpu/former-labels": json.dumps(
+        {"labels": {CONFIG: "all-3g.40gb", PLUGIN: "x10"}, "mig_devices": {"3g.40gb": 4}}
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("devices", "entries", "labels", "kind"),
+    [
+        # The layout was there before; nothing is repartitioned, and nobody loses a device.
+        ("4", ["x10"], {CONFIG: "all-3g.40gb", STATE: None, PLUGIN: "x10"}, "plugin"),
+        # Without its entry, the former plugin configuration would crash the device plugin.
+        ("4", ["x4"], {CONFIG: "all-3g.40gb", STATE: None, PLUGIN: None}, "plugin"),
+        # The pool has changed the layout since.
+        ("2", ["x10"], {CONFIG: "all-disabled", STATE: None, PLUGIN: "x10"}, "mig-mode"),
+    ],
+)
+def test_former_labels_are_set_back(devices: str, entries: list[str], labels: dict[str, str | None], kind: str) -> None:
+    now: dict[str, str | None] = {"nvidia.com/mig-3g.40gb.count": devices, "accel.gpu/pool": "train", PLUGIN: "mig-x"}
+    actual = a100(MANAGED, "success", {**NOTE, **FORMER}, **now)
+    edit = release_edit(actual, entries)
+    assert edit is not None
+    assert edit.labels == {"accel.gpu/pool": None, **labels}
+    assert edit.patch["metadata"]["annotations"] == {"accel.gpu/pool-labels": None, "accel.gpu/former-labels": None}
+    change = transition(actual, None, edit)
+    assert (change.kind, is_partitioned(actual), needs_verification(actual)) == (
+        kind,
+        kind == "mig-mode",
+        kind == "mig-mode",
+    )
+    held = [PodOnNode("lab", "train", "u", {"nvidia.com/mig-3g.40gb": 1})]
+    with_devices = replace(actual, allocatable={"nvidia.com/mig-3g.40gb": 4})
+    assert bool(displaced_pods(transition(with_devices, None, edit), held)) is (kind == "mig-mode")
 
 
 def test_the_first_half_keeps_every_note() -> None:

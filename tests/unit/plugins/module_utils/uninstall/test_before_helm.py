@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import cast
 from unittest import mock
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stage as stage_file
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stages as before_helm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import BeforeHelm
@@ -56,7 +59,11 @@ def test_the_removed_mig_devices_are_in_the_preview_and_in_the_result_of_the_run
     monkeypatch.setattr(before_helm, "MigReset", reset)
     monkeypatch.setattr(run, "patch_nodes", mock.Mock())
     run._await_mig_reset(mock.Mock())
-    assert preview.result.removed == run.result.removed == ["MIG devices of node a100-1: removed by the MIG manager"]
+    assert (
+        preview.result.removed
+        == run.result.removed
+        == ["MIG devices of node a100-1: removed by the MIG manager; no former layout is recorded"]
+    )
 
 
 def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:
@@ -68,7 +75,7 @@ def test_the_diff_has_the_state_after_the_reset_of_the_layout() -> None:
         edit = run.node_edit(replace(NODE, labels=labels))
         assert edit is not None
         run.result.add_node(edit)
-    run._report_mig_reset([NODE.name])
+    run._report_mig_reset([NODE])
     assert preview.result.diff() == run.result.diff()
     before, after = preview.result.diff()
     assert before["nodes"]["a100-1"]["labels"] == {**OWN_LABELS, STATE: "success"}
@@ -86,6 +93,49 @@ def test_a_partitioned_node_that_is_not_ready_ends_the_run_before_its_records_ar
         return
     with pytest.raises(InvalidOptions, match=r"a100-1: not ready, .* gpu_uninstall_reset_mig=false"):
         run._require_ready_nodes()
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([PodOnNode("lab", "train", "u", {"nvidia.com/mig-1g.10gb": 1})], "a100-1: lab/train"),
+        # It may hold a device, but does not have to; the MIG manager decides.
+        ([PodOnNode("lab", "debugger", "u", access=("privileged container main",))], ""),
+        ([], ""),
+    ],
+)
+def test_pods_with_gpus_end_the_run_before_any_node_changes(
+    monkeypatch: pytest.MonkeyPatch, pods: list[PodOnNode], words: str
+) -> None:
+    found = mock.Mock(gpu_pods={"a100-1": pods, "other": [PodOnNode("a", "b", "c", {"nvidia.com/gpu": 1})]})
+    monkeypatch.setattr(stage_file, "pods_by_node", mock.Mock(return_value=found))
+    monkeypatch.setattr(stage_file, "pods_on", mock.Mock())
+    run = stage()
+    monkeypatch.setattr(run, "patch_nodes", mock.Mock())
+    assert [words in text for text in run.warnings()] == ([True] if words else [])
+    if words:
+        with pytest.raises(InvalidOptions, match=f"{words}.*Nothing has been changed"):
+            run.remove(mock.Mock())
+    else:
+        run.remove(mock.Mock())
+    assert cast(mock.Mock, run.patch_nodes).called is not bool(words)
+
+
+def test_the_configmaps_are_read_only_for_nodes_with_former_labels() -> None:
+    policy = {"metadata": {"name": "p"}, "spec": {"devicePlugin": {"config": {"name": "theirs"}}}}
+    managed = [{"manager": "helm", "fieldsV1": {"f:data": {"f:x10": {}}}}]
+    configmap = {"metadata": {"managedFields": managed}, "data": {"x10": "", "config.yaml": "mig-configs: {all-x: []}"}}
+    run = replace(stage(), policies=[policy])
+    run.client.get = mock.Mock(return_value=configmap)  # type: ignore[method-assign]
+    run._read_entries([policy])
+    assert not run.client.get.called
+    former = json.dumps({"labels": {MIG: "all-x", "nvidia.com/device-plugin.config": "x10"}})
+    run.nodes = [replace(NODE, annotations={**NODE.annotations, "accel.gpu/former-labels": former})]
+    run._read_entries([policy])
+    assert (run.entries.mig, "x10" in run.entries.plugin) == (frozenset({"all-x"}), True)
+    assert len(run.client.get.mock_calls) == 2
+    run._read_entries([])
+    assert run.entries.plugin == frozenset()
 
 
 @pytest.mark.parametrize(

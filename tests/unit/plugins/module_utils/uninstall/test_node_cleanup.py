@@ -17,13 +17,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
     NODE_METADATA_OWNER,
     POOL_OWNER,
     NodeEdit,
+    former_labels,
     metadata_edit,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import (
+    AgentEntries,
     NodeRestoration,
+    former_parts,
     kept_parts,
     managed_parts,
+    mig_action,
     nfd_residue,
     operator_residue,
     removal_edit,
@@ -175,6 +179,113 @@ def test_cut_gpus_may_stay_cut() -> None:
 def test_a_foreign_layout_is_not_changed() -> None:
     before = node({MIG: "all-balanced", POOL: "p"}, {POOL_OWNER.labels: [POOL]})
     assert after(before, restore_node(before, reset_mig=True).edit) == node({MIG: "all-balanced"})
+
+
+FORMER = "accel.gpu/former-labels"
+DEVICES = {"nvidia.com/mig-1g.10gb.count": "56"}
+POOL_CONFIG, POOL_LAYOUT = "time-slicing-4-0123abcd", "mig-7x1g.10gb-0123abcd"
+X10 = AgentEntries(frozenset({"x10"}))
+
+
+def adopted(live: dict[str, str]) -> Node:
+    """A node with these labels of another tool, once a pool shares it with MIG."""
+    before = node(live)
+    desired = NodeMetadata({POOL: "cut", CONFIG: POOL_CONFIG, MIG: POOL_LAYOUT})
+    return after(before, metadata_edit(before, POOL_OWNER, desired, remove_others=True))
+
+
+def with_labels(of: Node, **labels: str) -> Node:
+    return dataclasses.replace(of, labels={**of.labels, **labels})
+
+
+def test_a_layout_that_was_there_before_stays_and_its_label_is_set_back() -> None:
+    live = {MIG: "all-1g.10gb", CONFIG: "x10", **DEVICES}
+    used = with_labels(adopted({**live, STATE: "success"}), **{STATE: "success"})
+    assert used.labels[MIG] == POOL_LAYOUT
+    # Later changes keep the first record.
+    later = NodeMetadata({POOL: "cut", CONFIG: "mps-2-0123abcd", MIG: "mig-2x3g.40gb-0123abcd"})
+    changed = after(used, metadata_edit(used, POOL_OWNER, later, remove_others=True))
+    assert changed.annotations[FORMER] == used.annotations[FORMER]
+    for state in ("success", "pending", "failed"):
+        actual = restore_node(with_labels(used, **{STATE: state}), reset_mig=True, entries=X10)
+        assert not actual.partitioned
+        assert after(used, actual.edit) == node({**live, STATE: "success"})
+    assert list(former_parts(used, X10)) == [
+        f"label {CONFIG} is set back from {POOL_CONFIG} to x10",
+        f"MIG devices (56 x 1g.10gb): label {MIG} is set back from {POOL_LAYOUT} to all-1g.10gb, which has the same layout",
+    ]
+
+
+def test_another_layout_is_replaced_by_the_former_one() -> None:
+    used = adopted({MIG: "all-1g.10gb", STATE: "success", **DEVICES})
+    labels = {key: value for key, value in used.labels.items() if key not in DEVICES}
+    used = dataclasses.replace(used, labels={**labels, "nvidia.com/mig-3g.40gb.count": "16", STATE: "success"})
+    entries = AgentEntries(mig=frozenset({"all-1g.10gb"}))
+    first = restore_node(used, reset_mig=True, entries=entries)
+    assert (first.partitioned, first.mig_config) == (True, "all-1g.10gb")
+    assert mig_action(used, first.mig_config).startswith("replaced by the MIG manager with those of the former")
+    asked = after(used, first.edit)
+    assert (asked.labels[MIG], asked.labels.get(STATE), asked.labels[POOL]) == ("all-1g.10gb", None, "cut")
+    assert restore_node(with_labels(asked, **{STATE: "failed"}), reset_mig=True, entries=entries).partitioned
+    done = with_labels(asked, **{STATE: "success"})
+    last = restore_node(done, reset_mig=True, entries=entries)
+    assert not last.partitioned
+    assert after(done, last.edit) == node({MIG: "all-1g.10gb", STATE: "success", "nvidia.com/mig-3g.40gb.count": "16"})
+    # The MIG manager does not know the configuration any longer, or does not run.
+    lost = restore_node(used, reset_mig=True)
+    assert (lost.partitioned, lost.mig_config) == (True, "all-disabled")
+    assert "has no entry for the former configuration all-1g.10gb" in mig_action(used, lost.mig_config)
+    assert MIG not in after(used, restore_node(used, reset_mig=False, entries=entries).edit).labels
+
+
+@pytest.mark.parametrize(
+    ("live", "entries", "config", "words"),
+    [
+        ({CONFIG: "x10"}, X10, "x10", [f"label {CONFIG} is set back from {POOL_CONFIG} to x10"]),
+        (
+            {CONFIG: "x10"},
+            AgentEntries(frozenset({"x4"}), plugin_reason="ConfigMap gpus has no such entry"),
+            None,
+            [
+                f"label {CONFIG}={POOL_CONFIG} is removed, and not set back to x10, because ConfigMap gpus has no such entry"
+            ],
+        ),
+        # What another run of the collection has left is no former configuration.
+        ({CONFIG: "mps-2-0123abcd"}, AgentEntries(frozenset({"mps-2-0123abcd"})), None, []),
+        ({}, X10, None, []),
+    ],
+)
+def test_a_former_plugin_configuration_is_set_back_if_it_still_exists(
+    live: dict[str, str], entries: AgentEntries, config: str | None, words: list[str]
+) -> None:
+    before = node(live)
+    desired = NodeMetadata({POOL: "slices", CONFIG: POOL_CONFIG})
+    used = after(before, metadata_edit(before, POOL_OWNER, desired, remove_others=True))
+    assert after(used, restore_node(used, reset_mig=True, entries=entries).edit).labels.get(CONFIG) == config
+    assert list(former_parts(used, entries)) == words
+
+
+@pytest.mark.parametrize(
+    ("record", "former"),
+    [
+        ("[", {}),
+        ("[]", {}),
+        ('{"labels": []}', {}),
+        ({"labels": {CONFIG: "x10", "other": "y", MIG: ["z"]}}, {CONFIG: "x10"}),
+        ({"labels": {CONFIG: "not a label", MIG: "x" * 64}}, {}),
+        ({"labels": {CONFIG: "x10\n"}, "mig_devices": {"1g.10gb": True, "2g": -1}}, {}),
+    ],
+)
+def test_the_record_of_former_labels_is_not_trusted(record: t.Any, former: dict[str, str]) -> None:
+    actual = former_labels(node({}, {FORMER: record}))
+    assert (actual.labels, actual.mig_devices) == (former, {})
+
+
+@pytest.mark.parametrize(
+    "live", [{}, {MIG: "all-disabled"}, {MIG: POOL_LAYOUT}, {MIG: "mig-7x1g.5gb-0123abcd"}, {CONFIG: "none-0123abcd"}]
+)
+def test_what_is_no_former_label(live: dict[str, str]) -> None:
+    assert FORMER not in adopted(live).annotations
 
 
 marks = st.dictionaries(st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"]))
