@@ -93,6 +93,19 @@ def test_the_files_of_a_room_import_each_other_in_no_circle(room: str) -> None:
         pytest.fail(" -> ".join(path.name for path in error.args[1]))
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_file_defines_each_of_its_names_once(room: str) -> None:
+    """A second definition of a constant would silently change the first one's users."""
+    repeated = []
+    for path in python_files(UTILS / room):
+        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+        names = [node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+        targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+        names += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        repeated += [f"{path.relative_to(UTILS)}: {name}" for name in set(names) if names.count(name) > 1]
+    assert not repeated
+
+
 def test_only_the_bases_of_modules_import_ansible() -> None:
     importers = {
         str(path.relative_to(UTILS))

@@ -59,7 +59,7 @@ NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default"
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
 # The settings of machines, each with the remedy for a platform that does not have the setting. In a remedy, `having` is replaced with the names of the
-# platforms that have the setting. Platform.settings (catalog/machine_api.py) contains the corresponding fields.
+# platforms that have the setting. Platform.settings (catalog/openshift.py) contains the corresponding fields.
 MACHINE_SETTINGS = {
     "flavor": "{platform} machines are clones of a virtual machine; set template instead",
     "template": "{platform} machines have a machine type; set flavor instead",

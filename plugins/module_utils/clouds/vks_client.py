@@ -61,7 +61,7 @@ class VksError(ServiceError):
     def transient(self) -> bool:
         """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object.
 
-        A request that failed because the service is processing the object is not sent again immediately (common/http.py). The processing takes
+        A request that failed because the service is processing the object is not sent again immediately (core/http.py). The processing takes
         minutes, so the caller waits for the object first.
         """
         return self.busy or super().transient

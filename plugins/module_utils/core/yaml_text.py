@@ -39,11 +39,6 @@ def _loader() -> t.Any:
 
 # Reads and writes YAML (pure). The output is deterministic, and writing requires no YAML library.
 
-try:
-    import yaml
-except ImportError:  # reported by the modules' base class, together with the library that needs it
-    yaml = None  # type: ignore[assignment]
-
 _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 # The start of an expression, a statement or a comment of Jinja, and the header that can choose other delimiters.

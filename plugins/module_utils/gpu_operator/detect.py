@@ -383,7 +383,7 @@ def _node_conditions(node: Node) -> t.Iterator[str]:
 # The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images only for a few systems
 # (gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
 # Boot, and it reports loaded kernel modules only if a rule is configured. The derived values for NFD contain this rule
-# (catalog/node_feature_discovery.py).
+# (catalog/operands.py).
 
 _REMEDY = (
     "Install the driver on these nodes and label them nvidia.com/gpu.deploy.driver=pre-installed (on all GPU nodes: driver.enabled: false in "

@@ -19,7 +19,8 @@ from ..helm.preparation import upgraded
 from ..helm.release import helm_release_of, matching_documents
 from ..kube.errors import ApiError
 from ..kube.fields import as_applied, difference
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NVIDIA_DRIVERS
+from ..kube.objects import read_definition
+from ..kube.paths import NVIDIA_DRIVERS
 from ..nodes.node import Node, parse_node
 from ..nodes.node_metadata import patch_node
 from ..nodes.ownership import POOL_OWNER, NodeEdit, assign_pools, metadata_edit, pool_members
@@ -577,7 +578,7 @@ def refused_objects(client: Client, objects: DriverObjects, version: str, *, che
     """
     if not objects.changes:
         return []
-    fields = undeclared_fields(_definition(client), [change.body for change in objects.changes])
+    fields = undeclared_fields(read_definition(client, CRD_NAME), [change.body for change in objects.changes])
     if fields:
         return [_old_definition(version, f"it has no {join_words(fields)}")]
     problems: list[str] = []
@@ -621,16 +622,6 @@ def label_nodes(
     """Set the pool label on each of these nodes."""
     for edit in edits:
         patch_node(client, edit, _pool_label_edit(edit), lease, dry_run=dry_run)
-
-
-def _definition(client: Client) -> Object | None:
-    """The CRD; None if the cluster does not have it, or if the user is not allowed to read it."""
-    try:
-        return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{CRD_NAME}")
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return None
 
 
 def _old_definition(version: str, details: str) -> str:

@@ -318,7 +318,7 @@ def _http_error(response: t.Any, method: str, path: str, read: t.Callable[[t.Any
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
-_CHUNK = 32 * 1024
+_EXEC_CHUNK = 32 * 1024
 # The maximum size of the output: far more than this collection's commands print, but too little to exhaust the memory of the run.
 _MAX_RECEIVED = 4 * 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
@@ -598,8 +598,8 @@ class _Conversation:
 
     def _send(self, data: bytes) -> bool:
         """Send the input and close the standard input. Returns False if this ends the connection."""
-        for start in range(0, len(data), _CHUNK):
-            self._channel.send_binary(bytes([_STDIN]) + data[start : start + _CHUNK])
+        for start in range(0, len(data), _EXEC_CHUNK):
+            self._channel.send_binary(bytes([_STDIN]) + data[start : start + _EXEC_CHUNK])
         if self._channel.subprotocol == V5:
             self._channel.send_binary(bytes([_CLOSE, _STDIN]))
             return True

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Creates, changes, replaces and deletes node groups. A provider implements the class Provider."""
+"""Creates, changes, replaces and deletes node groups. A cloud implements NodeGroupProvider."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class ComponentPlan:
     """One component (operator, NFD): a Helm release with its static values, or an OLM operator; `chart_repo` is empty unless `chart` is a bare name.
 
     The settings of Helm (schema/cluster.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
-    `olm` is None if Helm installs the component; otherwise it has all keys of olm_fields() in schema/olm.py, and the key `resource`, the name of the custom
+    `olm` is None if Helm installs the component; otherwise it has all keys of olm_fields() in schema/cluster.py, and the key `resource`, the name of the custom
     resource in the examples of the operator (empty if the package is unknown).
 
     `named`: whether the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.

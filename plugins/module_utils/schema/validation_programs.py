@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog.releases import ANY_CUDA_VERSION
 
-# The base classes of the programs that validation pods run; programs.py lists them (pure).
+# The base classes of the programs that validation pods run; PROGRAMS lists them (pure).
 
 # The values of the module's options, of the keys of the pool (fields of PoolPlan), and of gpu_cluster.validation (fields of ValidationPlan), by name.
 Options = t.Mapping[str, t.Any]
@@ -62,7 +62,7 @@ class Program:
     """The meaning and remedy of its own error messages, without a full stop, keyed by a case-insensitive regular expression.
 
     {driver}, {cuda}, {image}, {variable}, {model}, {compute} and {repair} (of a GPU) are replaced. Errors that any program can have, such as
-    those of CUDA, are in validation/diagnosis.py.
+    those of CUDA, are in validation/evaluation.py.
     """
     timeout_remedy: t.ClassVar[str] = ""
     """The remedy if the program does not end; if empty, the GPU is considered hung."""

@@ -9,6 +9,7 @@ import json
 import re
 import typing as t
 
+from ..core.messages import is_whole
 from ..core.yaml_text import parse_yaml, render_yaml
 
 if t.TYPE_CHECKING:
@@ -90,9 +91,9 @@ def is_valid_part(part: t.Any) -> bool:
     if not isinstance(part, dict):
         return False
     devices, profiles, filters = part.get("devices"), part.get("mig-devices") or {}, part.get("device-filter") or []
-    is_index_list = isinstance(devices, list) and all(_is_whole(index) for index in devices)
+    is_index_list = isinstance(devices, list) and all(is_whole(index) for index in devices)
     is_counts = isinstance(profiles, dict) and all(
-        isinstance(name, str) and _is_whole(count) and count > 0 for name, count in profiles.items()
+        isinstance(name, str) and is_whole(count) and count > 0 for name, count in profiles.items()
     )
     is_filter = isinstance(filters, str) or (
         isinstance(filters, list) and all(isinstance(each, str) for each in filters)
@@ -136,10 +137,6 @@ def parse_configmap(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]
 def render_configuration(entries: t.Mapping[str, Entry]) -> str:
     """The text of the whole configuration file."""
     return render_yaml({"version": "v1", "mig-configs": {name: entries[name] for name in sorted(entries)}})
-
-
-def _is_whole(value: t.Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _part(devices: t.Any, profiles: t.Mapping[str, int]) -> dict[str, t.Any]:

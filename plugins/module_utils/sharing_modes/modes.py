@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The sharing modes, what each of them makes of a GPU, and the configuration of the device plugin.
 
-A new mode is a subclass of Mode and an entry in MODES at the end of this file.
+A new mode is a name in catalog/names.py, a subclass of SharingMode in this file, and an entry in MODES.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .mig import fit_error
 # field. Code that acts on a setting reads it from Sharing, which inherits the fields.
 
 _SECTION = "*"
-# Like Rule in schema/types.py: returns what is wrong with a value and how to correct it, as the end of a sentence; None for a valid value.
+# Like Rule in core/types.py: returns what is wrong with a value and how to correct it, as the end of a sentence; None for a valid value.
 Rule = t.Callable[[t.Any], "str | None"]
 
 
@@ -168,7 +168,7 @@ def sharing_of(options: t.Mapping[str, t.Any], product: str = "", extras_named: 
     return Sharing(**MODES[options["mode"]].sharing_arguments(options, product, extras_named))
 
 
-# The base class of sharing modes; each mode is one subclass in its own file of this package, listed in modes.py (pure).
+# The base class of sharing modes; each mode is one subclass, listed in MODES (pure).
 #
 # The defaults here describe a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
 
@@ -615,7 +615,7 @@ def _device(name: str, model_name: str | None) -> str:
 MIG = Mig()
 
 
-# All sharing modes by name. To add a mode, add a name to catalog/names.py, a file next to this one, and an entry here.
+# All sharing modes by name. The docstring of this file contains the steps for a new one.
 
 MODES: dict[str, SharingMode] = {mode.name: mode for mode in (NONE, TIME_SLICING, MPS, MIG)}
 # The mode of a pool that does not set one.

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import verification as operand_restart
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout, verification
 from ansible_collections.accel.gpu.plugins.modules import gpu_sharing
 from tests.helpers.cluster import CONFIG_LABEL, NAMESPACE, Cluster, settled
 from tests.labs import Lab
@@ -125,7 +125,7 @@ def test_a_new_entry_crashes_no_device_plugin(cluster: Cluster) -> None:
 @pytest.mark.sampled(1, group="failures of a change")
 def test_without_the_refresh_device_plugins_crash(cluster: Cluster) -> None:
     restarts = cluster.restarts()
-    with mock.patch.object(operand_restart, "refresh_configmaps", return_value=0):
+    with mock.patch.object(rollout, "refresh_configmaps", return_value=0):
         result = shared(cluster, {**X4, "replicas": 6}, wait_timeout=2)
     assert result.get("failed") or cluster.restarts() > restarts
 
@@ -216,9 +216,9 @@ def test_labels_that_nfd_has_dropped_are_repaired(cluster: Cluster) -> None:
     """NFD's master updates a node only when one of its NodeFeatures changes."""
     shared(cluster, X4)
     cluster.kubectl("label", "--overwrite", "node", "t4-1", "nvidia.com/gpu.replicas=1")
-    with mock.patch.object(operand_restart, "LABELS_LATE", 1.0):
+    with mock.patch.object(verification, "LABELS_LATE", 1.0):
         result = shared(cluster, X4)
-    assert result["gpu_sharing"]["repaired"] == {"t4-1": operand_restart.DISCOVERY_RESTARTED}
+    assert result["gpu_sharing"]["repaired"] == {"t4-1": verification.DISCOVERY_RESTARTED}
     assert cluster.nodes()["t4-1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] == "4"
     assert shared(cluster, X4)["changed"] is False
 
