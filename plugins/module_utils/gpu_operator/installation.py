@@ -554,9 +554,7 @@ def lost_mig_devices(policy: Document, plan: Plan, raw_nodes: t.Iterable[Documen
     losing = [
         node.name
         for node in nodes
-        if node.name not in known
-        and node.is_partitioned
-        and MIG_CONFIG_LABEL not in recorded(node, POOL_OWNER).labels
+        if node.name not in known and node.is_partitioned and MIG_CONFIG_LABEL not in recorded(node, POOL_OWNER).labels
     ]
     if not losing:
         return ""

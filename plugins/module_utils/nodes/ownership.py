@@ -27,6 +27,7 @@ from ..catalog.names import (
 )
 from ..catalog.openshift import MACHINE_ANNOTATION
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, is_temporary, merge_taints, taint_identity
+from ..core.messages import is_whole
 from ..core.values import get_nested, parse_json
 from ..pools.plan import DISCOVERED_PREFIXES, Entries, Membership, NodeMetadata, membership_by_labels
 from ..schema.providers import group_mark
@@ -164,7 +165,7 @@ def former_labels(node: Node) -> FormerLabels:
     devices = devices if isinstance(devices, dict) else {}
     return FormerLabels(
         {key: labels[key] for key in _AGENT_LABELS if _is_label_value(labels.get(key))},
-        {name: count for name, count in devices.items() if type(count) is int and count > 0},
+        {name: count for name, count in devices.items() if is_whole(count) and count > 0},
     )
 
 

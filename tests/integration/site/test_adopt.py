@@ -173,7 +173,9 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     assert "annotations" not in policy(lab)["metadata"] or not [
         key for key in policy(lab)["metadata"]["annotations"] if key.startswith("accel.gpu/")
     ]
-    assert written_by(lab, "accel.gpu") == []
+    # Only the label that uninstall has restored.
+    assert get(lab, "node", "t4-1")["metadata"]["labels"][NODE_CONFIG] == "t4"
+    assert written_by(lab, "accel.gpu") == ["Node t4-1"]
 
     run("kubectl", "delete", "clusterpolicy", "--all", env=lab.env)
     refused = run_playbook(SITE, environ=lab.env, arguments=["--tags", "gpu_operator"])
