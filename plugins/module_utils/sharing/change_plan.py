@@ -495,9 +495,14 @@ class ConfigMapEntries:
         return bool(self.added or self.removed)
 
     @property
+    def during(self) -> dict[str, t.Any]:
+        """All entries while nodes are changed; entries are removed last."""
+        return {**self.actual, **self.applied}
+
+    @property
     def after(self) -> dict[str, t.Any]:
         """All entries at the end of the run."""
-        return {name: entry for name, entry in {**self.actual, **self.applied}.items() if name not in self.removed}
+        return {name: entry for name, entry in self.during.items() if name not in self.removed}
 
 
 def device_plugin_entries(

@@ -530,10 +530,14 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutContext(RunContext):
-    """The context that all changes of a rolling update share; `report` takes a node's name and a progress message."""
+    """The context that all changes of a rolling update share; `report` takes a node's name and a progress message.
+
+    plugin_entries: the configurations of the device plugin that a release may restore. existing_entries: all configurations that exist.
+    """
 
     lease: Lease
     nodes: WatchedNodes
     held_back: t.Collection[str]
     report: t.Callable[[str, str], None]
     plugin_entries: t.Collection[str] = ()
+    existing_entries: t.Collection[str] = ()

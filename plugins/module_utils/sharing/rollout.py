@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CONFIG_LABEL, CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..core.messages import MAX_LISTED, abbreviate
 from ..core.waits import Outcome, WaitTimeout, is_fatal, run_bounded
@@ -469,7 +469,7 @@ class NodeRunner:
             if not self._labels_changed:
                 self._node.write(lambda actual: uncordon_patch(actual, verified=False))
                 return UNCORDONED
-            good = last_good(node)
+            good = _restorable(node, self._context.existing_entries)
             if good is not None and self._roll_back(good):
                 self._node.write(lambda actual: uncordon_patch(actual, failure=message))
                 return ROLLED_BACK
@@ -489,6 +489,15 @@ class NodeRunner:
             return bool(self._node.wait(lambda actual: _works(actual, good)))
         except WaitTimeout:
             return False
+
+
+def _restorable(node: Node, entries: t.Collection[str]) -> LastGood | None:
+    """The node's last good configuration; None if its entry no longer exists, because NVIDIA's operands fail without it.
+
+    A node still offers the resources of a missing entry until its device plugin restarts, so the record alone does not show that it works.
+    """
+    good = last_good(node)
+    return good if good is not None and good.labels.get(CONFIG_LABEL) in (None, *entries) else None
 
 
 def _works(node: Node | None, good: LastGood) -> bool | None:
@@ -690,6 +699,7 @@ class Rollout:
             nodes=nodes,
             held_back=state.changes.held_back,
             plugin_entries=state.changes.plugin_entries,
+            existing_entries=state.changes.device_plugin.during,
             report=progress_by_node(self._context.progress),
         )
 
@@ -748,7 +758,8 @@ def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
     if change.pool.rollout.on_failure == LEAVE:
         return True
     # Without operands, the node would not offer the resources of its last good configuration either.
-    return last_good(node) is not None and not reason_without_discovery(node.labels)
+    good = _restorable(node, state.changes.device_plugin.during)
+    return good is not None and not reason_without_discovery(node.labels)
 
 
 @dataclass

@@ -488,10 +488,13 @@ class ReadinessWatch:
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
         failing = self._kept_away([nodes[name] for name in waiting if name in nodes])
         waiting -= failing.keys()
+        # The watch may not have delivered a label yet that this run has written.
+        labeled = {edit.name for edit in state.changes.edits if CONFIG_LABEL in edit.labels}
         configured = {
             name
             for name in waiting
-            if (pool := state.pool_of(name)) is not None and nodes[name].labels.get(CONFIG_LABEL) == pool.config_key
+            if (pool := state.pool_of(name)) is not None
+            and (name in labeled or nodes[name].labels.get(CONFIG_LABEL) == pool.config_key)
         }
         client, namespace = self._context.client, self._context.namespace
         failing |= failing_operands(client, namespace, waiting, time.time(), configured)

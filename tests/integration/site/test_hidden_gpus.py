@@ -127,7 +127,6 @@ def test_site_replaces_configurations_that_do_not_exist(lab: Lab, tmp_path: Path
         "accel.gpu.site", environ=lab.env, variables={"gpu_pools": POOLS[:1]}, arguments=install
     ).require_success()
     cluster.kubectl("label", "node", "t4-1", "t4-2", f"{CONFIG_LABEL}=gone", "nvidia.com/mig.config=gone")
-    cluster.kubectl("label", "node", "t4-2", "accel.gpu/pool=notebooks", f"{PRODUCT_LABEL}-", f"{COUNT_LABEL}-")
 
     def fails() -> bool:
         pods = cluster.get("pods", "--namespace", "gpu-operator", "--selector", "app=nvidia-device-plugin-daemonset")
@@ -135,5 +134,8 @@ def test_site_replaces_configurations_that_do_not_exist(lab: Lab, tmp_path: Path
         return sum(1 for each in statuses if each["restartCount"] >= 3) == 2
 
     until(fails)
+    # Nothing labels the node again before its label is replaced.
+    cluster.kubectl("label", "node", "t4-2", "accel.gpu/pool=notebooks", f"{PRODUCT_LABEL}-", f"{COUNT_LABEL}-")
     site(cluster, POOLS[:1], gpu_operator_wait_timeout=200).require_success()
+    assert PRODUCT_LABEL in cluster.nodes()["t4-2"]["metadata"]["labels"]
     assert cluster.offered("t4-") == {"t4-1": FOUR, "t4-2": FOUR}

@@ -11,8 +11,9 @@ from unittest import mock
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import CONFIG_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit, assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Scope
@@ -46,6 +47,9 @@ class Cluster:
             }
             for name, restarts in (self.workers.items() if label_selector == "app=nfd-worker" else ())
         ]
+
+    def text(self, *dummy: t.Any) -> str:
+        return ""
 
     def list_known(self, dummy_path: str) -> t.Sequence[dict[str, t.Any]]:
         metadata = {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -142,3 +146,25 @@ def test_a_node_on_which_nvidia_s_pods_run_already_is_awaited() -> None:
     running = [{"metadata": {"name": "gfd"}, "spec": {"nodeName": "n"}}]
     with mock.patch.object(Cluster, "list", return_value=running):
         assert watched._kept_away([Node("n", {PCI: "true"}, taints=(SKU,), ready=True)]) == {}
+
+
+@pytest.mark.parametrize(("written", "failing"), [(True, False), (False, True)])
+def test_a_pod_that_fails_with_the_label_before_this_run_is_no_failure(written: bool, failing: bool) -> None:
+    """The watch delivers the new label later than the pods are read."""
+    watched = watch(Cluster())
+    (pool,) = watched._context.plan.pools
+    node = Node("n", {PCI: "true", CONFIG_LABEL: "gone", "accel.gpu/pool": "notebooks"}, ready=True)
+    edit = NodeEdit("n", {"metadata": {"labels": {CONFIG_LABEL: pool.config_key}}})
+    state = mock.Mock(pool_of=lambda dummy: pool, changes=mock.Mock(edits=[edit] if written else []))
+    crashing = {
+        "metadata": {"name": "gfd", "labels": {"app": "gpu-feature-discovery"}},
+        "spec": {"nodeName": "n"},
+        "status": {
+            "containerStatuses": [
+                {"name": "config-manager", "restartCount": 5, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+            ]
+        },
+    }
+    with mock.patch.object(Cluster, "list", return_value=[crashing]):
+        watched._find_failing({"n": node}, state, {}, {"n"})
+    assert (list(watched.failing) == ["n"]) is failing

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import CONFIG_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED, MissingPermission
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import Transition
@@ -136,7 +137,7 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
     recorded = {"accel.gpu/last-good": str(LastGood({}, {"nvidia.com/gpu": 1}))}
     state = mock.Mock(nodes={name: replace(node(name), annotations=recorded) for name in "abc"})
     changes = [replace(change(name, pool()), rolling=False) for name in "abc"]
-    state.changes = mock.Mock(rolling_changes=[], node_changes=changes)
+    state.changes = mock.Mock(rolling_changes=[], node_changes=changes, device_plugin=mock.Mock(during={}))
     update = Rollout(mock.Mock())
     update._node_context = mock.Mock()  # type: ignore[method-assign]
     update.done.written.update("abc")
@@ -148,11 +149,17 @@ def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("disabled", "on_failure", "handled"),
-    [(False, "rollback", True), (True, "rollback", False), (True, "leave", True)],
+    ("disabled", "entry", "on_failure", "handled"),
+    [
+        (False, None, "rollback", True),
+        (False, "present", "rollback", True),
+        (False, "gone", "rollback", False),
+        (True, None, "rollback", False),
+        (True, None, "leave", True),
+    ],
 )
-def test_a_node_without_operands_is_not_rolled_back(
-    monkeypatch: pytest.MonkeyPatch, disabled: bool, on_failure: str, handled: bool
+def test_a_node_without_operands_or_with_a_missing_entry_is_not_rolled_back(
+    monkeypatch: pytest.MonkeyPatch, disabled: bool, entry: str | None, on_failure: str, handled: bool
 ) -> None:
     """It would not offer the resources of its last good configuration again either; with `leave`, nothing is awaited."""
     runner = mock.Mock(return_value=mock.Mock(fail_immediate=lambda message: NodeResult("a", QUARANTINED, failure="x")))
@@ -160,10 +167,14 @@ def test_a_node_without_operands_is_not_rolled_back(
         monkeypatch.setattr(sharing_rollout, name, substitute)
     actual = node("a")
     labels = {**actual.labels, **({"nvidia.com/gpu.deploy.operands": "false"} if disabled else {})}
-    recorded = {"accel.gpu/last-good": str(LastGood({}, {"nvidia.com/gpu": 1}))}
+    recorded = {"accel.gpu/last-good": str(LastGood({CONFIG_LABEL: entry}, {"nvidia.com/gpu": 1}))}
     state = mock.Mock(nodes={"a": replace(actual, labels=labels, annotations=recorded)})
     to = replace(pool(), rollout=rollout(on_failure=on_failure))
-    state.changes = mock.Mock(rolling_changes=[], node_changes=[replace(change("a", to), rolling=False)])
+    state.changes = mock.Mock(
+        rolling_changes=[],
+        node_changes=[replace(change("a", to), rolling=False)],
+        device_plugin=mock.Mock(during={"present": "version: v1"}),
+    )
     update = Rollout(mock.Mock())
     update._node_context = mock.Mock()  # type: ignore[method-assign]
     update.done.written.add("a")
