@@ -388,11 +388,11 @@ def texts_of_the_code() -> str:
     return "\n".join(actual)
 
 
-def test_the_messages_that_operations_explains_are_those_of_the_code() -> None:
+def test_the_messages_that_troubleshoot_explains_are_those_of_the_code() -> None:
     code = texts_of_the_code()
     parts = [
         part.strip(" ().;?`")
-        for cells in table("operations.md", "message | what to do")
+        for cells in table("troubleshoot.md", "message | what to do")
         for message in re.findall(r"`([^`]+)`", cells[0])
         for part in INSERTED.split(message)
     ]
