@@ -25,6 +25,7 @@ FILES: dict[Path, Callable[[], str]] = {
     variables.FRAGMENT: variables.fragment,
     variables.ROLE: variables.role,
     module_lists.RUNTIME: module_lists.runtime,
+    module_lists.PAGE: module_lists.page,
     galaxy_requirements.PAGE: galaxy_requirements.page,
     **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},
     **{path: partial(report_rules.page, path) for path in report_rules.PAGES},

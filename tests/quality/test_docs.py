@@ -324,22 +324,6 @@ def plugins(kind: str) -> list[Path]:
     return sorted((REPO / "plugins" / kind).glob("[a-z]*.py"))
 
 
-def test_the_readme_lists_every_module_and_filter() -> None:
-    text = (REPO / "README.md").read_text(encoding="utf-8")
-    listed = set()
-    for line in text.partition("\n| module |")[2].partition("\n\n")[0].splitlines()[2:]:
-        cell = line.split("|")[1]
-        names = re.findall(r"`(\w+)`", cell)
-        listed |= {name for name in names if name != "_info"}
-        # "`a`, `b` (and `_info`)" is short for the four modules a, b, a_info and b_info.
-        for group in re.findall(r"([^()]*)\(and `_info`\)", cell):
-            listed |= {f"{name}_info" for name in re.findall(r"`(\w+)`", group)}
-    assert listed == {path.stem for path in plugins("modules")}
-    filters = re.search(r"^The filters (.*?), and the\s+inventory", text, re.MULTILINE | re.DOTALL)
-    assert filters is not None
-    assert set(re.findall(r"`(\w+)`", filters[1])) == {path.stem for path in plugins("filter")}
-
-
 def test_every_module_and_filter_has_see_also() -> None:
     without = [
         path.name
