@@ -66,7 +66,7 @@ class Shell:
         assert self._process.stdout
         self._process.stdin.write(f"set -e\n{{\n{commands}}} </dev/null\nset +e\necho; echo '{end}'\n")
         self._process.stdin.flush()
-        output = []
+        output: list[str] = []
         for line in self._process.stdout:
             if line.rstrip("\n") == end:
                 return "".join(output)
