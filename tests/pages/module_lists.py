@@ -35,7 +35,8 @@ _HEAD = """\
 # Reference
 
 This page lists every playbook, role, module and other plugin of the collection. `make docs` generates it. The keys of `gpu_cluster`, `gpu_defaults` and
-`gpu_pools` are on the page [variables](variables.md). All options are in `ansible-doc`:
+`gpu_pools` are on the page [variables](variables.md). `plugins/module_utils` is private: its files can change in any release. All options are in
+`ansible-doc`:
 
 ```console
 $ ansible-doc accel.gpu.gpu_info                # a module
