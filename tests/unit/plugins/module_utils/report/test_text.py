@@ -210,8 +210,8 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             }
         ),
         [
-            "a, b (time-slicing x4): busy pods get 0.226 of the GPU each",
-            "c (mps x4): busy pods get 0.244 of the GPU each",
+            "a, b (time-slicing x4): on an H200, busy pods get 0.226 of the GPU each",
+            "c (mps x4): on an H200, busy pods get 0.244 of the GPU each",
             "11517 MiB of memory each",
             "d (mig): 7g.80gb has 7 of 7 compute slices and 80 GB; 1g.10gb has 1 of 7",
             "sharing: times were measured on one NVIDIA H200",
