@@ -273,7 +273,7 @@ def test_a_deletion_without_a_confirmation(created: Clouds, inputs: list[str]) -
         "accel.gpu.delete_nodegroups", environ=lab.env, inventory=INVENTORIES["magnum"], arguments=arguments
     )
     assert played.rc != 0
-    assert f"To confirm, add -e gpu_confirm={lab.name}" in played.failure()
+    assert f"To confirm, add -e gpu_confirm={lab.name}" in played.failure("magnum")
     sent = cloud_requests.requests(LabLayout.named(lab.name), mark)
     assert not [request for request in sent if request.method in ("PATCH", "PUT", "DELETE")]
 
