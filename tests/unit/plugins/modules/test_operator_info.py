@@ -21,7 +21,7 @@ def test_without_components_only_the_problem_of_the_operator_counts(
 ) -> None:
     finding = InstallationFinding(None, managed=True, problem=problem)
     monkeypatch.setattr(operator_info, "find_operator", lambda client, plan: finding)
-    params = {"components": [], "allow_release": None}
+    params: dict[str, Any] = {"components": [], "allow_release": None}
     module: Any = SimpleNamespace(client=None, plan=derive({"name": "c"}, {}, [{"name": "a"}]), params=params)
     if problem:
         with pytest.raises(InvalidOptions, match=r"devicePlugin\.enabled is false"):
