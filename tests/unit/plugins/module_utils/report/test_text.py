@@ -8,7 +8,7 @@ import typing as t
 from operator import itemgetter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.messages import Column, table
@@ -365,6 +365,7 @@ def test_sharing_overhead_is_reported_in_advance_and_where_it_applies() -> None:
 
 
 @given(st.text("ab-", min_size=1, max_size=63), st.text("xyz", max_size=63), st.integers(0, 5000))
+@example("a" * 63, "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-4g.96gb", 5000)
 def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> None:
     pool = _pool(models=[model], nodes=count, gpus=count * 8, expected=count * 64, resource="nvidia.com/gpu.shared")
     shown = lines(_info(pools={name: pool}), "plan")
