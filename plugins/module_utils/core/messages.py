@@ -59,7 +59,7 @@ def printable(value: t.Any) -> t.Any:
 # The maximum number of names of nodes, pods and other objects that a message lists.
 MAX_NAMED = 5
 
-_SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_SHOWN = 60
 # Python refuses to convert integers with thousands of digits to text.
 _HUGE = 10**_MAX_SHOWN
@@ -109,7 +109,7 @@ def field_path(path: str, key: t.Any) -> str:
         if not secrets.is_quotable(key):
             return f"{path}[{quote(key)}]"
         inside = _short(visible(json.dumps(key[: 2 * _MAX_SHOWN], ensure_ascii=False)[1:-1]))
-        return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
+        return f"{path}.{key}" if SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{quote(key)}]"
 
 
