@@ -43,6 +43,7 @@ from ..gpu_operator.cluster_policy import (
     recorded_previous_spec,
     recorded_tolerations,
     restore_previous_spec,
+    written_tolerations,
 )
 from ..kube.errors import ApiError, patch_object
 from ..kube.fields import Tree, child, name_of, owned_by, owned_by_others, without
@@ -132,7 +133,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 class PolicyRestoration:
     """One merge patch of the spec, or None if nothing must be restored; `before` and `after` contain the differences.
 
-    `reaches_driver`: whether entries of daemonsets.tolerations are removed, which restarts the driver.
+    `reaches_driver`: whether the DaemonSets lose tolerations, which restarts the driver.
     """
 
     patch: Object | None
@@ -149,13 +150,14 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     spec: Object = dict(live.get("spec") or {})
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
     restored: Object = without(spec, _without_tolerations(own), foreign)
-    current = policy_tolerations(live)
+    current = written_tolerations(live)
     recorded = {toleration_identity(item) for item in recorded_tolerations(live) or ()}
     kept = [item for item in current if toleration_identity(item) not in recorded]
-    reaches_driver = len(kept) != len(current)
-    if reaches_driver and not hold_driver:
-        daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
-        restored = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
+    remaining = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    reaches_driver = policy_tolerations({"spec": remaining}) != policy_tolerations(live)
+    if len(kept) != len(current) and not (hold_driver and reaches_driver):
+        restored = remaining
     restored = restore_previous_spec(restored, recorded_previous_spec(live))
     changes = merge_patch(spec, restored)
     if not changes:
