@@ -446,6 +446,8 @@ class PodOnNode:
     are CNI plugins, CSI drivers and node exporters.
     demands: what the pod requires of its node, if it requests resources or selects labels of NVIDIA.
     pausable: whether the pod belongs to a DaemonSet and terminates unless the label nvidia.com/gpu.deploy.client is true.
+    labels: the pod's labels. ready: whether its condition Ready is true. starting_or_ending: whether it is pending or being deleted, so that no disruption
+    budget applies to it.
     """
 
     namespace: str
@@ -459,6 +461,9 @@ class PodOnNode:
     created: str = ""
     possible_access: tuple[str, ...] = ()
     pausable: bool = False
+    labels: t.Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    ready: bool = field(default=False, compare=False, repr=False)
+    starting_or_ending: bool = field(default=False, compare=False, repr=False)
     demands: Demands | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -541,6 +546,10 @@ def _parse_pod(
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
         pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+        labels=metadata.get("labels") or {},
+        ready=is_ready(pod),
+        starting_or_ending=(pod.get("status") or {}).get("phase") == "Pending"
+        or bool(metadata.get("deletionTimestamp")),
         demands=demands_of(pod, resources),
     )
 

@@ -19,8 +19,15 @@ from ..core.values import get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES, NODES
-from ..nodes.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
+from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
+from ..nodes.impact import (
+    NodeImpact,
+    OperandRestart,
+    RunningPods,
+    describe_refused,
+    impact_by_pool,
+    refused_evictions,
+)
 from ..nodes.ownership import assign_pools, is_undiscovered
 from ..nodes.pods import (
     STOPPED_FOR_MIG,
@@ -163,7 +170,10 @@ class SharingOperation:
         later = after_discovery(state, self._watch.failing)
         if later:
             result["after_discovery"] = later
-        self._warn(warnings(state, predicted, unusual), state)
+        refused, budget_warnings = read_refused_evictions(self._context.client, state.changes)
+        if refused:
+            result["refused_evictions"] = refused
+        self._warn([*warnings(state, predicted, unusual), *budget_warnings], state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -427,6 +437,23 @@ def impact_preview(
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
+
+
+def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods."""
+    if not changes.evictions:
+        return [], []
+    try:
+        budgets = client.list_known(DISRUPTION_BUDGETS)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return [], [
+            "This user is not allowed to list PodDisruptionBudgets, so it is unknown whether they prevent the evictions: "
+            f"{error.message}"
+        ]
+    refused = [each.as_dict() for each in refused_evictions(changes.evictions, budgets)]
+    return refused[:MAX_LISTED], [describe_refused(refused)] if refused else []
 
 
 def add_pool_facts(
