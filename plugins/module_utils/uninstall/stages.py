@@ -42,6 +42,7 @@ from ..nodes.pods import PREFIX, daemonset_status, pods_by_node, pods_on
 from ..sharing_modes import mig_parted
 from .autoscaling import autoscaling_removals
 from .objects import (
+    ADOPTED,
     AFTER_OPERANDS,
     CONFIGMAPS,
     CREATED,
@@ -422,7 +423,7 @@ class BeforeHelm(Stage):
         yield Removal(
             label,
             action="managed fields removed" if restoration.patch is not None or is_unmarked else "",
-            kept="this collection did not install it",
+            kept="this collection did not install it" if self.components.operator.is_removed else ADOPTED,
             before={**restoration.before, **({"annotations": annotations} if annotations else {})},
             after=restoration.after,
             send=restore,
