@@ -756,6 +756,13 @@ def merge_tolerations(
     return merged, [dict(item) for item in desired if toleration_identity(item) in owned]
 
 
+def needs_own_tolerations(policy: Document, tolerations: t.Iterable[Document]) -> bool:
+    """Whether the list of a policy must contain entries of the collection so that the DaemonSets have these tolerations."""
+    own = _identities(recorded_tolerations(policy) or ())
+    foreign = [item for item in written_tolerations(policy) if toleration_identity(item) not in own]
+    return any(not is_covered(item, foreign or [_GPU_TOLERATION]) for item in tolerations)
+
+
 def _with_mig_configmap(live: Document, spec: Object) -> Object:
     """Keep the collection's MIG ConfigMap in the policy even if no pool uses MIG any longer, because node labels may still refer to its entries."""
     if "migManager" in spec or _mig_configmap(live.get("spec")) != MIG_CONFIGMAP:
