@@ -880,7 +880,7 @@ def _compare(
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
     listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
-    add_nodes(client, overview, nodes, info, list_pods() if listed else ())
+    add_nodes(client, overview, nodes, info, list_pods() if listed else None)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)

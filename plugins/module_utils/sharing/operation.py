@@ -39,6 +39,7 @@ from ..nodes.pods import (
     operands_by_node,
     pods_by_node,
     read_operand_pods,
+    read_plugin_pods,
 )
 from ..nodes.warnings import (
     all_warnings,
@@ -481,20 +482,23 @@ def add_pool_facts(
 
 
 def add_nodes(
-    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods = ()
+    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods | None = None
 ) -> None:
     """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
-    `pods` contains the pods that have been listed; other device plugins are also recognized by their pods. More pods are listed only on nodes that are not
-    discovered or that offer no GPU.
+    `pods` contains all pods, by which other device plugins are recognized; None if they have not been listed, so that these plugins are searched for.
+    More pods are listed only on nodes that are not discovered or that offer no GPU.
     """
+    namespace = overview.plan.config.namespace
+    if pods is None:
+        pods = read_plugin_pods(client, namespace) if any(node.has_gpu for node in nodes) else ()
     membership, released = overview.membership, overview.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
     result["released"] = released[:MAX_LISTED]
     result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
     suspects = {node.name for node in nodes if node.has_gpu and not any(node.allocatable.values())}
-    failing = failing_operands(client, overview.plan.config.namespace, suspects | set(undiscovered), time.time())
+    failing = failing_operands(client, namespace, suspects | set(undiscovered), time.time())
     unusual = unusual_nodes(overview.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
@@ -506,7 +510,7 @@ def add_nodes(
         unusual,
         run=False,
         hidden=hidden,
-        plugins=foreign_plugins(pods, overview.plan.config.namespace),
+        plugins=foreign_plugins(pods, namespace),
     )
 
 
