@@ -461,7 +461,7 @@ def _read_readiness(
         return OperatorReadiness("", "", 0, waiting=("the ClusterPolicy does not exist yet",))
     name, params = diff.live["metadata"]["name"], module.params
     if module.check_mode or not params["wait"]:
-        return cluster.read_readiness(name, effect)
+        return cluster.with_reasons(cluster.read_readiness(name, effect))
     waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
     return cluster.await_ready(
         name, effect, waiting, lambda readiness: {"cluster_policy": {**result, **readiness.as_dict()}}, module.lease

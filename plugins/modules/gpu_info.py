@@ -461,6 +461,18 @@ gpu_info:
             value: {description: The value of the field., type: str, returned: always, sample: Tesla-T4}
             fitting: {description: The value with which the workload fits again; empty if it is not known., type: str, returned: always,
               sample: Tesla-T4-SHARED}
+        refused_evictions:
+          description: Up to 100 pods to evict whose PodDisruptionBudgets do not allow an eviction now. The budgets are read only if the changes evict pods.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{pod: ml/web-0, node: t4-1, budgets: [ml/web], reason: needs 1 healthy pod and has 1}]
+          contains:
+            pod: {description: Namespace and name of the pod., type: str, returned: always, sample: ml/web-0}
+            node: {description: The node of the pod., type: str, returned: always, sample: t4-1}
+            budgets: {description: Namespace and name of each budget that selects the pod., type: list, elements: str, returned: always, sample: [ml/web]}
+            reason: {description: The reason why the API server refuses the eviction., type: str, returned: always,
+              sample: needs 1 healthy pod and has 1}
         disabled:
           description: The operands that run now and that the operator's values disable.
           type: list
@@ -793,7 +805,15 @@ from ..module_utils.report.data import (
     pool_findings,
     pool_results,
 )
-from ..module_utils.sharing.operation import Overview, Pods, PoolReader, add_nodes, add_pool_facts, impact_preview
+from ..module_utils.sharing.operation import (
+    Overview,
+    Pods,
+    PoolReader,
+    add_nodes,
+    add_pool_facts,
+    impact_preview,
+    read_refused_evictions,
+)
 from ..module_utils.sharing.operation import overview as compare
 from ..module_utils.validation.evaluation import validated_pools
 
@@ -860,7 +880,7 @@ def _compare(
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
     listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
-    add_nodes(client, overview, nodes, info, list_pods() if listed else ())
+    add_nodes(client, overview, nodes, info, list_pods() if listed else None)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)
@@ -875,6 +895,9 @@ def _compare(
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["impact"]["workloads"] = [workload.as_dict() for workload in changes.unfit]
+        refused, notes = read_refused_evictions(client, changes)
+        info["impact"]["refused_evictions"] = refused
+        info["warnings"] += [] if refused else notes
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
     info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)

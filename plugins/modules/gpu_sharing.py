@@ -252,6 +252,20 @@ gpu_sharing:
       type: dict
       returned: always
       sample: {a100-2: "a100-2 is not ready, so its pods cannot terminate and NVIDIA's operands do not run"}
+    refused_evictions:
+      description:
+        - Up to 100 pods to evict whose PodDisruptionBudgets do not allow an eviction now. The run would wait up to C(rollout.drain_timeout) for them.
+        - The budgets are read only if the changes evict pods.
+      type: list
+      elements: dict
+      returned: in check mode, if there are any
+      sample: [{pod: ml/web-0, node: t4-1, budgets: [ml/web], reason: needs 1 healthy pod and has 1}]
+      contains:
+        pod: {description: Namespace and name of the pod., type: str, returned: always, sample: ml/web-0}
+        node: {description: The node of the pod., type: str, returned: always, sample: t4-1}
+        budgets: {description: Namespace and name of each budget that selects the pod., type: list, elements: str, returned: always, sample: [ml/web]}
+        reason: {description: The reason why the API server refuses the eviction., type: str, returned: always,
+          sample: needs 1 healthy pod and has 1}
     rolled_back:
       description: Nodes that were rolled back to their last working configuration.
       type: list

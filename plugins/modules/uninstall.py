@@ -257,7 +257,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             for item in each.subscriptions
         ),
     ]
-    _run(module, stage, later)
+    _run(module, stage, later, components)
     for label, reason in components.kept() if components else ():
         stage.result.add_kept(label, reason)
     return {
@@ -291,11 +291,11 @@ def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
     return plan, [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
 
 
-def _run(module: GpuModule, stage: Stage, later: t.Sequence[str]) -> None:
+def _run(module: GpuModule, stage: Stage, later: t.Sequence[str], components: Components | None) -> None:
     """Run the stage, or preview it in check mode or if it has no changes. Errors contain the result up to that point."""
     stage.read()
     if later or stage.has_changes():
-        _require_confirmation(module, [*later, *stage.planned()])
+        _require_confirmation(module, [*later, *stage.planned()], components)
     for text in stage.warnings():
         module.warn(text)
     try:
@@ -313,16 +313,24 @@ def _run(module: GpuModule, stage: Stage, later: t.Sequence[str]) -> None:
         raise
 
 
-def _require_confirmation(module: GpuModule, planned: t.Sequence[str]) -> None:
-    name = module.name_to_confirm()
-    if module.params["stage"] == "new_nodes":
-        consequence = f"This removes the CronJob that configures new nodes from cluster {name}."
-    else:
-        consequence = (
-            f"This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster {name}. Pods that use GPUs "
+def _require_confirmation(module: GpuModule, planned: t.Sequence[str], components: Components | None) -> None:
+    consequence = consequence_of(module.name_to_confirm(), components)
+    module.require_confirmation(consequence, f"This step removes: {abbreviate(list(dict.fromkeys(planned)))}.")
+
+
+def consequence_of(cluster: str, components: Components | None) -> str:
+    """What the removal means for a cluster; `components` is None in the stage that removes only the CronJob."""
+    if components is None:
+        return f"This removes the CronJob that configures new nodes from cluster {cluster}."
+    if components.operator.is_removed:
+        return (
+            f"This removes the GPU operator, the driver and the GPU sharing that this collection has installed on cluster {cluster}. Pods that use GPUs "
             "lose the driver."
         )
-    module.require_confirmation(consequence, f"This step removes: {abbreviate(list(dict.fromkeys(planned)))}.")
+    return (
+        f"This removes the GPU sharing, and all settings, labels and taints that this collection has written on cluster {cluster}. The GPU operator "
+        "and the driver stay, because this collection has only adopted them or has already removed its own."
+    )
 
 
 def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:

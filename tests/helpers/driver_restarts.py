@@ -94,7 +94,9 @@ class RestartModule(RotationModule):
         self.plugin_delay -= 1
         ready = {"type": "Ready", "status": "False" if self.plugin_delay >= 0 else "True"}
         labels = {"app": "nvidia-device-plugin-daemonset"}
-        return {"metadata": {"labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": [ready]}}
+        containers = [{"name": "nvidia-device-plugin", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+        status = {"conditions": [ready], "containerStatuses": containers}
+        return {"metadata": {"name": f"plugin-{node}", "labels": labels}, "spec": {"nodeName": node}, "status": status}
 
     def list(self, path: str, **selectors: Any) -> Iterable[Object]:
         if path.endswith(f"/{NAMESPACE}/pods") and "label_selector" not in selectors:

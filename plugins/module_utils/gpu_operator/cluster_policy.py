@@ -55,8 +55,18 @@ def uses_driver_objects(spec: Document) -> bool:
     return driver.get("enabled") is not False and driver.get("useNvidiaDriverCRD") is True
 
 
+# The toleration in the manifest of every operand's and driver's DaemonSet. The operator replaces it only with a list that is not empty
+# (gpu-operator v25.3.2 and v25.10.1 controllers/object_controls.go, applyCommonDaemonsetConfig).
+_GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
+
+
 def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
-    """The tolerations that a ClusterPolicy sets on the operands' DaemonSets."""
+    """The tolerations of the operands' DaemonSets under a ClusterPolicy: the list in its spec or, without entries, the operator's default."""
+    return written_tolerations(policy) or [dict(_GPU_TOLERATION)]
+
+
+def written_tolerations(policy: Document) -> list[dict[str, t.Any]]:
+    """The entries of the list in a ClusterPolicy's spec; empty if the operator's default applies."""
     return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
 
 
@@ -106,8 +116,6 @@ DRIVER_API_VERSION, DRIVER_KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 # The reasons that the operator gives if the only problem is that operands are not ready (gpu-operator internal/conditions).
 NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
-# Every driver DaemonSet has this toleration (manifests/state-driver/0500_daemonset.yaml).
-_GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
 # The default selector.
 _ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
 
@@ -209,6 +217,7 @@ def untolerated_by_driver(
     for_all = [item for item in drivers if is_default(item) or driver_node_selector(item) == _ALL_GPU_NODES]
     missing: list[Taint] = []
     for item in own or for_all:
+        # The DaemonSet of every object keeps the toleration of its manifest (manifests/state-driver/0500_daemonset.yaml).
         tolerations = [_GPU_TOLERATION, *(get_nested(item, "spec", "tolerations") or ())]
         tolerations += expected if is_managed_driver(item) else ()
         missing += [taint for taint in untolerated_taints(tolerations, taints) if taint not in missing]
@@ -285,12 +294,19 @@ def driver_fields(before: Document, after: Document) -> list[Path]:
     if uses_driver_objects(before) and uses_driver_objects(after):
         return [] if get_nested(before, *_ROOT) == get_nested(after, *_ROOT) else [_ROOT]
     paths: list[Path] = []
+    before, after = _with_tolerations(before), _with_tolerations(after)
     for part in PARTS:
         old, new = before.get(part), after.get(part)
         if part in _SIDECARS and not any(isinstance(item, dict) and item.get("enabled") for item in (old, new)):
             continue
         paths += [path for path in differing_fields(old, new, (part,)) if DRIVER in restarted_apps(path)]
     return paths
+
+
+def _with_tolerations(spec: Document) -> Document:
+    """The spec with the tolerations that its DaemonSets have, because the operator's default equals a list with only this entry."""
+    daemonsets = spec.get("daemonsets") or {}
+    return {**spec, "daemonsets": {**daemonsets, "tolerations": policy_tolerations({"spec": spec})}}
 
 
 def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]:
@@ -679,13 +695,16 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     collection's own, even without an annotation.
     `hold_driver` omits the changes that affect the driver's DaemonSet.
     """
-    current = policy_tolerations(live)
+    current = written_tolerations(live)
     recorded = recorded_tolerations(live)
     if recorded is None:
         recorded = [
             item for item in current if seeded and toleration_identity(item) in _identities(desired.tolerations)
         ]
     merged, owned = merge_tolerations(current, recorded, desired.tolerations)
+    if merged == policy_tolerations(live) != current:
+        # The operator's default is all that the pools need, so the list stays empty.
+        merged, owned = [], []
     spec = _with_driver_objects(live, _with_mig_configmap(live, desired.spec))
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
@@ -704,7 +723,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     differs = difference(t.cast("Object", live), body, FIELD_MANAGER).changed
     if not differs and not strategy:
         return PolicyChange(None, {}, {})
-    view = _body(name, spec, merged, owned, previous)
+    view = _body(name, spec, merged or None, owned, previous)
     before = _without_version(_owned_part(dict(live), view, owned_by(live, FIELD_MANAGER)))
     if strategy:
         before["spec"] = {**before.get("spec", {}), "mig": {"strategy": strategy}}
@@ -735,6 +754,13 @@ def merge_tolerations(
     ]
     owned = _identities(merged) - _identities(foreign)
     return merged, [dict(item) for item in desired if toleration_identity(item) in owned]
+
+
+def needs_own_tolerations(policy: Document, tolerations: t.Iterable[Document]) -> bool:
+    """Whether the list of a policy must contain entries of the collection so that the DaemonSets have these tolerations."""
+    own = _identities(recorded_tolerations(policy) or ())
+    foreign = [item for item in written_tolerations(policy) if toleration_identity(item) not in own]
+    return any(not is_covered(item, foreign or [_GPU_TOLERATION]) for item in tolerations)
 
 
 def _with_mig_configmap(live: Document, spec: Object) -> Object:

@@ -19,7 +19,7 @@ from ..core.errors import InvalidOptions, PartialFailure
 from ..core.messages import abbreviate, abbreviate_nodes
 from ..core.values import Document, Object, get_nested, part_of
 from ..core.waits import WaitOptions, WaitTimeout
-from ..helm.preparation import diagnose_pods, format_failure, pod_failures
+from ..helm.preparation import diagnose_pods, format_failure, pod_failures, unready_reasons
 from ..helm.release import is_marked_installed, marker_path
 from ..kube.errors import ApiError
 from ..kube.fields import same_object
@@ -523,6 +523,16 @@ class ClusterPolicyClient:
             outdated = outdated_images(operator, daemonsets, policy.get("spec") or {})
             readiness = replace(readiness, waiting=(*readiness.waiting, *outdated))
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
+
+    def with_reasons(self, readiness: OperatorReadiness) -> OperatorReadiness:
+        """Add the reasons why operand pods are not ready, for a run that does not wait; a request is sent only if an operand is unfinished."""
+        apps = sorted({item.app for item in readiness.unfinished if item.app})
+        if not apps:
+            return readiness
+        pods = itertools.islice(
+            permitted_pods(self._client, self.namespace, f"app in ({','.join(apps)})"), _MAX_DIAGNOSED
+        )
+        return replace(readiness, waiting=(*readiness.waiting, *unready_reasons(pods)))
 
     def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:
         """Add the operands' runtime classes to the readiness, and a line for each missing class."""

@@ -59,12 +59,15 @@ from ..schema.variables import (
     workload_for_virtual_machines,
 )
 from .cluster_policy import (
+    POLICY_API_VERSION,
+    POLICY_KIND,
     SWITCH,
     Path,
     active_policy,
     is_empty,
     may_show,
     needs_own_strategies,
+    needs_own_tolerations,
     removed_mig_strategy,
     uses_driver_objects,
 )
@@ -353,18 +356,26 @@ def with_policies(
 def with_reverted_fields(
     finding: InstallationFinding, policy: Document | None, planned: PolicyPlan
 ) -> InstallationFinding:
-    """Add a note if a GitOps tool reconciles the ClusterPolicy, because it would revert the fields that the pools set."""
-    owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
-    if policy is None or owner is None or finding.problem:
+    """Add a note if another tool reconciles the ClusterPolicy, because it would revert the fields that the pools set."""
+    if policy is None or finding.problem:
+        return finding
+    owner = gitops_owner(policy, "ClusterPolicy")
+    manages = (
+        reverts_changes({**policy, "apiVersion": POLICY_API_VERSION, "kind": POLICY_KIND}) if owner is None else ""
+    )
+    if owner is None and not manages:
         return finding
     fields = {f"/spec/{part}/{name}" for part, value in planned.spec.items() for name in value}
-    fields |= {"/spec/daemonsets/tolerations"} if planned.tolerations else set()
+    fields |= {"/spec/daemonsets/tolerations"} if needs_own_tolerations(policy, planned.tolerations) else set()
     fields |= {"/spec/mig/strategy"} if needs_own_strategies(policy, planned) else set()
     if not fields:
         return finding
+    paths = ", ".join(sorted(fields))
     note = (
-        f"{owner} reconciles ClusterPolicy {policy['metadata']['name']} from its source, and the pools set {', '.join(sorted(fields))} "
-        f"there; {owner.exclusions}"
+        f"{owner} reconciles ClusterPolicy {policy['metadata']['name']} from its source, and the pools set {paths} there: set them in the source "
+        f"as well, or exclude them; {owner.exclusions}"
+        if owner is not None
+        else f"{manages.removesuffix('.')}: {paths}"
     )
     return replace(finding, notes=(*finding.notes, note))
 

@@ -692,6 +692,11 @@ def pod_failures(
     return sorted(failures, key=lambda failure: (failure.node in last_nodes, -failure.restarts))[:limit]
 
 
+def unready_reasons(pods: t.Iterable[Document], limit: int = 5) -> list[str]:
+    """Why up to `limit` of these pods are not ready: a line for each, with the state of its container and its node."""
+    return list(map(format_failure, pod_failures((pod for pod in pods if not is_ready(pod)), limit)))
+
+
 def _unready_container(pod: Document) -> tuple[str, str]:
     """The name and state of the container that a pod without a failure waits for; "-" if no single container is the cause."""
     status = pod.get("status") or {}

@@ -562,11 +562,13 @@ def _value_at(default: t.Any, path: t.Sequence[str]) -> t.Iterator[t.Any]:
 # default CatalogSources (operator-framework/operator-marketplace pkg/operatorhub), Hive labels MachineSets of its MachinePools (openshift/hive
 # pkg/controller/machinepool), Config Sync and Rancher (wrangler, which Fleet uses) annotate what they apply. Open Cluster Management owns the objects of a
 # ManifestWork through an AppliedManifestWork. A tool without marks is recognized by its field manager. The label app.kubernetes.io/instance is not
-# evidence, because every Helm chart sets it; Argo CD's field manager is.
+# evidence, because every Helm chart sets it; Argo CD's field manager is. If Argo CD has written the object without a tracking id, this label is its default
+# mark, and contains the name of the application.
 
 ARGO_CD, FLUX = "argocd", "flux"
 
 _TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
+_DEFAULT_INSTANCE, _ARGO_CD_MANAGER = "app.kubernetes.io/instance", "argocd-"
 _APPLICATION, _HELM_RELEASE, _KUSTOMIZATION = "application", "HelmRelease", "Kustomization"
 _FLUX_GROUPS = (("helm.toolkit.fluxcd.io", _HELM_RELEASE), ("kustomize.toolkit.fluxcd.io", _KUSTOMIZATION))
 # The prefixes of the labels and annotations of tools that only write Secrets.
@@ -588,7 +590,7 @@ _MARKS = {
 _UNMANAGED = ("disabled", "false")
 # Beginnings of the names of field managers, and the tools.
 _FIELD_MANAGERS = {
-    "argocd-": "Argo CD",
+    _ARGO_CD_MANAGER: "Argo CD",
     "kustomize-controller": "Flux",
     "helm-controller": "Flux",
     "configsync.gke.io": "Config Sync",
@@ -691,12 +693,18 @@ def _other_tool(metadata: Document) -> str:
     for reference in metadata.get("ownerReferences") or ():
         if reference["kind"] == _MANIFEST_WORK:
             return f"Open Cluster Management ({reference['kind']} {reference['name']})"
-    for entry in metadata.get("managedFields") or ():
-        manager = str(entry.get("manager") or "")
+    for manager in _field_managers(metadata):
         tool = next((tool for start, tool in _FIELD_MANAGERS.items() if manager.lower().startswith(start)), "")
-        if tool and not entry.get("subresource"):
+        if tool:
             return f"{tool} (field manager {manager})"
     return ""
+
+
+def _field_managers(metadata: Document) -> list[str]:
+    """The field managers that have written the object itself, not only a subresource such as its status."""
+    return [
+        str(entry.get("manager") or "") for entry in metadata.get("managedFields") or () if not entry.get("subresource")
+    ]
 
 
 def gitops_owner(item: Document, kind: str) -> GitOpsOwner | None:
@@ -723,6 +731,8 @@ def _argo_cd_resource(item: Document, kind: str) -> Resource | None:
     if application and _refers_to(tracked, kind, metadata["name"]):
         return Resource(_APPLICATION, application)
     instance = labels.get(_INSTANCE) or annotations.get(_INSTANCE)
+    if not instance and not tracked and any(name.startswith(_ARGO_CD_MANAGER) for name in _field_managers(metadata)):
+        instance = labels.get(_DEFAULT_INSTANCE)
     return Resource(_APPLICATION, instance) if instance else None
 
 

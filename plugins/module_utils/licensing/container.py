@@ -15,6 +15,7 @@ from ..catalog.operands import PLUGIN
 from ..core.errors import ModuleFailure, ServiceError
 from ..core.messages import abbreviate, abbreviate_nodes, as_sentence
 from ..core.waits import WaitTimeout, run_bounded
+from ..helm.preparation import unready_reasons
 from ..kube.errors import ApiError
 from ..kube.fields import is_deleting
 from ..kube.lease import LeaseLost
@@ -33,7 +34,7 @@ from ..nodes.node_check import (
 )
 from ..nodes.node_metadata import patch_node
 from ..nodes.ownership import NodeEdit
-from ..nodes.pods import pods_by_node, pods_on, read_operand_pods, unready_operands
+from ..nodes.pods import app_of, is_ready, pods_by_node, pods_on, read_operand_pods
 from .diagnosis import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -542,7 +543,15 @@ class DriverRestarts:
 
     def device_plugin_ready(self, name: str) -> bool:
         """Whether the device plugin, which waits for the driver, is ready on a node; True for a node without a device plugin."""
-        return PLUGIN not in unready_operands(read_operand_pods(self.client, self.namespace, [name]), [name])
+        return not self._unready_plugins(name)
+
+    def device_plugin_problem(self, name: str) -> str:
+        """Why the device plugin of a node is not ready, for a message."""
+        return "; ".join(unready_reasons(self._unready_plugins(name)))
+
+    def _unready_plugins(self, name: str) -> list[t.Mapping[str, t.Any]]:
+        pods = read_operand_pods(self.client, self.namespace, [name])
+        return [pod for pod in pods if app_of(pod) == PLUGIN and not is_ready(pod)]
 
     def finish(self, name: str) -> bool:
         """Undo the cordon and the label that begin() has set; returns whether a cordon was removed. Other cordons remain."""

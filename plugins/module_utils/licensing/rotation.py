@@ -320,7 +320,8 @@ class Rotator:
             lambda: self._restarts.device_plugin_ready(name),
             bool,
             describe=lambda dummy: (
-                "The driver runs, but the device plugin is not ready, so the node does not advertise any GPUs. Check the plugin's pod and log."
+                "The driver runs, but the device plugin is not ready, so the node does not advertise any GPUs: "
+                f"{self._restarts.device_plugin_problem(name) or 'it has just become ready'}. Check the plugin's pod and log."
             ),
             progress_text=lambda dummy: f"waiting for the device plugin of {name}",
         )

@@ -11,6 +11,7 @@ from ..catalog import names
 from ..catalog.mig import RESET_FAMILIES
 from ..catalog.names import CLIENT_LABEL, COUNT_LABEL, PRODUCT_LABEL, REPLICAS_LABEL, STRATEGY_LABEL
 from ..catalog.operands import DRIVER
+from ..core.messages import abbreviate, join_words
 from ..schema.validators import ALL, DrainOptions, reason_without_discovery
 from ..sharing_modes.modes import MODES
 from .node import rule_matches, term_matches
@@ -20,6 +21,7 @@ from .pods import STOPPED_FOR_MIG, Demands
 from .pool_edit import is_abandoned, is_partitioned
 
 if t.TYPE_CHECKING:
+    from ..core.values import Document
     from ..pools.plan import Membership, PoolPlan, RolloutPlan
     from .node import Node
     from .ownership import NodeEdit
@@ -506,3 +508,77 @@ def _problem(demand: Demands, home: NodeAfter) -> UnfitWorkload | None:
         if count > home.offers[name]:
             return UnfitWorkload(demand.owner, path, str(count), f"at most {home.offers[name]}")
     return None
+
+
+# Finds the evictions that PodDisruptionBudgets refuse at the moment (pure). Source: kubernetes v1.36 pkg/registry/core/pod/storage/eviction.go.
+
+_ALWAYS_ALLOW = "AlwaysAllow"
+
+
+@dataclass(frozen=True)
+class RefusedEviction:
+    """A pod to evict, its node, the budgets that select the pod (namespace and name), and why the API server refuses the eviction now."""
+
+    pod: str
+    node: str
+    budgets: tuple[str, ...]
+    reason: str
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The eviction, formatted for a module's result."""
+        return {"pod": self.pod, "node": self.node, "budgets": list(self.budgets), "reason": self.reason}
+
+
+def refused_evictions(
+    evictions: t.Mapping[str, t.Iterable[PodOnNode]], budgets: t.Iterable[Document]
+) -> tuple[RefusedEviction, ...]:
+    """The pods in `evictions` (by node) that the budgets, which are all budgets of the cluster, protect at the moment."""
+    by_namespace: dict[str, list[Document]] = {}
+    for budget in budgets:
+        by_namespace.setdefault(budget["metadata"].get("namespace", ""), []).append(budget)
+    refused = []
+    for node, pods in sorted(evictions.items()):
+        for pod in pods:
+            if pod.starting_or_ending:
+                continue
+            selecting = [item for item in by_namespace.get(pod.namespace, ()) if _is_selected(item, pod.labels)]
+            if reason := _refusal(selecting, pod):
+                names = tuple(f"{pod.namespace}/{item['metadata']['name']}" for item in selecting)
+                refused.append(RefusedEviction(pod.full_name, node, names, reason))
+    return tuple(refused)
+
+
+def _is_selected(budget: Document, labels: t.Mapping[str, str]) -> bool:
+    """Whether a budget selects a pod with these labels; an empty selector selects all pods of the namespace, and a missing one none."""
+    selector = (budget.get("spec") or {}).get("selector")
+    if selector is None:
+        return False
+    exact = (selector.get("matchLabels") or {}).items()
+    return all(labels.get(key) == value for key, value in exact) and all(
+        rule_matches(rule, labels) for rule in selector.get("matchExpressions") or ()
+    )
+
+
+def _refusal(budgets: t.Sequence[Document], pod: PodOnNode) -> str:
+    """Why these budgets, which select the pod, do not allow its eviction; empty if they allow it."""
+    if len(budgets) > 1:
+        return "more than one PodDisruptionBudget selects it, so it can never be evicted"
+    for budget in budgets:
+        status, policy = budget.get("status") or {}, (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy")
+        healthy, needed = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
+        if not pod.ready and (policy == _ALWAYS_ALLOW or healthy >= needed > 0):
+            continue
+        if not int(status.get("disruptionsAllowed") or 0):
+            return f"needs {needed} healthy {'pod' if needed == 1 else 'pods'} and has {healthy}"
+    return ""
+
+
+def describe_refused(refused: t.Sequence[t.Mapping[str, t.Any]]) -> str:
+    """A message about refused evictions in the format of as_dict(), with what a run does and the remedy."""
+    count = f"{len(refused)} pod{'s' if len(refused) > 1 else ''} to evict {'are' if len(refused) > 1 else 'is'}"
+    pods = [f"{each['pod']} on {each['node']} ({join_words(each['budgets'])}: {each['reason']})" for each in refused]
+    return (
+        f"{count} protected by a PodDisruptionBudget that allows no eviction now: {abbreviate(pods, separator='; ')}. The run waits until the budget allows "
+        "it, at most rollout.drain_timeout; after that, the change of the node fails. Run more of its pods on other nodes, or, for the duration of the "
+        "change, lower its minAvailable or raise its maxUnavailable."
+    )

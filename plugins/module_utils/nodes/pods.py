@@ -33,7 +33,7 @@ from ..catalog.operands import (
 )
 from ..core.messages import abbreviate
 from ..kube.errors import ApiError
-from ..kube.paths import NAMESPACES, PODS, RESOURCE_CLAIMS, RUNTIME_CLASS_LIST
+from ..kube.paths import DAEMONSETS, NAMESPACES, PODS, RESOURCE_CLAIMS, RUNTIME_CLASS_LIST
 from .node import ready_condition, to_count
 
 if t.TYPE_CHECKING:
@@ -419,12 +419,17 @@ def foreign_plugins(pods: t.Iterable[Pod], operator_namespace: str) -> dict[tupl
     """The nodes with each device plugin that is not an operand, by the name of its DaemonSet or pod and the plugin."""
     nodes_of: dict[tuple[str, DevicePlugin], list[str]] = {}
     for node, pod in active_pods(pods):
-        images = (str(container.get("image") or "") for container in pod["spec"].get("containers") or ())
-        plugin = next(filter(None, map(plugin_of_image, images)), None)
+        plugin = _plugin_of(pod["spec"])
         owner = _daemonset_of(pod)
         if plugin is not None and owner and not _is_operand(pod, operator_namespace):
             nodes_of.setdefault((f"DaemonSet {pod['metadata'].get('namespace', '')}/{owner}", plugin), []).append(node)
     return nodes_of
+
+
+def _plugin_of(spec: Document) -> DevicePlugin | None:
+    """The device plugin that a pod with this spec runs; None if it runs none."""
+    images = (str(container.get("image") or "") for container in spec.get("containers") or ())
+    return next(filter(None, map(plugin_of_image, images)), None)
 
 
 def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
@@ -446,6 +451,8 @@ class PodOnNode:
     are CNI plugins, CSI drivers and node exporters.
     demands: what the pod requires of its node, if it requests resources or selects labels of NVIDIA.
     pausable: whether the pod belongs to a DaemonSet and terminates unless the label nvidia.com/gpu.deploy.client is true.
+    labels: the pod's labels. ready: whether its condition Ready is true. starting_or_ending: whether it is pending or being deleted, so that no disruption
+    budget applies to it.
     """
 
     namespace: str
@@ -459,6 +466,9 @@ class PodOnNode:
     created: str = ""
     possible_access: tuple[str, ...] = ()
     pausable: bool = False
+    labels: t.Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    ready: bool = field(default=False, compare=False, repr=False)
+    starting_or_ending: bool = field(default=False, compare=False, repr=False)
     demands: Demands | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -541,6 +551,10 @@ def _parse_pod(
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
         pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+        labels=metadata.get("labels") or {},
+        ready=is_ready(pod),
+        starting_or_ending=(pod.get("status") or {}).get("phase") == "Pending"
+        or bool(metadata.get("deletionTimestamp")),
         demands=demands_of(pod, resources),
     )
 
@@ -654,6 +668,26 @@ def pods_by_node(client: Client, pods: t.Sequence[Document], operator_namespace:
 def pods_on(client: Client, node: str | None = None) -> list[Document]:
     """The pods of one node, or of all nodes, that have not terminated."""
     return list(client.list(PODS, field_selector=LIVE_PODS + (f",spec.nodeName={node}" if node else "")))
+
+
+def read_plugin_pods(client: Client, operator_namespace: str) -> list[Document]:
+    """The pods of device plugins that are not operands: one list request for the DaemonSets, and one for the pods of each DaemonSet with such a plugin.
+
+    The result is empty if the user is not allowed to list DaemonSets.
+    """
+    pods: list[Document] = []
+    try:
+        for item in client.list(DAEMONSETS):
+            namespace, template = item["metadata"]["namespace"], item["spec"]["template"]
+            metadata = {"namespace": namespace, "labels": (template.get("metadata") or {}).get("labels")}
+            if _plugin_of(template["spec"]) and not _is_operand({"metadata": metadata}, operator_namespace):
+                labels = (item["spec"].get("selector") or {}).get("matchLabels") or {}
+                selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+                pods += client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+    return pods
 
 
 def claims_of(client: Client, pods: t.Iterable[Document]) -> t.Sequence[Document]:

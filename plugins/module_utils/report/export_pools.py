@@ -43,6 +43,7 @@ from ..sharing_modes import mig, mig_parted
 from ..sharing_modes.modes import (
     MODES,
     SETTINGS,
+    TIME_SLICING,
     Sharing,
     device_plugin_config,
     effective_flags,
@@ -94,7 +95,8 @@ class LiveConfig:
         """The `sharing` that a pool must declare for this node, and the node's number of GPUs if the layout depends on it; raises Inexpressible."""
         exported = self._layout(node)
         strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
-        sharing = export_sharing(self._plugin_config(node), exported.layout, "" if strategy == "none" else strategy)
+        override = "" if strategy == "none" else strategy
+        sharing = export_sharing(self._plugin_config(node), exported.layout, override, exported.gpus_per_node or 0)
         return sharing, exported.gpus_per_node
 
     def _plugin_config(self, node: Node) -> t.Any:
@@ -130,13 +132,15 @@ class LiveConfig:
         return export_layout(entries[name], gpus, model.pci_ids if model else ())
 
 
-def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Object:
+def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "", gpus: int = 0) -> Object:
     """The `sharing` that results in this device plugin configuration and MIG layout; raises Inexpressible.
 
     `content` is the plugin's configuration as parsed YAML, `layout` the layout of the node's GPUs in the format of a pool (None: whole GPUs),
-    and `strategy` the ClusterPolicy's strategy, which overrides the strategies in all configurations.
+    and `strategy` the ClusterPolicy's strategy, which overrides the strategies in all configurations. `gpus` is the node's number of GPUs if the layout
+    depends on it.
     """
     _check_structure(content)
+    content = _with_effective_shares(content, _shareable(content, layout, strategy, gpus))
     plugin_key, shares = _export_shares(content)
     mode = find_mode(plugin_key, partitioned=layout is not None)
     if mode is None:
@@ -149,7 +153,8 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
         # The ClusterPolicy's strategy overrides the file's strategy, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
     if _normalize(content, declared) != _normalize(derived, declared):
-        raise Inexpressible(f"no pool can declare its device plugin configuration {_differences(content, derived)}")
+        differing = _differences(content, _normalize(content, declared), _normalize(derived, declared))
+        raise Inexpressible(f"no pool can declare its device plugin configuration {differing}")
     return sharing
 
 
@@ -167,6 +172,42 @@ def _check_structure(content: t.Any) -> None:
             isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in resources
         ):
             raise Inexpressible("the resources of its device plugin configuration are not a list of maps with names")
+
+
+def _shareable(content: Object, layout: t.Any, strategy: str, gpus: int) -> set[str]:
+    """The resources of a node with this layout, under the names in the plugin's configuration; the arguments are those of export_sharing()."""
+    strategy = strategy or (content.get("flags") or {}).get("migStrategy") or ""
+    if layout is None or strategy != mig.MIXED:
+        return {GPU_RESOURCE}
+    parts = mig.parse_layout(layout)
+    partitioned = {index for part in parts if part.profiles for index in part.devices}
+    has_whole_gpus = all(part.devices for part in parts) and len(partitioned) < gpus
+    # The plugin offers the devices of a profile with extras under the name of the plain profile if the device's name lacks the extras.
+    names = {mig.resource(name) for profile in mig.profiles(parts) for name in (profile, mig.plain(profile))}
+    return {*names, *([GPU_RESOURCE] if has_whole_gpus else [])}
+
+
+def _with_effective_shares(content: Object, shareable: t.Collection[str]) -> Object:
+    """The configuration without time-slicing of resources that the node does not have, such as whole GPUs if all of them are partitioned.
+
+    Guides list all resources of a cluster in one configuration, and the plugin ignores those that a node does not have.
+    """
+    sections = content.get("sharing") or {}
+    part = sections.get(TIME_SLICING.plugin_key) or {}
+    entries = part.get("resources") or []
+    kept = [entry for entry in entries if _full_name(entry) in shareable]
+    if len(kept) == len(entries):
+        return content
+    others = {key: value for key, value in sections.items() if key != TIME_SLICING.plugin_key}
+    return {
+        **content,
+        "sharing": {**others, **({TIME_SLICING.plugin_key: {**part, "resources": kept}} if kept else {})},
+    }
+
+
+def _full_name(entry: Object) -> str:
+    """The name of the shared resource; the plugin adds the prefix if it is missing."""
+    return f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"
 
 
 def _export_shares(content: Object) -> tuple[str, Object]:
@@ -242,7 +283,7 @@ def _normalize_part(part: Object) -> Object:
     resources = [
         {
             **{key: value for key, value in entry.items() if (key, value) != ("devices", "all")},
-            "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}",
+            "name": _full_name(entry),
         }
         for entry in part.get("resources") or ()
     ]
@@ -252,17 +293,33 @@ def _normalize_part(part: Object) -> Object:
     }
 
 
-def _differences(content: Object, derived: Object) -> str:
-    """The names of the differing parts in parentheses, or "exactly" if there are none; the text is part of a sentence."""
-    sections = content.get("sharing") or {}
-    shared: Object = next((sections[key] for key in _MODES if sections.get(key)), {})
-    resources = [entry["name"] for entry in shared.get("resources") or ()]
+def _differences(content: Object, actual: Object, derived: Object) -> str:
+    """The names of the differing parts in parentheses, or "exactly" if there are none; the text is part of a sentence.
+
+    `content` is the configuration; `actual` and `derived` are the normalized configurations.
+    """
     names = sorted({*_effective_sections(content)} - {"version", "flags", "sharing"})
     flags = effective_flags(content.get("flags") or {})
     names += [f"flags.{flag}" for flag in sorted({*flags} - {"migStrategy"})]
-    if not names and resources and resources != [GPU_RESOURCE] and "flags" not in derived:
-        names = [f"sharing of {', '.join(resources)}"]
+    sections, declarable = actual.get("sharing") or {}, derived.get("sharing") or {}
+    for key in sorted({*sections, *declarable}) if not names else ():
+        names += _differing_shares(f"sharing.{key}", sections.get(key), declarable.get(key))
     return f"({', '.join(names)})" if names else "exactly"
+
+
+def _differing_shares(path: str, actual: t.Any, derived: t.Any) -> list[str]:
+    """The options and resources that differ between two normalized sections of `sharing`."""
+    if actual == derived:
+        return []
+    if not isinstance(actual, dict) or not isinstance(derived, dict):
+        return [path]
+    options = [key for key in sorted({*actual, *derived} - {"resources"}) if actual.get(key) != derived.get(key)]
+    listed, declarable = actual.get("resources") or [], derived.get("resources") or []
+    resources = {item["name"] for item in (*listed, *declarable) if item not in listed or item not in declarable}
+    return [
+        *(f"{path}.{key}" for key in options),
+        *([f"{path}.resources of {', '.join(sorted(resources))}"] if resources else []),
+    ]
 
 
 def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> ExportedLayout:

@@ -15,7 +15,7 @@ from ..catalog.models import MEASURED
 from ..catalog.openshift import ACCELERATOR_LABEL, OLM
 from ..catalog.releases import is_downgrade
 from ..core.messages import Column, Paragraph, abbreviate, join_words, table, wrap
-from ..nodes.impact import COUNTS
+from ..nodes.impact import COUNTS, describe_refused
 from ..nodes.node import to_count
 from ..schema.pool import MAX_GPUS
 from ..schema.validation_programs import PROGRAMS
@@ -414,6 +414,8 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
             for each in workloads
         ]
         yield "NO NODE", f"{len(workloads)} workload(s) fit no node after the change: {'; '.join(texts)}"
+    if total.get("refused_evictions"):
+        yield "BUDGETS", describe_refused(total["refused_evictions"])
     if total["resets"]:
         yield (
             "resets",

@@ -19,8 +19,15 @@ from ..core.values import get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES, NODES
-from ..nodes.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
+from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
+from ..nodes.impact import (
+    NodeImpact,
+    OperandRestart,
+    RunningPods,
+    describe_refused,
+    impact_by_pool,
+    refused_evictions,
+)
 from ..nodes.ownership import assign_pools, is_undiscovered
 from ..nodes.pods import (
     STOPPED_FOR_MIG,
@@ -32,6 +39,7 @@ from ..nodes.pods import (
     operands_by_node,
     pods_by_node,
     read_operand_pods,
+    read_plugin_pods,
 )
 from ..nodes.warnings import (
     all_warnings,
@@ -163,7 +171,10 @@ class SharingOperation:
         later = after_discovery(state, self._watch.failing)
         if later:
             result["after_discovery"] = later
-        self._warn(warnings(state, predicted, unusual), state)
+        refused, budget_warnings = read_refused_evictions(self._context.client, state.changes)
+        if refused:
+            result["refused_evictions"] = refused
+        self._warn([*warnings(state, predicted, unusual), *budget_warnings], state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -429,6 +440,23 @@ def impact_preview(
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
 
 
+def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods."""
+    if not changes.evictions:
+        return [], []
+    try:
+        budgets = client.list_known(DISRUPTION_BUDGETS)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return [], [
+            "This user is not allowed to list PodDisruptionBudgets, so it is unknown whether they prevent the evictions: "
+            f"{error.message}"
+        ]
+    refused = [each.as_dict() for each in refused_evictions(changes.evictions, budgets)]
+    return refused[:MAX_LISTED], [describe_refused(refused)] if refused else []
+
+
 def add_pool_facts(
     client: Client,
     overview: Overview,
@@ -454,20 +482,23 @@ def add_pool_facts(
 
 
 def add_nodes(
-    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods = ()
+    client: Client, overview: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any], pods: Pods | None = None
 ) -> None:
     """Add to the result the nodes that need attention (in several pools or in none, released, undiscovered, unusual) and the warnings about nodes.
 
-    `pods` contains the pods that have been listed; other device plugins are also recognized by their pods. More pods are listed only on nodes that are not
-    discovered or that offer no GPU.
+    `pods` contains all pods, by which other device plugins are recognized; None if they have not been listed, so that these plugins are searched for.
+    More pods are listed only on nodes that are not discovered or that offer no GPU.
     """
+    namespace = overview.plan.config.namespace
+    if pods is None:
+        pods = read_plugin_pods(client, namespace) if any(node.has_gpu for node in nodes) else ()
     membership, released = overview.membership, overview.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
     result["released"] = released[:MAX_LISTED]
     result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
     suspects = {node.name for node in nodes if node.has_gpu and not any(node.allocatable.values())}
-    failing = failing_operands(client, overview.plan.config.namespace, suspects | set(undiscovered), time.time())
+    failing = failing_operands(client, namespace, suspects | set(undiscovered), time.time())
     unusual = unusual_nodes(overview.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
@@ -479,7 +510,7 @@ def add_nodes(
         unusual,
         run=False,
         hidden=hidden,
-        plugins=foreign_plugins(pods, overview.plan.config.namespace),
+        plugins=foreign_plugins(pods, namespace),
     )
 
 

@@ -26,6 +26,7 @@ from ..catalog.taints import format_taint, is_temporary, untolerated_taints
 from ..core.messages import MAX_NAMED, abbreviate
 from ..core.waits import WaitTimeout, run_bounded, run_within, wait_until
 from ..gpu_operator.cluster_policy import active_policy, plugin_configmap, policy_tolerations
+from ..helm.preparation import unready_reasons
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES, NODES, PODS, object_path
 from ..nodes.node import Node, parse_node
@@ -140,10 +141,11 @@ def restart_mig_manager(
     _for_each([node.name for node in labeled if node.mig_state], remove_state, lease)
     _delete_pods(client, namespace, pods, lease)
     old = {pod["metadata"]["uid"] for pod in pods}
+    latest: list[Pod] = []
 
     def not_ready() -> list[str]:
-        ready = [pod for pod in list_pods() if pod["metadata"]["uid"] not in old and is_ready(pod)]
-        return sorted(managed - set(map(node_of, ready)))
+        latest[:] = [pod for pod in list_pods() if pod["metadata"]["uid"] not in old]
+        return sorted(managed - {node_of(pod) for pod in latest if is_ready(pod)})
 
     wait_until(
         not_ready,
@@ -151,8 +153,8 @@ def restart_mig_manager(
         timeout=_TIMEOUT,
         interval=_INTERVAL,
         describe=lambda names: (
-            f"The MIG manager is not ready after its restart on {abbreviate(names)}: check its pods with "
-            f"kubectl -n {namespace} get pods -l {selector} -o wide."
+            f"The MIG manager is not ready after its restart on {abbreviate(names)}"
+            f"{''.join(f'; {reason}' for reason in unready_reasons(latest))}: check its pods with kubectl -n {namespace} get pods -l {selector} -o wide."
         ),
         progress=progress,
         progress_text=lambda names: f"{len(names)} MIG managers starting with the new configuration",

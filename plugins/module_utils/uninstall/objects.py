@@ -274,6 +274,7 @@ def _finalizers(live: Document) -> str:
 # Determines which parts of the operator and of NFD are removed; both stages, the removal of namespaces and the role's tasks use these objects.
 
 _NOT_INSTALLED = "this collection did not install"
+ADOPTED = f"adopted, stays: {_NOT_INSTALLED} it"
 _UNREADABLE = "you do not have permission to list them, so it is unknown whether this collection created one; grant list on subscriptions.operators.coreos.com"
 # The Leases for the leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
 # node-feature-discovery pkg/nfd-master).
@@ -311,7 +312,7 @@ class ComponentRemoval:
     @property
     def kept_reason(self) -> str:
         """The reason why the Helm release is kept; empty if it is uninstalled or does not exist."""
-        return f"{_NOT_INSTALLED} it" if self._is_foreign else ""
+        return ADOPTED if self._is_foreign else ""
 
     @property
     def namespace_kept_reason(self) -> str:

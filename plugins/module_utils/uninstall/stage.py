@@ -143,6 +143,8 @@ def _is_own(entry: Document) -> bool:
 
 # The text in the diff for an object whose content is not shown.
 EXISTS = "exists"
+# The action of a removal that deletes a whole object.
+DELETED = "deleted"
 
 
 @dataclass
@@ -178,7 +180,7 @@ class UninstallResult:
         if node not in nodes:
             nodes.append(node)
 
-    def add_removed(self, label: str, before: t.Any = EXISTS, after: t.Any = None, action: str = "deleted") -> None:
+    def add_removed(self, label: str, before: t.Any = EXISTS, after: t.Any = None, action: str = DELETED) -> None:
         """Add an object that was deleted, or (with `after`) from which the collection's part was removed."""
         line = f"{label}: {action}"
         if line in self.removed:
@@ -246,7 +248,7 @@ class Removal:
     """
 
     label: str
-    action: str = "deleted"
+    action: str = DELETED
     kept: str = ""
     before: t.Any = EXISTS
     after: t.Any = None
@@ -254,6 +256,11 @@ class Removal:
     send: t.Callable[[], object] | None = None
     check: t.Callable[[], object] | None = None
     wait: t.Callable[[WaitOptions], object] | None = None
+
+    @property
+    def planned(self) -> str:
+        """The object and, unless it is deleted as a whole, the kind of removal."""
+        return self.label if self.action == DELETED else f"{self.label} ({self.action})"
 
     def report(self, result: UninstallResult) -> None:
         """Add the object to the result."""
@@ -298,9 +305,9 @@ class Stage:
         return any(removal.action for removal in self.removals) or any(map(self.node_edit, self.nodes))
 
     def planned(self) -> list[str]:
-        """Descriptions of the changes, for the confirmation."""
+        """Descriptions of the changes, for the confirmation; the object of which only a part is removed has the kind of removal in parentheses."""
         nodes = [node.name for node in self.nodes if self.node_edit(node) is not None]
-        removals = [removal.label for removal in self.removals if removal.action]
+        removals = [removal.planned for removal in self.removals if removal.action]
         return [*removals, *([f"metadata of nodes {abbreviate_nodes(nodes)}"] if nodes else [])]
 
     def preview(self) -> None:

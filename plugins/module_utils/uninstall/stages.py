@@ -4,32 +4,17 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import (
     CONFIG_LABEL,
-    CREATED_ANNOTATION,
     FIELD_MANAGER,
     LEASE_NAME,
     LEASE_NAMESPACE,
     MIG_CONFIG_LABEL,
     MIG_MANAGER_DEPLOY_LABEL,
-    NODEGROUP_LABEL,
-    PRIORITIES_ANNOTATION,
-)
-from ..catalog.openshift import (
-    AUTOSCALER_KIND,
-    AUTOSCALER_NAME,
-    CLUSTER_AUTOSCALER_PATH,
-    MACHINE_AUTOSCALER_KIND,
-    MACHINE_AUTOSCALERS_PATH,
-    PRIORITY_CONFIGMAP,
-    PRIORITY_KEY,
-    machine_autoscalers_path,
-    machine_sets_path,
 )
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..catalog.taints import toleration_identity
@@ -43,23 +28,21 @@ from ..gpu_operator.cluster_policy import (
     recorded_previous_spec,
     recorded_tolerations,
     restore_previous_spec,
+    written_tolerations,
 )
 from ..kube.errors import ApiError, patch_object
 from ..kube.fields import Tree, child, name_of, owned_by, owned_by_others, without
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, NVIDIA_DRIVERS, Kind, object_path
-from ..nodegroups.autoscaling_objects import merge_priorities, priorities_text, recorded_priorities
-from ..nodegroups.scaling_state import limit_entries, recorded_limits, scaled_machine_set, with_limits, without_limits
 from ..nodes.ownership import (
     NodeEdit,
     former_labels,
-    is_created_by_collection,
     keeps_layout,
-    machine_set_owner,
-    set_record,
 )
 from ..nodes.pods import PREFIX, daemonset_status, pods_by_node, pods_on
 from ..sharing_modes import mig_parted
+from .autoscaling import autoscaling_removals
 from .objects import (
+    ADOPTED,
     AFTER_OPERANDS,
     CONFIGMAPS,
     CREATED,
@@ -84,7 +67,6 @@ from .objects import (
 )
 from .stage import (
     COPIED,
-    EXISTS,
     KEEP_PARTITIONED,
     NO_ENTRIES,
     AgentEntries,
@@ -132,7 +114,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 class PolicyRestoration:
     """One merge patch of the spec, or None if nothing must be restored; `before` and `after` contain the differences.
 
-    `reaches_driver`: whether entries of daemonsets.tolerations are removed, which restarts the driver.
+    `reaches_driver`: whether the DaemonSets lose tolerations, which restarts the driver.
     """
 
     patch: Object | None
@@ -149,13 +131,14 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     spec: Object = dict(live.get("spec") or {})
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
     restored: Object = without(spec, _without_tolerations(own), foreign)
-    current = policy_tolerations(live)
+    current = written_tolerations(live)
     recorded = {toleration_identity(item) for item in recorded_tolerations(live) or ()}
     kept = [item for item in current if toleration_identity(item) not in recorded]
-    reaches_driver = len(kept) != len(current)
-    if reaches_driver and not hold_driver:
-        daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
-        restored = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
+    remaining = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
+    reaches_driver = policy_tolerations({"spec": remaining}) != policy_tolerations(live)
+    if len(kept) != len(current) and not (hold_driver and reaches_driver):
+        restored = remaining
     restored = restore_previous_spec(restored, recorded_previous_spec(live))
     changes = merge_patch(spec, restored)
     if not changes:
@@ -205,152 +188,6 @@ def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> 
         f"The operator is kept, and {nodes} nodes have the driver of NVIDIADriver {names}, which this collection created. Without "
         "these objects, all these nodes lose their driver at the same time and get the driver of the ClusterPolicy. Set "
         f"{ALLOW_DRIVER_ROLLOUT} to allow it. Nothing has been removed."
-    )
-
-
-# Plans the removal of this collection's objects for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, and the ClusterAutoscaler.
-
-_FOREIGN = "this collection did not create it"
-
-
-def autoscaling_removals(client: Client) -> list[Removal]:
-    """The removals, starting with MachineAutoscalers; empty if the cluster does not have this API or the user is not allowed to read it."""
-    try:
-        scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
-        cluster = client.get(CLUSTER_AUTOSCALER_PATH)
-    except ApiError as error:
-        if not error.lacks_right:
-            raise
-        return []
-    labeled = [item for item in scalers if _group_of(item)]
-    machine_sets = _machine_sets(client, {str(item["metadata"]["namespace"]) for item in labeled if is_created(item)})
-    reasons = {id(item): kept_reason(item, machine_sets) for item in labeled}
-    foreign = [item for item in scalers if reasons.get(id(item), _FOREIGN)]
-    removals = [_scaler_removal(client, item, reasons[id(item)]) for item in labeled]
-    removals += _priority_removals(client, {str(item["metadata"]["namespace"]) for item in scalers} or {""})
-    if cluster is not None:
-        removals += _cluster_removals(client, cluster, foreign)
-    return removals
-
-
-def kept_reason(scaler: Document, machine_sets: t.Iterable[Document]) -> str:
-    """The reason why a MachineAutoscaler with the collection's label is not deleted; empty if it is deleted.
-
-    A copy carries the label and the annotation of the original. It was written by another field manager, or it scales a MachineSet of another owner.
-    """
-    if not is_created(scaler):
-        return _FOREIGN
-    group, target, namespace = _group_of(scaler), scaled_machine_set(scaler), scaler["metadata"]["namespace"]
-    scaled = [item for item in machine_sets if (item["metadata"]["namespace"], name_of(item)) == (namespace, target)]
-    if scaled and group not in (target, machine_set_owner(scaled[0], new=True)):
-        return f"it scales MachineSet {target}, which does not belong to node group {group}"
-    return ""
-
-
-def without_marks(live: Document) -> Object:
-    """An adopted MachineAutoscaler without this collection's label."""
-    desired = copy.deepcopy(dict(live))
-    desired["metadata"]["labels"] = {
-        key: value for key, value in (live["metadata"].get("labels") or {}).items() if key != NODEGROUP_LABEL
-    }
-    return desired
-
-
-def without_own_limits(live: Document) -> Object:
-    """A ClusterAutoscaler without the collection's entries and annotations."""
-    record = recorded_limits(live)
-    return _unmarked(with_limits(live, without_limits(limit_entries(live), record, record)))
-
-
-def without_priorities(live: Document) -> Object:
-    """The ConfigMap of the Priority expander without the collection's expressions and annotations."""
-    merged = merge_priorities(priorities_text(live), recorded_priorities(live), {})
-    desired = copy.deepcopy(dict(live))
-    if merged.text != priorities_text(live):
-        desired["data"] = {**(desired.get("data") or {}), PRIORITY_KEY: merged.text}
-    set_record(desired, PRIORITIES_ANNOTATION, {})
-    return _unmarked(desired)
-
-
-def _unmarked(desired: Object) -> Object:
-    (desired["metadata"].get("annotations") or {}).pop(CREATED_ANNOTATION, None)
-    return desired
-
-
-def _group_of(scaler: Document) -> str:
-    return str((scaler["metadata"].get("labels") or {}).get(NODEGROUP_LABEL) or "")
-
-
-def _machine_sets(client: Client, namespaces: t.Collection[str]) -> list[Document]:
-    """The MachineSets of the namespaces; empty if the user is not allowed to read them, so that only the field manager shows what is a copy."""
-    try:
-        return [item for namespace in sorted(namespaces) for item in client.list_known(machine_sets_path(namespace))]
-    except ApiError as error:
-        if not error.lacks_right:
-            raise
-        return []
-
-
-def _scaler_removal(client: Client, live: Object, reason: str) -> Removal:
-    metadata = live["metadata"]
-    namespace, name = metadata["namespace"], metadata["name"]
-    label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
-    path = f"{machine_autoscalers_path(namespace)}/{name}"
-    if not reason:
-        return deletion(client, path, live, label)
-    if is_created_by_collection(live):
-        # A copy is not changed either.
-        return Removal(label, action="", kept=reason)
-    return _edit(client, path, live, label, without_marks, "managed label removed")
-
-
-def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
-    label = f"{AUTOSCALER_KIND} {AUTOSCALER_NAME}"
-    if is_created(live) and not foreign:
-        return [deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
-    if not is_created(live) and not recorded_limits(live):
-        return []
-    names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
-    reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created(live) else _FOREIGN
-    return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_own_limits, "managed limits removed", reason)]
-
-
-def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:
-    for namespace in sorted(filter(None, namespaces)):
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{PRIORITY_CONFIGMAP}"
-        live = client.get(path)
-        if live is None or PRIORITIES_ANNOTATION not in (live["metadata"].get("annotations") or {}):
-            continue
-        label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
-        rest = without_priorities(live).get("data") or {}
-        if is_created(live) and not any(rest.values()):
-            yield deletion(client, path, live, label)
-        else:
-            yield _edit(
-                client, path, live, label, without_priorities, "managed priorities removed", "it has foreign entries"
-            )
-
-
-def _edit(
-    client: Client,
-    path: str,
-    live: Object,
-    label: str,
-    make: t.Callable[[Document], Object],
-    action: str,
-    reason: str = _FOREIGN,
-) -> Removal:
-    edit = functools.partial(
-        patch_object, client, path, live, lambda current: merge_patch(current, make(current)) or None
-    )
-    return Removal(
-        label,
-        action=action,
-        kept=reason,
-        after=EXISTS,
-        before=f"{EXISTS}, with managed entries",
-        send=edit,
-        check=functools.partial(edit, dry_run=True),
     )
 
 
@@ -586,7 +423,7 @@ class BeforeHelm(Stage):
         yield Removal(
             label,
             action="managed fields removed" if restoration.patch is not None or is_unmarked else "",
-            kept="this collection did not install it",
+            kept="this collection did not install it" if self.components.operator.is_removed else ADOPTED,
             before={**restoration.before, **({"annotations": annotations} if annotations else {})},
             after=restoration.after,
             send=restore,

@@ -141,7 +141,10 @@ def test_a_foreign_operator_works_without_the_managed_configuration(cluster: Clu
     assert preview["uninstall"] == actual["uninstall"]
     assert actual["uninstall"]["held_back"] == []
     assert not any(release["uninstall"] for release in actual["uninstall"]["releases"])
-    assert "ClusterPolicy cluster-policy: this collection did not install it" in actual["uninstall"]["kept"]
+    assert (
+        "ClusterPolicy cluster-policy: adopted, stays: this collection did not install it"
+        in actual["uninstall"]["kept"]
+    )
 
     after = policy(cluster)
     assert after["spec"] == before["spec"]

@@ -167,7 +167,7 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     reported = [
         line for result in remaining.module_results("accel.gpu.uninstall") for line in result["uninstall"]["kept"]
     ]
-    assert "ClusterPolicy cluster-policy: this collection did not install it" in reported
+    assert "ClusterPolicy cluster-policy: adopted, stays: this collection did not install it" in reported
     assert gone_or_other(before, snapshot(lab)) == []
     assert policy(lab)["spec"] == spec
     assert "annotations" not in policy(lab)["metadata"] or not [

@@ -123,6 +123,7 @@ def test_the_next_node_is_drained_once_the_device_plugin_is_ready() -> None:
     actual = filled(plugin_delay=1_000_000, params={"restart_timeout": 0.1})
     with pytest.raises(PartialFailure, match="The driver runs, but the device plugin is not ready") as error:
         actual.work()
+    assert "pod plugin-n0 container nvidia-device-plugin: ImagePullBackOff on node n0" in str(error.value)
     assert error.value.partial["license_rotation"]["pending"] == ["n1"]
     assert list(actual.cordons()) == ["n0"]
     actual.plugin_delay = 0

@@ -19,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_pol
     merge_tolerations,
     new_policy,
     plan_change,
+    policy_tolerations,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
@@ -137,6 +138,33 @@ def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
     assert not held.driver_paths
     assert json.loads(held.body["metadata"]["annotations"][NOTE]) == []
     assert not plan_change(policy([GPU], noted=[], **CONFIG), expected, seeded=False, hold_driver=True).changed
+
+
+@pytest.mark.parametrize("listed", [None, []])
+@pytest.mark.parametrize("seeded", [False, True])
+def test_the_operators_default_toleration_is_no_change(listed: list[Object] | None, seeded: bool) -> None:
+    live = policy(listed)
+    change = plan_change(live, DesiredPolicy(CONFIG, (GPU,)), seeded=seeded)
+    assert change.body is not None
+    assert change.body["spec"] == change.after["spec"] == CONFIG
+    assert json.loads(change.after["metadata"]["annotations"][NOTE]) == []
+    assert not change.driver_paths
+    assert policy_tolerations(change.after) == [GPU]
+    applied = policy(listed, noted=[], **CONFIG)
+    assert not plan_change(applied, DesiredPolicy(CONFIG, (GPU,)), seeded=seeded).changed
+
+
+def test_a_list_that_replaces_the_operators_default_contains_it() -> None:
+    live, expected = policy([]), DesiredPolicy(CONFIG, (GPU, TEAM))
+    change = plan_change(live, expected, seeded=False)
+    assert change.driver_paths == (("daemonsets", "tolerations"),)
+    assert change.body is not None
+    assert change.body["spec"]["daemonsets"] == {"tolerations": [GPU, TEAM]}
+    # The list was empty, so it is empty again once both entries are removed.
+    assert json.loads(change.after["metadata"]["annotations"][NOTE]) == [GPU, TEAM]
+    held = plan_change(live, expected, seeded=False, hold_driver=True)
+    assert held.body is not None
+    assert held.body["spec"] == held.after["spec"] == CONFIG
 
 
 def test_a_list_once_applied_stays_in_what_is_applied() -> None:

@@ -30,6 +30,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Compon
 Object = dict[str, Any]
 
 TRACKING = "argocd.argoproj.io/tracking-id"
+INSTANCE = "app.kubernetes.io/instance"
 FLUX_LABELS = {"helm.toolkit.fluxcd.io/name": "gpu", "helm.toolkit.fluxcd.io/namespace": "flux"}
 IMAGE = "nvcr.io/nvidia/gpu-operator:v25.10.1"
 NAMED_ELSEWHERE = {"operator": {"release": "mine", "namespace": "gpus"}}
@@ -177,7 +178,13 @@ CUT = [{"name": "p", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "
 POINTERS = "/spec/daemonsets/tolerations, /spec/devicePlugin/config"
 REVERTED: list[tuple[Object, Object, list[Object], str]] = [
     # labels and annotations of the ClusterPolicy, the pools, content of the annotation
-    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there; automated sync with selfHeal"),
+    ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, f"the pools set {POINTERS} there: set them in the source as well, or exclude them; automated sync with selfHeal"),
+    # Argo CD's default mark, which every chart sets, and its field manager; then a tool that leaves only its field manager.
+    ({INSTANCE: "gpu"}, {"managers": ["argocd-controller"]}, SHARED, f"Argo CD application gpu reconciles ClusterPolicy cluster-policy from its source, and the pools set {POINTERS}"),
+    ({INSTANCE: "gpu"}, {}, SHARED, ""),
+    ({}, {"managers": ["terraform-provider"]}, SHARED, "Terraform (field manager terraform-provider) manages ClusterPolicy cluster-policy and may revert"),
+    # The operator's default toleration is all that this pool needs.
+    ({INSTANCE: "gpu"}, {"managers": ["argocd-controller"]}, [{**SHARED[0], "taints": []}], "the pools set /spec/devicePlugin/config there"),
     ({}, {TRACKING: "gpu:nvidia.com/ClusterPolicy:/cluster-policy"}, SHARED, "spec.ignoreDifferences"),
     (FLUX_LABELS, {}, SHARED, "Flux HelmRelease flux/gpu reconciles ClusterPolicy cluster-policy"),
     (FLUX_LABELS, {}, SHARED, "spec.driftDetection.ignore"),
@@ -191,7 +198,10 @@ REVERTED: list[tuple[Object, Object, list[Object], str]] = [
 def test_fields_that_a_repository_reverts_are_named(
     labels: Object, annotations: Object, pools: list[Object], words: str
 ) -> None:
-    live = {"metadata": {"name": "cluster-policy", "labels": labels, "annotations": annotations}, "spec": {}}
+    managers = [{"manager": name} for name in annotations.get("managers", ())]
+    marks = {key: value for key, value in annotations.items() if key != "managers"}
+    metadata = {"name": "cluster-policy", "labels": labels, "annotations": marks, "managedFields": managers}
+    live = {"metadata": metadata, "spec": {}}
     finding = with_reverted_fields(
         InstallationFinding(operator(), managed=False), live, derive({"name": "c"}, {}, pools).policy
     )

@@ -316,3 +316,21 @@ def test_a_configuration_that_is_not_replaced_is_waited_for(label: str | None) -
 def test_a_configuration_is_not_replaced_if_no_sharing_follows() -> None:
     with pytest.raises(WaitTimeout):
         await_ready(wrongly_configured("gone"), sharing_follows=False)
+
+
+def test_a_run_that_does_not_wait_has_the_reasons_as_well() -> None:
+    cluster = Cluster()
+    client = ClusterPolicyClient(cast("Any", cluster), "gpu-operator", [pool()])
+    readiness = client.read_readiness("cluster-policy", EFFECT)
+    assert (DRIVER + "-gpu-2" in str(readiness.waiting), cluster.lists_of_pods) == (False, [])
+    explained = client.with_reasons(readiness).waiting
+    assert (
+        explained[-1]
+        == f"pod {DRIVER}-gpu-2 container nvidia-driver-ctr: CrashLoopBackOff (exit 1), 2 restarts on node gpu-2"
+    )
+    assert len(cluster.lists_of_pods) == 1
+    ready = OperatorReadiness("ready", "", 3)
+    assert client.with_reasons(ready) == ready
+    assert len(cluster.lists_of_pods) == 1
+    forbidden = ClusterPolicyClient(cast("Any", Cluster(may_list_pods=False)), "gpu-operator", [pool()])
+    assert forbidden.with_reasons(readiness) == readiness

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.helm.preparation import (
     format_failure,
     pod_failures,
+    unready_reasons,
     workload_rollout,
     workloads,
 )
@@ -117,3 +118,31 @@ def test_a_pod_that_is_not_ready_names_the_init_container_that_it_waits_for() ->
     pod["status"] = {"phase": "Running", **statuses}
     (failure,) = pod_failures([pod])
     assert str(failure) == "pod plugin container -: running, but not ready"
+
+
+READY_CONDITION = [{"type": "Ready", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("container", "reason"),
+    [
+        (
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}},
+            "pod p container main: ImagePullBackOff (not found) on node n",
+        ),
+        (
+            {
+                "restartCount": 4,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            },
+            "pod p container main: CrashLoopBackOff (exit 137: OOMKilled), 4 restarts on node n",
+        ),
+        ({"state": {"running": {}}}, "pod p container -: running, but not ready on node n"),
+    ],
+)
+def test_the_reason_why_a_pod_is_not_ready_is_that_of_its_container(container: dict[str, Any], reason: str) -> None:
+    status = {"phase": "Running", "containerStatuses": [{"name": "main", **container}]}
+    pod: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+    assert unready_reasons([pod]) == [reason]
+    assert unready_reasons([{**pod, "status": {**status, "conditions": READY_CONDITION}}]) == []

@@ -15,6 +15,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import (
     reverts_changes,
 )
 
+BY_ARGO = [{"manager": "argocd-controller", "operation": "Apply"}]
+
 
 @pytest.mark.parametrize(
     ("metadata", "manager"),
@@ -31,6 +33,21 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import (
         ({"labels": {"argocd.argoproj.io/instance": "a"}}, "Argo CD application a"),
         ({"annotations": {"argocd.argoproj.io/tracking-id": "a:/Secret:b/name"}}, "Argo CD application a"),
         ({"annotations": {"argocd.argoproj.io/tracking-id": "a:/Secret:b/another"}}, ""),
+        # The default mark of Argo CD is a label that every Helm chart sets, so it counts only if Argo CD has written the object.
+        ({"labels": {"app.kubernetes.io/instance": "a"}}, ""),
+        ({"labels": {"app.kubernetes.io/instance": "a"}, "managedFields": BY_ARGO}, "Argo CD application a"),
+        (
+            {"labels": {"app.kubernetes.io/instance": "a"}, "managedFields": [{**BY_ARGO[0], "subresource": "status"}]},
+            "",
+        ),
+        (
+            {
+                "labels": {"app.kubernetes.io/instance": "a"},
+                "annotations": {"argocd.argoproj.io/tracking-id": "b:/Secret:b/another"},
+                "managedFields": BY_ARGO,
+            },
+            "",
+        ),
         ({"labels": {"kustomize.toolkit.fluxcd.io/name": "a"}}, "Flux Kustomization a"),
         (
             {"labels": {"helm.toolkit.fluxcd.io/name": "a", "helm.toolkit.fluxcd.io/namespace": "b"}},

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import (
     PodOnNode,
     PodsByNode,
@@ -17,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import (
     foreign_plugins,
     gpu_requests,
     parse_pods,
+    read_plugin_pods,
 )
 from tests.helpers.fleet import pod
 
@@ -365,3 +368,41 @@ def test_device_plugins_of_other_vendors_are_not_those_of_nvidia(image: str) -> 
         "namespace": "kube-system",
     }
     assert foreign_plugins([made({"containers": [{"name": "main", "image": image}]}, owner)], OPERATOR) == {}
+
+
+class PluginCluster:
+    """DaemonSets and their pods; the paths and selectors of the requests are recorded."""
+
+    def __init__(self, *daemonsets: Object, forbidden: bool = False) -> None:
+        self.daemonsets, self.forbidden, self.sent = daemonsets, forbidden, list[str]()
+
+    def list(self, path: str, *, label_selector: str = "") -> t.Any:
+        self.sent.append(f"{path}?{label_selector}".rstrip("?"))
+        if self.forbidden:
+            raise ApiError("daemonsets.apps is forbidden", status=403)
+        return iter(self.daemonsets) if path == "/apis/apps/v1/daemonsets" else iter([{"name": label_selector}])
+
+
+def plugin_daemonset(image: str, namespace: str = "kube-system", **labels: str) -> Object:
+    spec = {"containers": [{"name": "main", "image": image}]}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    selector = {"matchLabels": labels}
+    return {"metadata": {"name": "x", "namespace": namespace}, "spec": {"selector": selector, "template": template}}
+
+
+def test_pods_are_listed_only_for_the_daemonsets_of_other_plugins() -> None:
+    nvidia = "nvcr.io/nvidia/k8s-device-plugin:v0.18.0"
+    cluster = PluginCluster(
+        plugin_daemonset("kube-proxy:v1", app="kube-proxy"),
+        plugin_daemonset(nvidia, OPERATOR, app="nvidia-device-plugin-daemonset"),
+        plugin_daemonset(nvidia, name="nvdp", part="plugin"),
+    )
+    assert read_plugin_pods(t.cast("Client", cluster), OPERATOR) == [{"name": "name=nvdp,part=plugin"}]
+    assert cluster.sent == [
+        "/apis/apps/v1/daemonsets",
+        "/api/v1/namespaces/kube-system/pods?name=nvdp,part=plugin",
+    ]
+
+
+def test_without_permission_other_plugins_are_recognized_only_on_nodes() -> None:
+    assert read_plugin_pods(t.cast("Client", PluginCluster(forbidden=True)), OPERATOR) == []

@@ -92,11 +92,12 @@ def test_what_a_pool_can_declare(content: t.Any, cut: t.Any, strategy: str, decl
         ({**V1, "flags": {"plugin": "x"}}, None, "", r"\(flags.plugin\)"),
         ({**V1, "imex": {"channelIDs": [0], "required": False}}, None, "", r"\(imex\)"),
         ({**V1, "sharing": {**shares()["sharing"], "mps": shares("mps")["sharing"]["mps"]}}, None, "", "both time-slicing and mps"),
-        (shares("timeSlicing", {"name": GPU, "replicas": 4}, {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "different replicas"),
-        (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "", "sharing of nvidia.com/mig-1g.5gb"),
+        (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}, {"name": "nvidia.com/mig-3g.20gb", "replicas": 3}), MIXTURE, "mixed", "different replicas"),
         (shares("timeSlicing", {"name": GPU, "replicas": 1}), None, "", "or none"),
-        (shares("timeSlicing", {"name": GPU, "replicas": 4, "rename": "x"}), None, "", "configuration exactly"),
-        (shares("mps", failRequestsGreaterThanOne=False), None, "", "no pool can declare"),
+        (shares("timeSlicing", {"name": GPU, "replicas": 4, "rename": "x"}), None, "", r"\(sharing.timeSlicing.resources of nvidia.com/gpu\)"),
+        (shares("mps", failRequestsGreaterThanOne=False), None, "", r"\(sharing.mps.failRequestsGreaterThanOne\)"),
+        # One of two profiles is shared.
+        (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), MIXTURE, "mixed", r"\(sharing.timeSlicing.resources of nvidia.com/mig-3g.20gb\)"),
         (shares("mps"), SEVENTHS, "single", "mps on MIG devices"),
         (V1, SEVENTHS, "", "no MIG strategy"),
     ],
@@ -109,6 +110,46 @@ def test_what_none_can(content: t.Any, cut: t.Any, strategy: str, reason: str) -
 strange = st.dictionaries(
     st.sampled_from(["version", "flags", "sharing", "timeSlicing", "mps", "resources", "name"]), anything
 )
+
+
+MIXED, SINGLE = {"flags": {"migStrategy": "mixed"}}, {"flags": {"migStrategy": "single"}}
+DEFAULT = shares("timeSlicing", {"name": GPU, "replicas": 4})
+WHOLE_AND_DEVICES = shares(
+    "timeSlicing",
+    {"name": "gpu", "replicas": 8},
+    {"name": "nvidia.com/mig-1g.5gb", "replicas": 2},
+    renameByDefault=True,
+)
+SEVEN_OF = {"mode": "mig", "layout": SEVENTHS, "strategy": "mixed"}
+
+
+@pytest.mark.parametrize(
+    ("content", "layout", "strategy", "gpus", "declared"),
+    [
+        # The time-slicing of whole GPUs, which a cluster has by default, on a node without any.
+        ({**DEFAULT, **MIXED}, SEVENTHS, "", 0, SEVEN_OF),
+        (DEFAULT, SEVENTHS, "mixed", 0, SEVEN_OF),
+        # As NVIDIA's guide lists them: all resources of a cluster in one configuration.
+        (WHOLE_AND_DEVICES, SEVENTHS, "mixed", 0, {**SEVEN_OF, **LAX, "replicas": 2, "rename": True}),
+        (WHOLE_AND_DEVICES, None, "mixed", 0, {**TIME, **LAX, "replicas": 8, "rename": True}),
+        (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "mixed", 0, {"mode": "none"}),
+        (DEFAULT, {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, "mixed", 2, {"mode": "mig", "layout": {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}}),
+        (DEFAULT, {"1g.5gb+me": 1, "1g.5gb": 6}, "mixed", 0, {"mode": "mig", "layout": {"1g.5gb+me": 1, "1g.5gb": 6}}),
+        # With the strategy single, the name is that of the MIG devices.
+        (DEFAULT, SEVENTHS, "single", 0, {"mode": "mig", "layout": SEVENTHS, "replicas": 4, **LAX}),
+        # A whole GPU next to MIG devices is shared.
+        (DEFAULT, {0: {"7g.40gb": 1}}, "mixed", 2, None),
+        (WHOLE_AND_DEVICES, {0: {"1g.5gb": 7}}, "mixed", 2, None),
+    ],
+)  # fmt: skip
+def test_time_slicing_of_resources_that_the_node_lacks_has_no_effect(
+    content: t.Any, layout: t.Any, strategy: str, gpus: int, declared: dict[str, t.Any] | None
+) -> None:
+    if declared is None:
+        with pytest.raises(Inexpressible, match=r"different replicas|sharing.timeSlicing.resources of nvidia.com/gpu"):
+            export_sharing(content, layout, strategy, gpus)
+    else:
+        assert export_sharing(content, layout, strategy, gpus) == declared
 
 
 @given(anything | strange | strange.map(lambda inner: {"sharing": inner}))

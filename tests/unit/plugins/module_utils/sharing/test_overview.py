@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import Overview, add_pool_facts
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_sharing_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import Overview, add_nodes, add_pool_facts
 from tests.helpers.fleet import node
 
 MESSAGE = 'resourcequotas is forbidden: User "reader" cannot list resource "resourcequotas"'
@@ -46,3 +48,38 @@ def test_other_errors_of_a_reader_fail() -> None:
     actual = cast("Overview", SimpleNamespace(plan=None, membership=None))
     with pytest.raises(ApiError, match="overloaded"):
         add_pool_facts(cast("Client", None), actual, [], {"quota": fail}, {})
+
+
+class Listing:
+    """A cluster with a stand-alone device plugin of NVIDIA on node n1."""
+
+    labels: ClassVar[dict[str, str]] = {"name": "nvdp"}
+    spec: ClassVar[dict[str, Any]] = {
+        "containers": [{"name": "main", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.18.0"}]
+    }
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def list(self, path: str, **dummy: Any) -> list[dict[str, Any]]:
+        self.sent.append(path)
+        if path == "/apis/apps/v1/daemonsets":
+            template = {"metadata": {"labels": self.labels}, "spec": self.spec}
+            metadata = {"name": "nvdp", "namespace": "kube-system"}
+            return [{"metadata": metadata, "spec": {"selector": {"matchLabels": self.labels}, "template": template}}]
+        owner = {"kind": "DaemonSet", "name": "nvdp", "controller": True}
+        metadata = {"name": "nvdp-x", "namespace": "kube-system", "labels": self.labels, "ownerReferences": [owner]}
+        return [{"metadata": metadata, "spec": {**self.spec, "nodeName": "n1"}, "status": {"phase": "Running"}}]
+
+
+@pytest.mark.parametrize("pods", [None, ()])
+def test_the_report_names_other_device_plugins_although_it_lists_no_pods(pods: tuple[Any, ...] | None) -> None:
+    plan, nodes, client = derive({"name": "lab"}, {}, [{"name": "a", "match": {"model": "T4"}}]), [node()], Listing()
+    membership = assign_pools(plan.pools, nodes)
+    changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps())
+    result: dict[str, Any] = {"warnings": []}
+    seen = cast("Overview", SimpleNamespace(plan=plan, membership=membership, changes=changes))
+    add_nodes(cast("Client", client), seen, nodes, result, pods)
+    named = [text for text in result["warnings"] if "DaemonSet kube-system/nvdp" in text]
+    # All pods have been listed, and none of them is a plugin.
+    assert (len(named), bool(client.sent)) == ((1, True) if pods is None else (0, False))

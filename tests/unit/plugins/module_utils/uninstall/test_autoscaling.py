@@ -11,7 +11,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.autoscaling_objects import merge_priorities
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.scaling_state import merge_limits, with_limits
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_mark
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.autoscaling import (
     autoscaling_removals,
     kept_reason,
     without_marks,

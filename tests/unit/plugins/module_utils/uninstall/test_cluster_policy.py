@@ -120,7 +120,8 @@ def test_recorded_tolerations_are_removed(
     change = restore_policy(live)
     after = patched(live, change.patch)["spec"]["daemonsets"]
     assert after == {"priorityClassName": "p", **({"tolerations": remaining} if remaining else {})}
-    assert change.reaches_driver is (remaining != held)
+    # Without entries, the operator's default applies.
+    assert change.reaches_driver is ((remaining or [GPU]) != held)
 
 
 def test_held_back_while_drivers_run() -> None:
@@ -133,6 +134,16 @@ def test_held_back_while_drivers_run() -> None:
     assert recorded_tolerations(after) == [TEAM]
     assert change.reaches_driver
     assert patched(live, restore_policy(live).patch)["spec"]["daemonsets"]["tolerations"] == [GPU]
+
+
+def test_a_list_that_equals_the_operators_default_is_removed_while_drivers_run() -> None:
+    live = with_managed_fields(
+        {"daemonsets": {"priorityClassName": "p"}}, {"daemonsets": {"tolerations": [GPU]}}, [GPU]
+    )
+    for hold_driver in (False, True):
+        change = restore_policy(live, hold_driver=hold_driver)
+        assert not change.reaches_driver
+        assert patched(live, change.patch)["spec"] == {"daemonsets": {"priorityClassName": "p"}}
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "{}"])

@@ -16,6 +16,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import
     Components,
     read_components,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import Removal
+from ansible_collections.accel.gpu.plugins.modules.uninstall import consequence_of
 
 Object = dict[str, Any]
 
@@ -87,12 +89,37 @@ def test_a_foreign_release_is_kept_with_a_reason_and_without_the_collections_rec
     component = ComponentRemoval(FOREIGN)
     assert not component.as_dict()["uninstall"]
     assert not component.is_removed
-    assert component.kept_reason == "this collection did not install it"
+    assert component.kept_reason == "adopted, stays: this collection did not install it"
     assert component.namespace_kept_reason == "it contains the Helm release nfd, which this collection did not install"
     assert [path.rpartition("/")[2] for path in component.lease_paths] == ["accel-gpu-helm-nfd"]
     assert list(Components(ComponentRemoval(OWN), component, unreadable=True).kept())[1:] == [
-        ("Helm release gpu/nfd", "this collection did not install it")
+        ("Helm release gpu/nfd", "adopted, stays: this collection did not install it")
     ]
+
+
+def test_the_confirmation_says_what_stays() -> None:
+    own, adopted = ComponentRemoval(OWN), ComponentRemoval(FOREIGN)
+    text = consequence_of("prod", Components(own, own))
+    assert "removes the GPU operator, the driver" in text
+    for operator in (adopted, ComponentRemoval(ABSENT, by_olm=True)):
+        text = consequence_of("prod", Components(operator, adopted))
+        assert "removes the GPU operator" not in text
+        assert "operator and the driver stay" in text
+    assert "removes the GPU operator" in consequence_of(
+        "prod", Components(ComponentRemoval(ABSENT, own_by_olm=True), own)
+    )
+    assert "CronJob" in consequence_of("prod", None)
+
+
+@pytest.mark.parametrize(
+    ("removal", "planned"),
+    [
+        (Removal("ConfigMap a/b"), "ConfigMap a/b"),
+        (Removal("ClusterPolicy x", action="managed fields removed"), "ClusterPolicy x (managed fields removed)"),
+    ],
+)
+def test_the_confirmation_distinguishes_objects_from_their_parts(removal: Removal, planned: str) -> None:
+    assert removal.planned == planned
 
 
 def test_an_absent_release_has_no_reason() -> None:
