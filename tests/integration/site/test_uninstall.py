@@ -93,6 +93,7 @@ def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Fo
 
 
 @pytest.mark.usual(120)
+@pytest.mark.sampled(1, group="starts of a deletion")
 def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path: Path) -> None:
     """The tasks that delete something, started in the middle of a playbook, by a tag, or in a play of the user."""
     lab.reset()
@@ -128,6 +129,8 @@ def stepped(lab: Lab, name: str, performed: Sequence[str], *arguments: str) -> t
     command = ["ansible-playbook", name, "-i", str(REPO / "inventories" / "lab"), "--step", *arguments]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, cwd=REPO, env=environ, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         output = ""
         while character := process.stdout.read(1):
             output += character.decode(errors="replace")
@@ -140,6 +143,7 @@ def stepped(lab: Lab, name: str, performed: Sequence[str], *arguments: str) -> t
 
 
 @pytest.mark.usual(120)
+@pytest.mark.sampled(1, group="starts of a deletion")
 def test_steps_omit_no_confirmation(lab: Lab) -> None:
     """The user performs only the tasks that delete something; a confirmed run without the first tasks succeeds."""
     lab.reset()
