@@ -20,7 +20,7 @@ _SYSTEM_LEASE = re.compile(r"^Lease (kube-node-lease/|kube-system/(kube-|apiserv
 _MOVING = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
 
 # The simulator stores the loaded driver of a machine's kernel here, which is no object of the cluster.
-_LOADED = "lab.accel.gpu/driver"
+_LOADED = ("lab.accel.gpu/driver", "lab.accel.gpu/driver-config")
 
 
 def snapshot(lab: Lab) -> Objects:
@@ -68,8 +68,6 @@ def _still(item: dict[str, Any]) -> dict[str, Any]:
     moving = ("status", "spec") if item["kind"] == "Lease" else ("status",)
     kept = {key: value for key, value in item.items() if key not in moving}
     kept["metadata"] = {key: value for key, value in item["metadata"].items() if key not in _MOVING}
-    if _LOADED in (kept["metadata"].get("annotations") or {}):
-        kept["metadata"]["annotations"] = {
-            key: value for key, value in kept["metadata"]["annotations"].items() if key != _LOADED
-        }
+    if annotations := kept["metadata"].get("annotations"):
+        kept["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key not in _LOADED}
     return kept
