@@ -1,5 +1,5 @@
 # Everything needs git, make and Python 3.11 or newer; the rest is installed below build/ by what needs it.
-.PHONY: help demo test soak bench h200 docs lint sanity artifact venv clean
+.PHONY: help demo test soak bench h200 docs picture lint sanity artifact venv clean
 .DEFAULT_GOAL := help
 
 # Compiled bytecode goes below build/ and is used, even where the environment switches it off: hundreds of Python processes start.
@@ -17,6 +17,7 @@ help:
 	@echo "make bench     how fast it is, compared with kubectl and openstack, in the lab; writes docs/performance.md"
 	@echo "make h200      what NVIDIA's agents say on a real H200, from the simulator and from the agents themselves"
 	@echo "make docs      writes the files that are generated: pages, documentation of variables, action plugins, defaults of roles"
+	@echo "make picture   draws the page of a report in the lab; writes docs/report.svg"
 	@echo "make lint      the linters alone"
 	@echo "make sanity    ansible-test sanity on ansible-core 2.16, 2.19 and 2.21"
 	@echo "make artifact  the collection's tar.gz in build/artifact"
@@ -44,6 +45,10 @@ h200: venv
 
 docs: venv
 	@PYTHONPATH=build:. build/venv/bin/python -m tests.pages
+
+picture: venv
+	@tools/packages bwrap
+	@PYTHONPATH=build:. build/venv/bin/python -m tests.pages.pictures
 
 lint: venv
 	@$(PYTEST) tests/quality/test_lint.py tests/quality/test_architecture.py

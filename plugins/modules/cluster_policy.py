@@ -261,6 +261,7 @@ import typing as t
 from ..module_utils.catalog.taints import format_toleration
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import diff_of
+from ..module_utils.core.values import Object
 from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import (
     POLICY_KIND,
@@ -296,8 +297,6 @@ from ..module_utils.gpu_operator.readiness import (
 from ..module_utils.kube.errors import retry_conflicts
 from ..module_utils.kube.paths import NODES
 from ..module_utils.pools.module import PlanModule
-
-Object = dict[str, t.Any]
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "allow_driver_rollout": {"type": "bool", "default": False},

@@ -118,6 +118,7 @@ import typing as t
 
 from ..module_utils.core.files import file_holds, write_private_file
 from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.values import Object
 from ..module_utils.gpu_operator.cluster_policy import (
     active_policy,
     mig_configmap,
@@ -144,8 +145,6 @@ from ..module_utils.report.export import (
 from ..module_utils.report.export_pools import LiveConfig, add_drivers, export_pools, leave_out_rejected
 from ..module_utils.schema.variables import validate
 from ..module_utils.sharing.operation import overview
-
-Object = dict[str, t.Any]
 
 _NFD = "app.kubernetes.io/name=node-feature-discovery"
 

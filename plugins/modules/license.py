@@ -282,6 +282,7 @@ import typing as t
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import MAX_LISTED, diff_of
 from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.core.values import Object
 from ..module_utils.gpu_operator.cluster_policy import active_policy, held_back_warning, policy_version
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
 from ..module_utils.kube.errors import ApiError
@@ -318,8 +319,6 @@ if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
     from ..module_utils.licensing.rotation import Survey
     from ..module_utils.pools.plan import Plan
-
-Object = dict[str, t.Any]
 
 _NO_VGPU = (
     "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver specifies the vGPU driver, and "

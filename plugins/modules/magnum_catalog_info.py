@@ -175,6 +175,7 @@ import typing as t
 
 from ..module_utils.clouds.magnum_clusters import MagnumModule, gpus_of, magnum_label
 from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.values import Object
 
 _SPEC: ArgumentSpec = {"gpu_aliases": {"type": "dict", "default": {}}}
 _LIMITS = {
@@ -195,8 +196,6 @@ _TEMPLATE_FIELDS = {
     "master_flavor": "master_flavor_id",
     "image": "image_id",
 }
-
-Object = dict[str, t.Any]
 
 
 def work(module: MagnumModule) -> Object:

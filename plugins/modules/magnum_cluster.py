@@ -178,9 +178,8 @@ from ..module_utils.clouds.magnum_clusters import (
 from ..module_utils.core.errors import InvalidOptions, PartialFailure
 from ..module_utils.core.messages import diff_of
 from ..module_utils.core.module import CONFIRM, ArgumentSpec
+from ..module_utils.core.values import Object
 from ..module_utils.core.waits import wait_until
-
-Object = dict[str, t.Any]
 
 _SPEC: ArgumentSpec = {
     "name": {"type": "str", "required": True},

@@ -42,7 +42,8 @@ extends_documentation_fragment:
 options:
   components:
     description:
-      - The components to detect.
+      - The components to detect. If the list is empty, nothing is returned, and the module only fails if an existing GPU operator cannot serve the pools. The
+        playbook C(site) checks this before it creates nodes.
     type: list
     elements: str
     choices: [nfd, operator]
@@ -284,6 +285,8 @@ def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSe
             operator = find_operator(client, plan)
             problem = missing_image_problem(plan, sample_nodes(client)) if operator.installs else operator.problem
             findings["nfd"] = replace(nfd, problem=problem)
+    if not components and (problem := find_operator(client, plan).problem):
+        raise InvalidOptions([problem])
     if "operator" in components:
         policies = client.list_known(CLUSTER_POLICIES)
         operator = find_operator(client, plan, policies)

@@ -91,14 +91,13 @@ import typing as t
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import diff_of, quote
 from ..module_utils.core.module import ArgumentSpec, merge_specs
+from ..module_utils.core.values import Object
 from ..module_utils.kube.errors import retry_conflicts
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import write_or_dry_run
 from ..module_utils.registry.credentials import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.schema.validators import dns_label, object_name
-
-Object = dict[str, t.Any]
 
 _SPEC: ArgumentSpec = {
     "names": {"type": "list", "elements": "str", "required": True},

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests that docs/openshift.md names exist, the complete pool of the role pools is valid, and Helm is required as in the README."""
+"""The tests that docs/openshift.md names exist, the complete pool of the role pools is valid, and Helm is required as in docs/install.md."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_the_complete_pool_of_ansible_doc_has_no_problem() -> None:
     assert set(yaml.safe_load(pool)) > {"nodes", "autoscale", "sharing", "startup_taint"}
 
 
-def test_the_releases_of_helm_are_those_of_the_readme() -> None:
-    page = (REPO / "README.md").read_text(encoding="utf-8")
+def test_the_releases_of_helm_are_those_of_the_requirements() -> None:
+    page = (REPO / "docs" / "install.md").read_text(encoding="utf-8")
     match = re.search(r"^\| Helm \| [^|]+ \| (?P<oldest>\S+) and later \| (?P<unsupported>\S+) \|$", page, re.MULTILINE)
     assert match
     module = (REPO / "plugins" / "modules" / "helm_release.py").read_text(encoding="utf-8")

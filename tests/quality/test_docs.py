@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from lab import rbac
-from tests.pages import module_lists, report_rules, role_defaults, variables
+from tests.pages import module_lists, pictures, report_rules, role_defaults, variables
 from tests.pages.files import FILES
 from tests.programs import REPO
 
@@ -32,6 +32,10 @@ WITH_REPORT = sorted(path.stem for path in (REPO / "playbooks").glob("*.yml") if
 # A bar ends a cell also in code, unless it is escaped (GitHub Flavored Markdown, "Tables").
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+# The README is also read outside the repository, so its links are absolute.
+ABSOLUTE = re.compile(
+    r"https://(?:github\.com/accel-gpu/accel\.gpu/(?:blob|tree)|raw\.githubusercontent\.com/accel-gpu/accel\.gpu)/main/"
+)
 
 
 @pytest.mark.parametrize("variable", variables.DOCUMENTS)
@@ -42,6 +46,10 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPO)))
 def test_generated_files_are_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == FILES[path](), "run make docs"
+
+
+def test_the_picture_of_a_report_has_the_style_of_the_page() -> None:
+    assert pictures.report_style() in pictures.REPORT.read_text(encoding="utf-8"), "run make picture"
 
 
 def test_generated_action_plugins_are_up_to_date() -> None:
@@ -90,7 +98,7 @@ def test_the_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> Non
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_links_have_targets(page: Any) -> None:
-    for target, fragment in LINK.findall(page.read_text(encoding="utf-8")):
+    for target, fragment in LINK.findall(ABSOLUTE.sub("", page.read_text(encoding="utf-8"))):
         actual = (page.parent / target) if target else page
         assert actual.exists(), target
         assert not fragment or fragment in anchors(actual.read_text(encoding="utf-8")), f"{target}#{fragment}"
@@ -324,22 +332,6 @@ def plugins(kind: str) -> list[Path]:
     return sorted((REPO / "plugins" / kind).glob("[a-z]*.py"))
 
 
-def test_the_readme_lists_every_module_and_filter() -> None:
-    text = (REPO / "README.md").read_text(encoding="utf-8")
-    listed = set()
-    for line in text.partition("\n| module |")[2].partition("\n\n")[0].splitlines()[2:]:
-        cell = line.split("|")[1]
-        names = re.findall(r"`(\w+)`", cell)
-        listed |= {name for name in names if name != "_info"}
-        # "`a`, `b` (and `_info`)" is short for the four modules a, b, a_info and b_info.
-        for group in re.findall(r"([^()]*)\(and `_info`\)", cell):
-            listed |= {f"{name}_info" for name in re.findall(r"`(\w+)`", group)}
-    assert listed == {path.stem for path in plugins("modules")}
-    filters = re.search(r"^The filters (.*?), and the\s+inventory", text, re.MULTILINE | re.DOTALL)
-    assert filters is not None
-    assert set(re.findall(r"`(\w+)`", filters[1])) == {path.stem for path in plugins("filter")}
-
-
 def test_every_module_and_filter_has_see_also() -> None:
     without = [
         path.name
@@ -388,11 +380,11 @@ def texts_of_the_code() -> str:
     return "\n".join(actual)
 
 
-def test_the_messages_that_operations_explains_are_those_of_the_code() -> None:
+def test_the_messages_that_troubleshoot_explains_are_those_of_the_code() -> None:
     code = texts_of_the_code()
     parts = [
         part.strip(" ().;?`")
-        for cells in table("operations.md", "message | what to do")
+        for cells in table("troubleshoot.md", "message | what to do")
         for message in re.findall(r"`([^`]+)`", cells[0])
         for part in INSERTED.split(message)
     ]

@@ -425,7 +425,8 @@ def machine_type_gpus(machine_type: str) -> FlavorGpus | None:
 # The measurements comprise 189 timed cases with synthetic kernels (compute-bound, copies, short bursts), started through the driver API. Each value
 # is the median of 3 repeats; clocks and results were checked in each repeat. Under MPS, each of N clients gets 100/N % of the SMs, which is the
 # device plugin's setting. Not measured: more than 8 processes, MIG, tensor cores at the power limit, faults.
-MEASURED = "one NVIDIA H200, driver 580.159.04, 2026-11-21"
+MEASURED_MODEL = "H200"
+MEASURED = f"one NVIDIA {MEASURED_MODEL}, driver 580.159.04, 2026-11-21"
 MAX_MEASURED_PODS = 8
 
 

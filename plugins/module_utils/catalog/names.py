@@ -47,7 +47,7 @@ FORMER_LABELS_ANNOTATION = "accel.gpu/former-labels"
 FAILED_KEY = "accel.gpu/failed"
 # On a MachineSet and its MachineAutoscaler: the declared name of the node group. A copy carries this label too, so it is no evidence of who manages it.
 NODEGROUP_LABEL = "accel.gpu/nodegroup"
-# The mark of a node group (pools.nodegroup_names.group_mark): an annotation of a MachineSet, and a label of a replacement in VKS. Magnum's labels have
+# The mark of a node group (schema.providers.group_mark): an annotation of a MachineSet, and a label of a replacement in VKS. Magnum's labels have
 # keys of their own kind.
 NODEGROUP_MARK = "accel.gpu/nodegroup-mark"
 MAGNUM_NODEGROUP_MARK = "accel_gpu_nodegroup_mark"
@@ -185,3 +185,7 @@ QUOTA_PREFIX = "requests."
 # A field selector that excludes finished pods, which hold no resources.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
+# The label of validation pods; its value is the pool.
+VALIDATION_LABEL = "accel.gpu/validation"
+# Selects the pods of the operator itself.
+OPERATOR_PODS = "app=gpu-operator"

@@ -480,7 +480,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
     return by_name
 
 
-# Implements nodegroups.provider.NodeGroupProvider for the MachineSets of one OpenShift cluster.
+# Implements NodeGroupProvider (nodegroups/reconciler.py) for the MachineSets of one OpenShift cluster.
 
 # The time limit for the platform's controller to update its annotations after a change. If the new machine type is unknown or has the same size, the
 # controller does not change the annotations.

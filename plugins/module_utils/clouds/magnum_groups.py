@@ -370,7 +370,7 @@ def _available(names: t.Sequence[str]) -> str:
     return f"available: {abbreviate(names)}" if names else "there are none"
 
 
-# Implements nodegroups.provider.NodeGroupProvider for the node groups of one Magnum cluster.
+# Implements NodeGroupProvider (nodegroups/reconciler.py) for the node groups of one Magnum cluster.
 
 # Node labels that contain the name of the node's group: the label that Heat's drivers and the cluster autoscaler's
 # provider use, and the label that magnum-capi-helm uses.

@@ -462,7 +462,7 @@ def _available_flavors(flavors: t.Iterable[Flavor]) -> list[str]:
     return [flavor.name for flavor in flavors if flavor.available]
 
 
-# Implements nodegroups.provider.NodeGroupProvider for the node groups of one VKS cluster.
+# Implements NodeGroupProvider (nodegroups/reconciler.py) for the node groups of one VKS cluster.
 
 
 class VksProvider:

@@ -59,7 +59,7 @@ def printable(value: t.Any) -> t.Any:
 # The maximum number of names of nodes, pods and other objects that a message lists.
 MAX_NAMED = 5
 
-_SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_SHOWN = 60
 # Python refuses to convert integers with thousands of digits to text.
 _HUGE = 10**_MAX_SHOWN
@@ -109,7 +109,7 @@ def field_path(path: str, key: t.Any) -> str:
         if not secrets.is_quotable(key):
             return f"{path}[{quote(key)}]"
         inside = _short(visible(json.dumps(key[: 2 * _MAX_SHOWN], ensure_ascii=False)[1:-1]))
-        return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
+        return f"{path}.{key}" if SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{quote(key)}]"
 
 
@@ -166,7 +166,7 @@ Paragraph = tuple[str, str]
 
 
 class Column(t.NamedTuple):
-    """A column's title, and a function that returns the value for a row. A `number` is right-aligned, and a text that `cuts` may be shortened."""
+    """A column's title, and a function that returns the value for a row. A `number` is right-aligned, and a text that `cuts` is shortened before others."""
 
     head: str
     value: t.Callable[[t.Any], t.Any]
@@ -198,16 +198,21 @@ def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Shorten the widest of the columns that may be shortened, until the line fits. The first column, which identifies the row, is shortened last."""
+    """Shorten the widest of the columns that may be shortened, until the line fits.
+
+    The first column, which identifies the row, is shortened last of these; other texts only if this is not sufficient, and numbers never.
+    """
     sizes = list(sizes)
-    smallest = [
-        len(column.head) + len(_CUT) if column.cuts else size for column, size in zip(columns, sizes, strict=True)
-    ]
-    while sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
-        shortenable = [at for at, size in enumerate(sizes) if size > smallest[at]]
-        if not shortenable:
-            break
-        sizes[max(shortenable, key=lambda at: (at > 0, sizes[at] - smallest[at]))] -= 1
+    for more in (False, True):
+        smallest = [
+            len(column.head) + len(_CUT) if column.cuts or (more and not column.number) else size
+            for column, size in zip(columns, sizes, strict=True)
+        ]
+        while sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
+            shortenable = [at for at, size in enumerate(sizes) if size > smallest[at]]
+            if not shortenable:
+                break
+            sizes[max(shortenable, key=lambda at: (at > 0, sizes[at] - smallest[at]))] -= 1
     return sizes
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..catalog import secrets
 from .errors import InvalidOptions
-from .messages import field_path, is_whole, join_words, nearest, quote, type_name
+from .messages import SIMPLE_KEY, field_path, is_whole, join_words, nearest, quote, type_name
 from .values import Object, get_nested
 
 # Converts unambiguous text to values of other types, because surveys and extra variables provide only text (pure).
@@ -471,7 +471,6 @@ class PoolVariables:
 _SETTING = re.compile(
     r"^\s*(?:-\s+|--?|export\s+)?[\"']?(?P<name>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\"']?(?P<value>[^\s\"'#]+)"
 )
-_SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # In charts, the value of `secret`, `existingSecret` or `pullSecret` is the name of a Secret.
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 # In charts, the value of `passwordSecretKey` is the key of an entry of a Secret, such as `password` or `tls.key`.
@@ -576,7 +575,7 @@ def _is_plural(name: str) -> bool:
 
 
 def _item_path(path: str, key: t.Any) -> str:
-    if isinstance(key, str) and _SIMPLE_KEY.fullmatch(key):
+    if isinstance(key, str) and SIMPLE_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}['{str(key)[:60]}']"
 

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog.distributions import CONFIG, DEFAULT_SOCKET, DISTRIBUTIONS, DROP_IN, SOCKET
-from ..catalog.names import CONFIG_LABEL, EXAMPLE_MANAGER, GENERATED_SELECTOR
+from ..catalog.names import CONFIG_LABEL, EXAMPLE_MANAGER, GENERATED_SELECTOR, OPERATOR_PODS
 from ..catalog.operands import DISCOVERY, MPS_DAEMON, PLUGIN, TOOLKIT, VALIDATOR
 from ..catalog.taints import format_toleration
 from ..core.errors import InvalidOptions, PartialFailure
@@ -334,7 +334,6 @@ def _parsed(nodes: t.Iterable[Object]) -> list[Node]:
 # Reads and applies the ClusterPolicy, and waits until the operator has processed it.
 
 _ANNOTATIONS = (POOL_OWNER.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
-_OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the maximum number of pods that one diagnosis reads.
 _DIAGNOSIS_INTERVAL = 10.0
 _MAX_DIAGNOSED = 500
@@ -644,7 +643,7 @@ class ClusterPolicyClient:
         readiness = self._with_runtime_classes(readiness) if readiness.unfinished else readiness
         apps = sorted({item.app for item in readiness.unfinished if item.app})
         # If all DaemonSets are ready, the operator itself is diagnosed.
-        selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
+        selector = f"app in ({','.join(apps)})" if apps else OPERATOR_PODS
         lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
         # Nodes that the run may ignore are listed last, because they are not the cause of the timeout.
         nodes = [parse_node(node) for node in self._nodes or ()]

@@ -10,7 +10,7 @@ import tempfile
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, STOPPING_MANAGER
+from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, OPERATOR_PODS, STOPPING_MANAGER
 from ..catalog.openshift import HELM
 from ..catalog.releases import is_downgrade
 from ..core.messages import MAX_LISTED, abbreviate
@@ -126,7 +126,6 @@ def _without(values: Document, path: tuple[str, ...]) -> Object:
 # taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore, the old operator is stopped first. Helm
 # starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
 
-_PODS = "app=gpu-operator"
 _DEFINITION = "clusterpolicies.nvidia.com"
 _DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
 _POLICY = re.compile(rf"^kind:\s*[\"']?{POLICY_KIND}\b", re.MULTILINE)
@@ -325,7 +324,7 @@ class OperatorUpgrade:
             if self._client.get(self._path(name)) is not None:
                 self._scale(name, 0)
         wait_until(
-            lambda: [pod["metadata"]["name"] for pod in self._client.list(self._pods(), label_selector=_PODS)],
+            lambda: [pod["metadata"]["name"] for pod in self._client.list(self._pods(), label_selector=OPERATOR_PODS)],
             lambda pods: not pods,
             timeout=waiting.timeout or 60,
             interval=waiting.interval,

@@ -22,7 +22,7 @@ from ..core.waits import call_all
 from ..core.yaml_text import dump, load_all
 from ..pools.operator_values import declared_spec, inherited_driver
 from ..registry.images import select_platforms
-from ..registry.reference import InvalidReference, parse_image, pulled_name
+from ..registry.reference import DIGEST, InvalidReference, parse_image, pulled_name
 from ..schema.driver import VGPU_TYPE
 from ..schema.validation_programs import PROGRAMS
 from ..schema.variables import merge
@@ -37,7 +37,6 @@ if t.TYPE_CHECKING:
 
 DRIVER = "driver"
 _WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"})
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class MissingImage(ValueError):
@@ -154,7 +153,7 @@ def _image(settings: Document) -> str:
         return image if not repository and (":" in image or "@" in image) else ""
     if not repository or not image:
         return ""
-    return f"{repository}/{image}{'@' if _DIGEST.fullmatch(version) else ':'}{version}"
+    return f"{repository}/{image}{'@' if DIGEST.fullmatch(version) else ':'}{version}"
 
 
 # Determines the names of images in a mirror and lists images in the formats of other tools (pure).

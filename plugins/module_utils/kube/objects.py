@@ -631,28 +631,50 @@ class WatchCache:
 
     def _watch(self, name: str) -> None:
         collection = self._collections[name]
+
+        def relist() -> tuple[t.Sequence[Object], str]:
+            objects = self._list(name)
+            return objects, self._versions[name]
+
         try:
-            while not self._closed.is_set():
-                try:
-                    for event in self._client.watch(
-                        collection.path,
-                        resource_version=self._versions[name],
-                        timeout=_WATCH_SECONDS,
-                        label_selector=collection.label_selector,
-                        field_selector=collection.field_selector,
-                        stop=self._closed,
-                    ):
-                        self._versions[name] = event["object"]["metadata"]["resourceVersion"]
-                        self._changes.put(_Change(name, event=event))
-                        if self._closed.is_set():
-                            return
-                except ApiError as error:
-                    if not error.gone:
-                        raise
-                    # The server no longer has this version, so start again with a list.
-                    self._changes.put(_Change(name, objects=self._list(name)))
+            for event, objects in follow(
+                self._client,
+                collection.path,
+                self._versions[name],
+                relist,
+                self._closed,
+                label_selector=collection.label_selector,
+                field_selector=collection.field_selector,
+            ):
+                self._changes.put(_Change(name, event=event, objects=objects))
         except Exception as error:
             self._changes.put(_Change(name, error=error))
+
+
+def follow(
+    client: Client,
+    path: str,
+    version: str,
+    relist: t.Callable[[], tuple[t.Sequence[Object], str]],
+    stop: threading.Event,
+    **selectors: str | None,
+) -> t.Iterator[tuple[Object | None, t.Sequence[Object] | None]]:
+    """Watch a collection from a version until `stop` is set: yield each event or, if the server no longer has the version, the objects of a new list.
+
+    relist: lists the objects again, and returns them with the version of the list. An error of the watch or of the list is raised.
+    """
+    while not stop.is_set():
+        try:
+            for event in client.watch(path, resource_version=version, timeout=_WATCH_SECONDS, stop=stop, **selectors):
+                version = event["object"]["metadata"]["resourceVersion"]
+                yield event, None
+                if stop.is_set():
+                    return
+        except ApiError as error:
+            if not error.gone:
+                raise
+            objects, version = relist()
+            yield None, objects
 
 
 def _key(item: t.Mapping[str, t.Any]) -> tuple[str, str]:

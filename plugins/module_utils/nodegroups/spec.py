@@ -22,7 +22,7 @@ from ..catalog.openshift import (
     platform_of,
     provider_zone_labels,
 )
-from ..catalog.taints import STARTUP_TAINT_PREFIX
+from ..catalog.taints import STARTUP_TAINT_PREFIX, Taint
 from ..core.messages import join_words
 from ..core.values import Document, get_nested
 from ..nodes.ownership import machine_set_owner
@@ -448,7 +448,6 @@ def _declared_numbers(spec: NodeGroupSpec, current: int | None) -> dict[str, int
 
 # Predicts the node that the cluster autoscaler expects from a MachineSet without nodes (pure).
 
-Taint = t.Mapping[str, t.Any]
 
 # The notation of quantities (apimachinery, pkg/api/resource). All counts, and the values of the old memory key, are whole numbers.
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from ..catalog.names import CLIENT_LABEL, LIVE_PODS, PAUSED_FOR_MIG
 from ..core.messages import abbreviate
+from ..core.values import Document
 from ..core.waits import DEFAULT_LIMIT, WaitTimeout, run_bounded, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.objects import MissingPermission, Permission
@@ -70,8 +71,6 @@ RETRY_INTERVAL = 5.0
 # The seconds after the grace period within which the kubelet and the API server should have removed a pod.
 _TERMINATION_MARGIN = 30.0
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
-
-Object = t.Mapping[str, t.Any]
 
 
 class EvictionRefused(WaitTimeout):
@@ -206,7 +205,7 @@ class _Eviction:
     def __post_init__(self) -> None:
         # By uid: the metadata of each remaining pod, the reason why its eviction was refused, the time of the first
         # refusal, and the time of the last request.
-        self.remaining: dict[str, Object] = {uid: {} for uid in self.pods}
+        self.remaining: dict[str, Document] = {uid: {} for uid in self.pods}
         self._refused: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
         self._requested: dict[str, float] = {}
@@ -291,7 +290,7 @@ class _Eviction:
         }
         self.client.evict(f"{object_path('v1', 'Pod', pod.name, pod.namespace)}/eviction", body)
 
-    def _needs_request(self, uid: str, metadata: Object) -> bool:
+    def _needs_request(self, uid: str, metadata: Document) -> bool:
         if uid in self._requested and time.monotonic() - self._requested[uid] < RETRY_INTERVAL:
             return False
         if not metadata.get("deletionTimestamp"):
@@ -303,7 +302,7 @@ class _Eviction:
         now = time.monotonic()
         return now - self._refused_since.setdefault(uid, now)
 
-    def _problem(self, uid: str, metadata: Object, not_ready_advice: str) -> str:
+    def _problem(self, uid: str, metadata: Document, not_ready_advice: str) -> str:
         if uid in self._refused:
             return f"not evicted for {self._refused_seconds(uid):.0f} s: {self._refused[uid]}"
         end = _termination_time(metadata)
@@ -329,7 +328,7 @@ class _Eviction:
         )
 
 
-def _termination_time(metadata: Object) -> datetime.datetime | None:
+def _termination_time(metadata: Document) -> datetime.datetime | None:
     """The end of a pod's grace period; None if the pod is not being deleted."""
     timestamp = metadata.get("deletionTimestamp")
     return datetime.datetime.fromisoformat(timestamp) if timestamp else None
@@ -468,7 +467,7 @@ def candidates_for_scale_down(
 # Drains nodes before their machines are removed from the cluster, and uncordons them if the drain fails.
 #
 # All nodes are cordoned before the first pod is evicted, so no pod moves from one of these nodes to another. An annotation on each node
-# (cluster_state.cordon) records the cordon, so that after a killed run, the next run drains or uncordons the same nodes.
+# (cordon_edit() in node_check.py) records the cordon, so that after a killed run, the next run drains or uncordons the same nodes.
 
 T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.

@@ -414,7 +414,7 @@ def _entries(text: str) -> frozenset[str]:
 
 # Assigns the nodes to pools for a run, and finds the GPU nodes whose pool is not known yet (pure).
 #
-# The pool is derived from the node's labels (pools.membership); outdated labels set by earlier runs are ignored.
+# The pool is derived from the node's labels (pools/plan.py); outdated labels set by earlier runs are ignored.
 
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:

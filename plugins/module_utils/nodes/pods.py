@@ -658,26 +658,24 @@ def _owner(pod: Document) -> str:
 
 # Lists the pods of one node or of all nodes, with the ResourceClaims and RuntimeClasses that the pods refer to.
 
-Object = t.Mapping[str, t.Any]
 
-
-def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: str) -> PodsByNode:
+def pods_by_node(client: Client, pods: t.Sequence[Document], operator_namespace: str) -> PodsByNode:
     """Classify these pods; ResourceClaims and RuntimeClasses are read only if a pod refers to one."""
     claims, classes = claims_of(client, pods), _runtime_classes_of(client, pods)
     return classify_pods(parse_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes))
 
 
-def pods_on(client: Client, node: str | None = None) -> list[Object]:
+def pods_on(client: Client, node: str | None = None) -> list[Document]:
     """The pods of one node, or of all nodes, that have not terminated."""
     return list(client.list(PODS, field_selector=LIVE_PODS + (f",spec.nodeName={node}" if node else "")))
 
 
-def read_plugin_pods(client: Client, operator_namespace: str) -> list[Object]:
+def read_plugin_pods(client: Client, operator_namespace: str) -> list[Document]:
     """The pods of device plugins that are not operands: one list request for the DaemonSets, and one for the pods of each DaemonSet with such a plugin.
 
     The result is empty if the user is not allowed to list DaemonSets.
     """
-    pods: list[Object] = []
+    pods: list[Document] = []
     try:
         for item in client.list(DAEMONSETS):
             namespace, template = item["metadata"]["namespace"], item["spec"]["template"]
@@ -692,13 +690,13 @@ def read_plugin_pods(client: Client, operator_namespace: str) -> list[Object]:
     return pods
 
 
-def claims_of(client: Client, pods: t.Iterable[Object]) -> t.Sequence[Object]:
+def claims_of(client: Client, pods: t.Iterable[Document]) -> t.Sequence[Document]:
     """The ResourceClaims of the cluster; empty, without sending a request, if none of these pods has one."""
     claiming = any((pod.get("spec") or {}).get("resourceClaims") for pod in pods)
     return client.list_known(RESOURCE_CLAIMS) if claiming else ()
 
 
-def _runtime_classes_of(client: Client, pods: t.Iterable[Object]) -> t.Collection[str]:
+def _runtime_classes_of(client: Client, pods: t.Iterable[Document]) -> t.Collection[str]:
     """The names of the RuntimeClasses with an NVIDIA handler; they are read only if one of these pods has a class that the operator does not create."""
     named = {(pod.get("spec") or {}).get("runtimeClassName") for pod in pods}
     if named <= {None, *RUNTIME_CLASSES}:
@@ -727,7 +725,7 @@ _CANNOT_UNLOAD = re.compile(
 OPERANDS_INTERVAL = 5.0
 
 
-def read_operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> list[Object]:
+def read_operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> list[Document]:
     """The pods on these nodes in the operator's namespace."""
     path = f"{NAMESPACES}/{namespace}/pods"
     if len(nodes) <= _MAX_LISTS:

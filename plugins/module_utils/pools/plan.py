@@ -418,7 +418,7 @@ def _json(value: t.Any) -> t.Any:
 
 # Assigns nodes to pools by their labels alone, and finds nodes whose pool is ambiguous or unexpected (pure).
 #
-# Runs use cluster_state.pool_assignment, which ignores outdated labels of earlier runs.
+# Runs use assign_pools() in nodes/ownership.py, which ignores outdated labels of earlier runs.
 
 # Discovery sets the labels with these prefixes; all other labels exist from the start or are set by other tools.
 DISCOVERED_PREFIXES = ("nvidia.com/", names.NFD_PREFIX)

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from ..catalog.openshift import MACHINE_ANNOTATION
 from ..catalog.taints import format_taint, taint_identity, untolerated_taints
 from ..core.messages import abbreviate
+from ..core.values import Object
 from ..core.waits import RunCommand, StateTimer
 from ..gpu_operator.cluster_policy import active_policy, policy_tolerations, untolerated_by_driver, uses_driver_objects
 from ..kube.errors import ApiError
 from ..kube.fields import is_older_version
+from ..kube.objects import follow
 from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS
 from ..nodes.mig import KnownLayouts, MigAllocation, allocate
 from ..nodes.node import Node, parse_node
@@ -276,9 +278,8 @@ def taints_to_hold_back(
 # Keeps the nodes up to date with one watch, which many threads share while each waits for one node.
 
 T = t.TypeVar("T")
-# Each watch request ends after _WATCH seconds, even if it is no longer needed; a wait calls its check every _CHECK
-# seconds.
-_WATCH, _CHECK = 20.0, 1.0
+# A wait calls its check each time after this number of seconds.
+_CHECK = 1.0
 
 
 class WatchedNodes:
@@ -345,31 +346,20 @@ class WatchedNodes:
                 self._changed.wait(min(seconds_left, _CHECK))
 
     def _watch(self) -> None:
-        expired = False
-        while not self._stop.is_set():
-            try:
-                if expired:
-                    self._list()
-                    expired = False
-                for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH, stop=self._stop):
-                    self._version = event["object"]["metadata"]["resourceVersion"]
+        try:
+            for event, objects in follow(self._client, NODES, self._version, self._list, self._stop):
+                if event is not None:
                     self._apply(parse_node(event["object"]), event["type"] == "DELETED")
-                    if self._stop.is_set():
-                        return
-            except Exception as error:
-                # The server no longer has this version, so start again with a list.
-                expired = isinstance(error, ApiError) and error.gone
-                if not expired:
-                    self._fail(error)
-                    return
+                if objects is not None:
+                    with self._changed:
+                        self._nodes = {node.name: node for node in map(parse_node, objects)}
+                        self._changed.notify_all()
+        except Exception as error:
+            self._fail(error)
 
-    def _list(self) -> None:
+    def _list(self) -> tuple[t.Sequence[Object], str]:
         listing = self._client.list(NODES)
-        nodes = {node.name: node for node in map(parse_node, listing)}
-        with self._changed:
-            self._version = listing.resource_version
-            self._nodes = nodes
-            self._changed.notify_all()
+        return tuple(listing), listing.resource_version
 
     def _apply(self, node: Node, deleted: bool) -> None:
         with self._changed:

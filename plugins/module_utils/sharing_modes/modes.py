@@ -18,6 +18,7 @@ from ..catalog import models
 from ..catalog.models import (
     H200_MIB,
     H200_SMS,
+    MEASURED_MODEL,
     MPS_RESERVE_MIB,
     Model,
     measured_limit_note,
@@ -320,15 +321,22 @@ class TimeSlicing(SharingMode):
 
     def performance(self, pods: PodExpectation) -> str:
         """The share, the latency and the memory of a pod."""
-        return f"{time_sliced(pods.replicas, 'the GPU')}; memory is not divided{measured_limit_note(pods.replicas)}"
+        return f"{time_sliced(pods, 'the GPU')}; memory is not divided{measured_limit_note(pods.replicas)}"
 
 
-def time_sliced(replicas: int, device: str) -> str:
-    """The share of each pod if this number of pods take turns on a device."""
+def _where_measured(model_name: str | None) -> str:
+    """The GPU for which the measured numbers that follow hold, unless the pool has this GPU."""
+    model = models.find(model_name) if model_name else None
+    return "" if model and model.key == MEASURED_MODEL else f"on an {MEASURED_MODEL}, "
+
+
+def time_sliced(pods: PodExpectation, device: str) -> str:
+    """The share of each pod if the pods take turns on a device."""
+    replicas = pods.replicas
     others = f"{replicas - 1} busy pod{'s' if replicas > 2 else ''}"
     return (
-        f"busy pods get {measured_share(TIME_SLICING_MODE, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
-        f"launch waits up to {measured_wait_ms(replicas)} ms alongside {others}"
+        f"{_where_measured(pods.model)}busy pods get {measured_share(TIME_SLICING_MODE, replicas):.3f} of {device} each "
+        f"(10 % is lost to switching), a synchronous launch waits up to {measured_wait_ms(replicas)} ms alongside {others}"
     )
 
 
@@ -376,19 +384,20 @@ class Mps(SharingMode):
     def performance(self, pods: PodExpectation) -> str:
         """The share, the latency and the memory of a pod."""
         return (
-            f"busy pods get {measured_share(self.name, pods.replicas):.3f} of the GPU each, with the same latency as a pod that runs alone; "
-            "the share is a hard limit, even while other pods are idle; "
-            f"{_memory(pods.memory_mib_per_share)}{measured_limit_note(pods.replicas)}"
+            f"{_where_measured(pods.model)}busy pods get {measured_share(self.name, pods.replicas):.3f} of the GPU each, with the same latency "
+            "as a pod that runs alone; the share is a hard limit, even while other pods are idle; "
+            f"{_memory(pods)}{measured_limit_note(pods.replicas)}"
         )
 
 
-def _memory(mib: int | None) -> str:
+def _memory(pods: PodExpectation) -> str:
+    mib = pods.memory_mib_per_share
     if mib is None:
         return "memory is divided"
     usable = mib - MPS_RESERVE_MIB
     if usable <= 0:
         return f"{mib} MiB of memory each, too little for more than a CUDA context"
-    return f"{mib} MiB of memory each, of which 0.8 GiB should stay free ({usable / 1024:.1f} GiB usable)"
+    return f"{mib} MiB of memory each; {_where_measured(pods.model)}0.8 GiB of it should stay free ({usable / 1024:.1f} GiB usable)"
 
 
 MPS = Mps()
@@ -512,7 +521,7 @@ class Mig(SharingMode):
         devices = [_device(name, pods.model) for name in sorted(pods.profiles, reverse=True)]
         text = "; ".join([*devices, "devices do not share compute, memory or bandwidth"])
         if pods.replicas > 1:
-            text += f"; on each, {time_sliced(pods.replicas, 'it')}, and its memory is not divided"
+            text += f"; on each device, pods take turns: {time_sliced(pods, 'it')}; its memory is not divided"
         return text + measured_limit_note(pods.replicas)
 
     def has_measured_times(self, replicas: int) -> bool:

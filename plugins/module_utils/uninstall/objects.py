@@ -21,6 +21,7 @@ from ..catalog.names import (
     NEW_NODES_NAME,
     OWNED_TOLERATIONS_ANNOTATION,
     VALIDATION_CONFIGMAP,
+    VALIDATION_LABEL,
 )
 from ..catalog.openshift import API_PATH, NFD, PACKAGES, WORKER_TOLERATIONS
 from ..catalog.taints import toleration_identity
@@ -395,8 +396,6 @@ def _is_own_namespace(client: Client, name: str) -> bool:
 # stages.py and above.
 
 CONFIGMAPS = (DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, VALIDATION_CONFIGMAP)
-# The label of validation pods (validation/pods.py).
-_VALIDATION = "accel.gpu/validation"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -489,8 +488,8 @@ OF_OPERATORS = (
 VALIDATION_PODS = (
     CreatedKind(
         known_kind("v1", "Pod"),
-        lambda pod: _VALIDATION in (pod["metadata"].get("labels") or {}) and is_written(pod),
-        listed={"label_selector": _VALIDATION, "metadata_only": True},
+        lambda pod: VALIDATION_LABEL in (pod["metadata"].get("labels") or {}) and is_written(pod),
+        listed={"label_selector": VALIDATION_LABEL, "metadata_only": True},
         removal=validation_pod_removal,
     ),
 )

@@ -8,6 +8,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..catalog.names import VALIDATION_LABEL
 from ..catalog.openshift import MACHINE_ANNOTATION, REQUIRED_SCC
 from ..catalog.releases import parse_cuda_version, runs_on_cuda
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, untolerated_taints
@@ -316,7 +317,6 @@ def choose_nodes(
 
 # Composes the pods that validate a pool (pure).
 
-POOL_LABEL = "accel.gpu/validation"
 RUN_LABEL = "accel.gpu/run"
 _LIST_DEVICES = "nvidia-smi -L"
 
@@ -446,7 +446,7 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
             "name": pod_name(pool, workload, suffix),
             "namespace": workload.settings.namespace,
             "labels": {
-                POOL_LABEL: pool.name,
+                VALIDATION_LABEL: pool.name,
                 RUN_LABEL: run_label(workload.run_id),
                 "app.kubernetes.io/managed-by": "accel.gpu",
             },

@@ -10,7 +10,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ..catalog.names import FIELD_MANAGER, LIVE_PODS
+from ..catalog.names import FIELD_MANAGER, LIVE_PODS, VALIDATION_LABEL
 from ..core.messages import abbreviate
 from ..core.waits import WaitTimeout, call_all, run_bounded, wait_until
 from ..kube.errors import ApiError
@@ -37,7 +37,6 @@ from .evaluation import (
     rejections,
 )
 from .pods import (
-    POOL_LABEL,
     RUN_LABEL,
     NodeProgramSite,
     NotTestable,
@@ -143,7 +142,7 @@ class PodClient:
 
     def leftovers(self) -> list[str]:
         """The pods of other runs that are not being deleted."""
-        return [pod["name"] for pod in self._metadata(POOL_LABEL) if not pod.get("deletionTimestamp")]
+        return [pod["name"] for pod in self._metadata(VALIDATION_LABEL) if not pod.get("deletionTimestamp")]
 
     def delete(self) -> list[str]:
         """Delete the pods of this run; return the names of those that still exist after the time limit."""
@@ -151,7 +150,7 @@ class PodClient:
 
     def delete_leftovers(self) -> list[str]:
         """Delete the pods of all runs; return the names of those that still exist after the time limit."""
-        return self._delete(POOL_LABEL)
+        return self._delete(VALIDATION_LABEL)
 
     def _delete(self, selector: str) -> list[str]:
         self._client.delete(self._path, query={"labelSelector": selector})

@@ -113,7 +113,7 @@ def test_time_of_1000_machines(own: OwnLab, tmp_path: Path) -> None:
     fleet.write_text("groups:\n  - {name: cpu, count: 1000}\n")
     started = time.monotonic()
     own.command("nodes", "apply", str(fleet))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < BUSY * 30
     own.command("reset")
 
 

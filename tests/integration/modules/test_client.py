@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import MAX_ATTEMPTS, ApiError
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube, Watched
+from tests.helpers.polling import BUSY
 
 GONE = b'{"kind":"Status","status":"Failure","message":"too old","reason":"Expired","code":410,"metadata":{%s}}'
 
@@ -79,7 +80,8 @@ def test_temporary_errors_are_retried_within_limits(kube: Kube) -> None:
         with pytest.raises(ApiError) as caught:
             slow.get("/api/v1/namespaces/default")
         assert caught.value.status == 503
-        assert 2 <= time.monotonic() - started < 8
+        assert time.monotonic() - started >= 2
+        assert slow.request_count <= 3
 
 
 def test_an_internal_error_is_not_retried_for_long(kube: Kube) -> None:
@@ -245,7 +247,7 @@ def test_a_watch_ends_in_time_and_reports_an_expired_version(kube: Kube) -> None
     started = time.monotonic()
     events = kube.client.watch(collection, resource_version=listing.resource_version, timeout=2)
     assert list(itertools.islice(events, 5)) == []
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < BUSY * 10
     with kube.watched() as watched:
         watched.proxy.before = lambda request: Answer(410, GONE % b"")
         with pytest.raises(ApiError) as caught:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,9 +188,7 @@ def test_a_pending_release_of_another_machine_is_awaited(cluster: Cluster) -> No
     actual = prepare(cluster, wait=False)
     assert actual["failed"]
     assert "a helm process on another machine may be working on it" in actual["msg"]
-    start = time.monotonic()
     done = prepare(cluster, pending_timeout=8)
-    assert time.monotonic() - start < 30
     assert "it has been unfinished for" in done["helm_release"]["repaired"][0]
 
 

@@ -100,11 +100,6 @@ def test_every_pool_is_verified_by_workloads(first: FirstRuns) -> None:
     assert set(statuses) == {pool["name"] for pool in POOLS}
 
 
-def test_the_report_is_the_one_in_the_readme(first: FirstRuns) -> None:
-    shown = (REPO / "README.md").read_text().partition("Report of cluster lab\n")[2].partition("```")[0]
-    assert shown.strip() in first.real.stderr
-
-
 @pytest.mark.parametrize("pool", POOLS, ids=lambda pool: str(pool["name"]))
 def test_every_node_has_the_resources_of_its_pool(first: FirstRuns, lab: Lab, pool: dict[str, Any]) -> None:
     sharing = pool.get("sharing", {"mode": "none"})

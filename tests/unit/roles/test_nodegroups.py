@@ -84,3 +84,49 @@ def test_all_modules_of_a_provider_get_its_connection_options(provider: Provider
     }
     assert options
     assert all(given.items() >= expected.items() for given in options)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_operator_is_checked_before_node_groups_are_created(provider: str) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / f"{provider}.yml").read_text(encoding="utf-8"))
+    names = [task["name"] for task in tasks]
+    check = names.index("Check the GPU operator before node groups are created")
+    assert names[check + 1 :] == ["Reconcile the node groups"]
+    assert all(name.startswith(("Fetch", "Create the cluster")) for name in names[:check])
+
+
+# What differs from a run of site on an existing cluster, and whether the run then checks the operator.
+CHECKS: dict[str, tuple[dict[str, Any], bool]] = {
+    "existing": ({}, True),
+    "existing-magnum": ({"__nodegroups_cluster": {"changed": False, "skipped": True}}, True),
+    "new-cluster": ({"__nodegroups_cluster": {"changed": True}}, False),
+    "no-kubeconfig": ({"__nodegroups_fetches": True}, False),
+    "only-node-groups": ({"__nodegroups_operator_follows": False}, False),
+    "deletion": ({"gpu_nodegroups_state": "absent"}, False),
+    "plan": ({"__nodegroups_options": {"gpu_nodegroups_preview": True}}, False),
+}
+
+
+@pytest.mark.usual(6)
+@pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["run", "check mode"])
+def test_when_the_operator_is_checked(tmp_path: Path, arguments: list[str]) -> None:
+    """The kubeconfig does not exist, so the check fails if it runs."""
+    include = {"name": "Check", "ansible.builtin.include_tasks": str(ROLE / "tasks/check_operator.yml")}
+    variables = {
+        "gpu_cluster": {"name": "c", "kubeconfig": str(tmp_path / "missing")},
+        "gpu_defaults": {},
+        "gpu_pools": [{"name": "a"}],
+        "gpu_nodegroups_state": "present",
+        "__nodegroups_operator_follows": True,
+        "__nodegroups_options": {"gpu_nodegroups_preview": False},
+        "__nodegroups_fetches": False,
+    }
+    play = {"hosts": "all", "connection": "local", "gather_facts": False, "tasks": [include]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    hosts = {name: {**variables, **given} for name, (given, dummy) in CHECKS.items()}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    played = run_playbook(
+        str(tmp_path / "play.yml"), environ=environment(), inventory=tmp_path / "hosts.yml", arguments=arguments
+    )
+    failed = {name for name, counts in played.stats.items() if counts["failures"]}
+    assert failed == {name for name, (dummy, checked) in CHECKS.items() if checked}, played.stderr

@@ -8,7 +8,7 @@ import typing as t
 from operator import itemgetter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.messages import Column, table
@@ -210,8 +210,8 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             }
         ),
         [
-            "a, b (time-slicing x4): busy pods get 0.226 of the GPU each",
-            "c (mps x4): busy pods get 0.244 of the GPU each",
+            "a, b (time-slicing x4): on an H200, busy pods get 0.226 of the GPU each",
+            "c (mps x4): on an H200, busy pods get 0.244 of the GPU each",
             "11517 MiB of memory each",
             "d (mig): 7g.80gb has 7 of 7 compute slices and 80 GB; 1g.10gb has 1 of 7",
             "sharing: times were measured on one NVIDIA H200",
@@ -365,6 +365,7 @@ def test_sharing_overhead_is_reported_in_advance_and_where_it_applies() -> None:
 
 
 @given(st.text("ab-", min_size=1, max_size=63), st.text("xyz", max_size=63), st.integers(0, 5000))
+@example("a" * 63, "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-4g.96gb", 5000)
 def test_a_row_fits_whatever_the_names(name: str, model: str, count: int) -> None:
     pool = _pool(models=[model], nodes=count, gpus=count * 8, expected=count * 64, resource="nvidia.com/gpu.shared")
     shown = lines(_info(pools={name: pool}), "plan")

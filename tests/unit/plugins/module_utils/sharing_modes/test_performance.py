@@ -22,6 +22,30 @@ PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
         ],
         ["3840", "beyond"],
     ),
+    (
+        "measured on this model",
+        {"mode": "time-slicing", "replicas": 4, "model": "NVIDIA-H200"},
+        ["busy pods get 0.226 of the GPU each"],
+        ["on an H200"],
+    ),
+    (
+        "measured on another model",
+        {"mode": "time-slicing", "replicas": 4, "model": "Tesla-T4"},
+        ["on an H200, busy pods get 0.226 of the GPU each"],
+        [],
+    ),
+    (
+        "mps, measured on another model",
+        {"mode": "mps", "replicas": 4, "memory_mib_per_share": 11517, "model": "NVIDIA-L40S"},
+        ["on an H200, busy pods get 0.244", "11517 MiB of memory each; on an H200, 0.8 GiB of it should stay free"],
+        [],
+    ),
+    (
+        "mig in turn, measured on another model",
+        {"mode": "mig", "replicas": 2, "profiles": {"1g.10gb"}, "model": "A100-SXM4-80GB"},
+        ["on each device, pods take turns: on an H200, busy pods get 0.452 of it each"],
+        [],
+    ),
     ("of two", {"mode": "time-slicing", "replicas": 2}, ["0.452 of the GPU", "up to 3 ms alongside 1 busy pod;"], []),
     ("of many", {"mode": "time-slicing", "replicas": 20}, ["0.045 of", "44 ms", "not measured beyond 8 pods"], []),
     (
@@ -72,7 +96,7 @@ PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
     (
         "mig in turn",
         {"mode": "mig", "replicas": 2, "profiles": {"1g.18gb"}, "model": "H200"},
-        ["16 of 132", "on each, busy pods get 0.452 of it each", "its memory is not divided"],
+        ["16 of 132", "on each device, pods take turns: busy pods get 0.452 of it each", "its memory is not divided"],
         [],
     ),
 ]

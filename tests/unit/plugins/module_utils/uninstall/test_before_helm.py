@@ -107,8 +107,8 @@ def test_a_partitioned_node_that_is_not_ready_ends_the_run_before_its_records_ar
 def test_pods_with_gpus_end_the_run_before_any_node_changes(
     monkeypatch: pytest.MonkeyPatch, pods: list[PodOnNode], words: str
 ) -> None:
-    found = mock.Mock(gpu_pods={"a100-1": pods, "other": [PodOnNode("a", "b", "c", {"nvidia.com/gpu": 1})]})
-    monkeypatch.setattr(stage_file, "pods_by_node", mock.Mock(return_value=found))
+    listed = mock.Mock(gpu_pods={"a100-1": pods, "other": [PodOnNode("a", "b", "c", {"nvidia.com/gpu": 1})]})
+    monkeypatch.setattr(stage_file, "pods_by_node", mock.Mock(return_value=listed))
     monkeypatch.setattr(stage_file, "pods_on", mock.Mock())
     run = stage()
     monkeypatch.setattr(run, "patch_nodes", mock.Mock())

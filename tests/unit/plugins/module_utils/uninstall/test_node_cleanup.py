@@ -194,8 +194,8 @@ def adopted(live: dict[str, str]) -> Node:
     return after(before, metadata_edit(before, POOL_OWNER, desired, remove_others=True))
 
 
-def with_labels(of: Node, **labels: str) -> Node:
-    return dataclasses.replace(of, labels={**of.labels, **labels})
+def with_labels(node: Node, **labels: str) -> Node:
+    return dataclasses.replace(node, labels={**node.labels, **labels})
 
 
 def test_a_layout_that_was_there_before_stays_and_its_label_is_set_back() -> None:
