@@ -16,15 +16,18 @@ from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.names import (
     CONFIG_LABEL,
+    DISCOVERY_DEPLOY_LABEL,
     DRIVER_ANNOTATION,
     GPU_RESOURCE,
     INSTANCE_TYPE_LABELS,
     MIG_CONFIG_LABEL,
     MIG_INFIX,
     NODE_GROUP_LABELS,
+    OPERANDS_LABEL,
     POOL_LABEL,
     PRODUCT_LABEL,
     VOLATILE_LABELS,
+    WORKLOAD_LABEL,
     ZONE_LABELS,
 )
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
@@ -37,7 +40,7 @@ from ..nodes.ownership import POOL_OWNER, recorded
 from ..nodes.pool_edit import recorded_rollout_settings
 from ..schema import validators
 from ..schema.pool import plugin_setting_field
-from ..schema.validators import is_for_users
+from ..schema.validators import is_for_users, reason_without_discovery
 from ..schema.variables import merge, validate
 from ..sharing_modes import mig, mig_parted
 from ..sharing_modes.modes import (
@@ -483,7 +486,7 @@ def export_pools(
 def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations) -> _Member:
     taints = _pool_taints(node, tolerations, labeled=bool(node.pin))
     if not node.discovered:
-        return _Member(node, None, taints, "gpu-feature-discovery has not labeled it")
+        return _Member(node, None, taints, _undiscovered_reason(node))
     try:
         member = _Member(node, node_sharing(node), taints)
     except Inexpressible as reason:
@@ -491,6 +494,24 @@ def _member(node: Node, node_sharing: t.Callable[[Node], NodeSharing], toleratio
     if problem := _rejection(json.dumps({"match": _match(node), **member.sharing_fields})):
         return _Member(node, None, taints, f"the variables do not allow its sharing: {problem}")
     return member
+
+
+def _undiscovered_reason(node: Node) -> str:
+    """Why gpu-feature-discovery has not labeled the node, so that its GPUs are unknown, and how to include the node if a label is the cause."""
+    reason = reason_without_discovery(node.labels)
+    if not reason:
+        return "gpu-feature-discovery has not labeled it"
+    key = next((key for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL) if node.labels.get(key) == "false"), "")
+    if key == OPERANDS_LABEL:
+        reason = f"label {key}=false stops all operands of the GPU operator there, so its GPUs are unknown"
+    if not key and node.labels.get(WORKLOAD_LABEL):
+        key = WORKLOAD_LABEL
+    if not key:
+        return reason
+    return (
+        f"{reason}. To include it, remove the label (kubectl label node NODE {key}-), wait until gpu-feature-discovery has labeled the node, and "
+        "export again"
+    )
 
 
 def _offers_gpus(node: Node) -> bool:

@@ -216,3 +216,68 @@ def test_a_killed_release_continues(rolling: Rolling, tmp_path: Path, rng: rando
         run_playbook("accel.gpu.share", environ=rolling.lab.env, variables=variables).require_success()
     assert watch.wrong == []
     require_whole(rolling)
+
+
+@pytest.mark.usual(30)
+def test_a_budget_that_refuses_an_eviction_is_named_in_advance(rolling: Rolling) -> None:
+    cut(rolling, max_unavailable=2, drain_timeout=4)
+    rolling.users.budget("strict", f"work-{TARGET}", minAvailable=1)
+    (name,) = (pod["metadata"]["name"] for pod in rolling.users.pods(f"work-{TARGET}"))
+    named = {"pod": f"users/{name}", "node": TARGET, "budgets": ["users/strict"]}
+    refused = [{**named, "reason": "needs 1 healthy pod and has 1"}]
+    predicted = release(rolling, check=True)
+    assert predicted["gpu_sharing"]["refused_evictions"] == refused
+    assert f"allows no eviction now: users/{name} on {TARGET} (users/strict: needs 1" in str(predicted["warnings"])
+    info = rolling.cluster.run(gpu_info.main, gpu_pools=[], include_impact=True)["gpu_info"]
+    assert info["impact"]["refused_evictions"] == refused
+    failed = release(rolling)
+    assert failed["gpu_sharing"]["failed"].keys() == {TARGET}, failed
+    assert "PodDisruptionBudget users/strict" in failed["msg"]
+    rolling.users.no_budget("strict")
+    assert "refused_evictions" not in release(rolling, check=True)["gpu_sharing"]
+    assert not release(rolling).get("failed")
+    require_whole(rolling)
+
+
+@pytest.mark.usual(30)
+def test_a_release_restores_the_layout_that_the_node_had_before(rolling: Rolling) -> None:
+    """A layout that an administrator has chosen by a label stays, with its pods, if the pool has the same layout."""
+    assert not release(rolling).get("failed")
+    theirs = "all-3g.40gb"
+    # Without a strategy in the policy, the labels would not show the devices.
+    rolling.cluster.kubectl(
+        "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", '{"spec": {"mig": {"strategy": "single"}}}'
+    )
+    rolling.cluster.kubectl("label", "--overwrite", "node", *rolling.nodes(), f"{CONFIG}={theirs}")
+
+    def settled(config: str) -> bool:
+        labels = [
+            node["metadata"]["labels"] for name, node in rolling.cluster.nodes().items() if name.startswith("a100-")
+        ]
+        shown = [(each.get(CONFIG), each.get(STATE), "-MIG-" in each["nvidia.com/gpu.product"]) for each in labels]
+        return shown == [(config, "success", config == theirs)] * NODES
+
+    until(lambda: settled(theirs))
+    cut(rolling, max_unavailable=2)
+    nodes = rolling.cluster.nodes()
+    for name in rolling.nodes():
+        labels, annotations = nodes[name]["metadata"]["labels"], nodes[name]["metadata"]["annotations"]
+        record = json.loads(annotations["accel.gpu/former-labels"])
+        assert record == {"labels": {CONFIG: theirs}, "mig_devices": {"3g.40gb": 2 * GPUS}}
+        assert labels[CONFIG] != theirs
+    predicted = release(rolling, check=True, diff=True)
+    with rolling.users.watched() as pods:
+        done = release(rolling, diff=True)
+    assert not done.get("failed"), done
+    assert predicted["diff"] == done["diff"]
+    assert pods.gone == {}
+    nodes = rolling.cluster.nodes()
+    for name in rolling.nodes():
+        metadata = nodes[name]["metadata"]
+        own = [key for key in {**metadata["labels"], **metadata["annotations"]} if key.startswith("accel.gpu/")]
+        assert (own, metadata["labels"][CONFIG], is_cut(nodes[name])) == ([], theirs, True), name
+        assert not nodes[name]["spec"].get("unschedulable")
+    assert release(rolling, allow_release=[])["changed"] is False
+    rolling.users.delete_all()
+    rolling.cluster.kubectl("label", "--overwrite", "node", *rolling.nodes(), f"{CONFIG}=all-disabled")
+    until(lambda: settled("all-disabled"))

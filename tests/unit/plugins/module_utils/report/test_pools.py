@@ -28,6 +28,7 @@ from tests.helpers.fleet import node
 
 CONFIG, PIN, ROLLOUT = "nvidia.com/device-plugin.config", "accel.gpu/pool", "accel.gpu/rollout"
 MIG = "nvidia.com/mig.config"
+OFF, VIRTUAL = "nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.workload.config"
 NONE, TIME = {"mode": "none"}, {"mode": "time-slicing", "replicas": 4}
 SHARED = {
     "version": "v1",
@@ -214,6 +215,21 @@ def test_a_taint_that_was_there_before_is_the_pool_s_where_the_policy_tolerates_
         ([node("n1", labels={"nvidia.com/mig.config": "gone"})], ["n1: not exported, because its label selects the MIG configuration gone"]),
         ([node("n1", "NVIDIA-A30-MIG-1g.6gb", gpus=4)], ["n1: not exported, because its GPUs are partitioned, but not by its label"]),
         ([node("n1", labels={"nvidia.com/gpu.product": None})], ["n1: not exported, because gpu-feature-discovery has not labeled it"]),
+        (
+            [node("n1", labels={"nvidia.com/gpu.product": None, OFF: "false"})],
+            [
+                f"n1: not exported, because label {OFF}=false stops all operands of the GPU operator there, so its GPUs are unknown. To include it, "
+                f"remove the label (kubectl label node NODE {OFF}-)"
+            ],
+        ),
+        (
+            [node("n1", labels={"nvidia.com/gpu.product": None, VIRTUAL: "vm-vgpu"})],
+            [f"label {VIRTUAL}=vm-vgpu assigns its GPUs to virtual machines. To include it, remove the label (kubectl label node NODE {VIRTUAL}-)"],
+        ),
+        (
+            [node("n1", labels={"nvidia.com/gpu.product": None, "nvidia.com/gpu.deploy.sandbox-validator": "true"})],
+            ["n1: not exported, because the GPU operator prepares its GPUs for virtual machines"],
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -> None:
