@@ -631,8 +631,9 @@ class AfterHelm(Stage):
         label = f"CustomResourceDefinition {crd_name(kind)}"
         own: list[Document] = []
         foreign: list[Document] = []
+        namespaces = {each.release.namespace for each in self.components if each.is_removed}
         for item in self.client.list_known(kind.collection(), metadata_only=True):
-            (own if _is_own(kind.kind, item, component) else foreign).append(item)
+            (own if _is_own(kind.kind, item, component, namespaces) else foreign).append(item)
         if kind.kind == "ClusterPolicy":
             self.foreign_policies = bool(foreign)
         if not is_marked(live):
@@ -687,14 +688,16 @@ class AfterHelm(Stage):
         return frozenset(named_license_objects(policies, drivers))
 
 
-def _is_own(kind: str, item: Document, component: ComponentRemoval) -> bool:
-    """Whether the object is removed with the component: its Helm release contains it, an agent of NVIDIA or NFD wrote it, or the stage before Helm deletes it.
+def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: t.Collection[str]) -> bool:
+    """Whether the object is removed with the component: its Helm release contains it, an agent in one of these namespaces of removed components wrote it, or
+    the stage before Helm deletes it.
 
     In check mode, that stage has not deleted its objects yet. Of these objects, only drivers and policies count, because the user may have
     created objects of other kinds with the same annotation by means of kube_object.
     """
     is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (kind == "ClusterPolicy" and is_created(item))
-    return is_deleted_before or component.release.contains(item) or is_agent_feature(kind, item)
+    is_of_agent = is_agent_feature(kind, item) and item["metadata"].get("namespace") in namespaces
+    return is_deleted_before or component.release.contains(item) or is_of_agent
 
 
 def _lease_path(name: str, namespace: str) -> str:

@@ -171,6 +171,25 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     assert [request.uri for request in actual if "/machines" in request.uri] == []
 
 
+def assert_loses_its_taint(lab: Lab, openshift: OpenShift, node: Object) -> None:
+    """A taint that its pool no longer declares leaves the Machine first: if only the node lost it, the Machine API would set it again."""
+    declared = [{**pool, "taints": []} if pool["name"] == "burst" else pool for pool in DECLARED["gpu_pools"]]
+    path = f"/api/v1/nodes/{node['metadata']['name']}"
+    machine = f"{MACHINES}/{node['metadata']['annotations'][MACHINE_ANNOTATION].rpartition('/')[2]}"
+    assert TAINT["key"] in taint_keys(openshift.get(machine)["spec"])
+    usual: Object = {"gpu_pools": declared, **ALLOW}
+    predicted = play(lab, "site", "--check", "--diff", "--skip-tags", "validation", **usual).require_success()
+    made = play(lab, "site", "--skip-tags", "validation", **usual).require_success()
+    assert changed_tasks(predicted) == changed_tasks(made) != []
+    for each in (openshift.get(f"{SETS}/burst")["spec"]["template"], openshift.get(machine), openshift.get(path)):
+        assert TAINT["key"] not in taint_keys(each["spec"])
+    # The Machine API has reconciled the node once more.
+    openshift.client.patch(machine, {"metadata": {"annotations": {"example.org/touched": "yes"}}})
+    openshift.client.patch(path, {"metadata": {"annotations": {"example.org/touched": "yes"}}})
+    assert play(lab, "site", "--skip-tags", "validation", **usual).require_success().changed(HOST) == 0
+    assert TAINT["key"] not in taint_keys(openshift.get(path)["spec"])
+
+
 @pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(150)
 def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(openshift_lab: Lab) -> None:
@@ -210,6 +229,8 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     play(lab, "share").require_success()
     assert all(map(runs, scaled))
     assert play(lab, "share").require_success().changed(HOST) == 0, "both pools are as declared"
+    assert_loses_its_taint(lab, openshift, nodes("burst")[0])
+    assert all(map(runs, scaled))
 
 
 @pytest.mark.sampled(1, group="runs on OpenShift")

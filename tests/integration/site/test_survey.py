@@ -204,6 +204,32 @@ def test_a_misspelled_variable_fails_with_every_tag(tmp_path: Path, tag: str) ->
     assert shows(job.output, "did you mean gpu_sharing_pool_names?")
 
 
+STARTED_LATE = [
+    ("delete_nodegroups", {"gpu_pool": " ", "gpu_confirm": "one"}, NO_POOL),
+    ("scale", {"gpu_pool": "", "gpu_node_count": "2"}, NO_POOL),
+    ("scale", {"gpu_pool": "train", "gpu_node_count": "two"}, '"two" is a string, not a whole number'),
+    ("scale", {"gpu_pool": "train", "gpu_node_count": ""}, "counts.train"),
+    ("reset", {"gpu_pool": "notebooks", "gpu_confirm": "one"}, "Select pools with gpu_sharing_pool_names"),
+    ("reset", {"gpu_sharing_pool_name": "notebooks", "gpu_confirm": "one"}, "did you mean gpu_sharing_pool_names?"),
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.usual(6)
+@pytest.mark.parametrize(("playbook", "answers", "message"), STARTED_LATE)
+def test_a_run_that_starts_after_the_checks(
+    tmp_path: Path, playbook: str, answers: dict[str, Any], message: str
+) -> None:
+    """With --start-at-task, the checks of the first plays do not run; a missing pool is not every pool, and a missing number is not 0."""
+    late = {"reset": "Configure the nodes of every pool as declared"}
+    task = late.get(playbook, "Reconcile the node groups of the pools that have one")
+    job = run_job(tmp_path, playbook, answers, limit="one", arguments=f"--start-at-task '{task}'")
+    assert not job.successful
+    assert shows(job.output, message), job.output[-3000:]
+    for text in (NO_CLOUD, NO_CLUSTER, "Traceback"):
+        assert not shows(job.output, text)
+
+
 def test_declared_pools_are_checked_with_the_tag_of_a_later_role(tmp_path: Path) -> None:
     answers = {"replicas": "many"}
     job = run_job(tmp_path, "site", answers, limit="one", arguments="--tags sharing")

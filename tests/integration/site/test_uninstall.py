@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.playbook_kills import changing_requests, killed_after
 from tests.helpers.snapshot import Objects, differences, snapshot, written_by
 from tests.labs import Lab
-from tests.programs import run
+from tests.programs import REPO, run
 
 SITE, UNINSTALL = "accel.gpu.site", "accel.gpu.uninstall"
 # The parts of site that create everything that uninstall removes, without the validation.
@@ -92,6 +93,7 @@ def test_all_managed_objects_are_removed_and_no_others(lab: Lab, empty: tuple[Fo
 
 
 @pytest.mark.usual(120)
+@pytest.mark.sampled(1, group="starts of a deletion")
 def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path: Path) -> None:
     """The tasks that delete something, started in the middle of a playbook, by a tag, or in a play of the user."""
     lab.reset()
@@ -119,6 +121,55 @@ def test_no_way_of_starting_a_deletion_omits_the_confirmation(lab: Lab, tmp_path
     assert played(lab, "accel.gpu.reset").changed() == 0
     played(lab, UNINSTALL)
     assert played(lab, UNINSTALL, variables=None).changed() == 0
+
+
+def stepped(lab: Lab, name: str, performed: Sequence[str], *arguments: str) -> tuple[int, str]:
+    """The exit status and the output of a run with --step whose user performs only the tasks whose names contain one of these texts."""
+    environ = {**lab.env, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0"}
+    command = ["ansible-playbook", name, "-i", str(REPO / "inventories" / "lab"), "--step", *arguments]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=REPO, env=environ, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        output = ""
+        while character := process.stdout.read(1):
+            output += character.decode(errors="replace")
+            # Ansible repeats each question as a heading.
+            if output.endswith("(c)ontinue: ") and output.count("(c)ontinue: ") % 2:
+                question = output.rpartition("Perform task: ")[2]
+                process.stdin.write(b"y\n" if any(text in question for text in performed) else b"n\n")
+                process.stdin.flush()
+    return process.returncode, " ".join(output.split())
+
+
+@pytest.mark.usual(120)
+@pytest.mark.sampled(1, group="starts of a deletion")
+def test_steps_omit_no_confirmation(lab: Lab) -> None:
+    """The user performs only the tasks that delete something; a confirmed run without the first tasks succeeds."""
+    lab.reset()
+    played(lab, SITE, **INSTALL)
+    used = snapshot(lab)
+    before, helm, after = "Clean up nodes", ("Helm",), "Delete residue"
+    reset = "Configure the nodes of every pool as declared"
+    refusal = f"To confirm, add -e gpu_confirm={lab.name}"
+    for playbook, performed, message in (
+        (UNINSTALL, [before, *helm, after], refusal),
+        (UNINSTALL, [after], "Helm release gpu-operator/gpu-operator still exists: uninstall it first"),
+        ("accel.gpu.reset", [reset], refusal),
+    ):
+        rc, output = stepped(lab, playbook, performed)
+        assert rc != 0, output[-3000:]
+        assert message in output, output[-3000:]
+        assert differences(used, snapshot(lab)) == {}, performed
+    # Without the list of the releases, nothing is uninstalled.
+    rc, output = stepped(lab, UNINSTALL, helm)
+    assert rc != 0
+    assert differences(used, snapshot(lab)) == {}
+
+    confirmation = ("-e", json.dumps(confirmed(lab)))
+    rc, output = stepped(lab, UNINSTALL, [before, *helm, "include", after, "Report"], *confirmation)
+    assert rc == 0, output[-3000:]
+    assert played(lab, UNINSTALL).changed() == 0
 
 
 @pytest.mark.usual(120)

@@ -68,8 +68,13 @@ class Listing:
             metadata = {"name": "nvdp", "namespace": "kube-system"}
             return [{"metadata": metadata, "spec": {"selector": {"matchLabels": self.labels}, "template": template}}]
         owner = {"kind": "DaemonSet", "name": "nvdp", "controller": True}
-        of_pod = {"name": "nvdp-x", "namespace": "kube-system", "labels": self.labels, "ownerReferences": [owner]}
-        return [{"metadata": of_pod, "spec": {**self.spec, "nodeName": "n1"}, "status": {"phase": "Running"}}]
+        pod: dict[str, Any] = {
+            "name": "nvdp-x",
+            "namespace": "kube-system",
+            "labels": self.labels,
+            "ownerReferences": [owner],
+        }
+        return [{"metadata": pod, "spec": {**self.spec, "nodeName": "n1"}, "status": {"phase": "Running"}}]
 
 
 @pytest.mark.parametrize("pods", [None, ()])

@@ -77,7 +77,11 @@ def test_the_leases_of_runs(client: FakeClient, removed: list[str], kept: list[s
 class CustomObjects:
     """A cluster with the CRDs of drivers, policies and rules, which this collection created, and some objects of these kinds."""
 
-    CRDS = ("nvidiadrivers.nvidia.com", "clusterpolicies.nvidia.com", "nodefeaturerules.nfd.k8s-sigs.io")
+    CRDS: tuple[str, ...] = (
+        "nvidiadrivers.nvidia.com",
+        "clusterpolicies.nvidia.com",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+    )
 
     def __init__(self, *objects: Object) -> None:
         self._objects = objects
@@ -140,6 +144,27 @@ def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() ->
         f"{prefix} nvidiadrivers.nvidia.com: foreign objects need it: NVIDIADriver d",
         f"{prefix} nodefeaturerules.nfd.k8s-sigs.io: foreign objects need it: NodeFeatureRule rule",
     ]
+
+
+@pytest.mark.parametrize(("namespace", "kept"), [("n", False), ("gpu-operator", True), ("nfd-of-others", True)])
+def test_features_of_agents_that_stay_keep_their_crd(namespace: str, kept: bool) -> None:
+    """Of a second NFD, or of gpu-feature-discovery of an operator that is not removed: without the CRD, their nodes would lose their labels."""
+    labels = {"nfd.node.kubernetes.io/node-name": "t4-1"}
+    features = [
+        {"plural": "nodefeatures", "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+        for name in ("t4-1", "nvidia-features-for-t4-1")
+    ]
+    client = CustomObjects(*features)
+    client.CRDS = ("nodefeatures.nfd.k8s-sigs.io",)
+    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda dummy: False)
+    theirs = SimpleNamespace(name="o", namespace="gpu-operator", managed=False, exists=True)
+    stage = after_helm(client, release)
+    stage.components = Components(ComponentRemoval(cast(Any, theirs)), stage.components.nfd)
+    stage.read()
+    stage.preview()
+    needed = f"CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io: foreign objects need it: NodeFeature {namespace}/"
+    assert any(needed in text for text in stage.result.kept) is kept, stage.result.kept
+    assert any("nodefeatures.nfd.k8s-sigs.io: deleted" in text for text in stage.result.removed) is not kept
 
 
 class Namespaces:
