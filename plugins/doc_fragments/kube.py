@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   gpu_cluster:
     description:
-      - The variable C(gpu_cluster), which describes the cluster.
+      - The variable C(gpu_cluster), which describes the cluster. The role P(accel.gpu.pools#role) describes its keys.
       - Its keys C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its keys C(impersonate_user) and
         C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is set.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.

@@ -39,8 +39,9 @@ ABSOLUTE = re.compile(
 
 
 @pytest.mark.parametrize("variable", variables.DOCUMENTS)
-def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
-    assert sorted(variables.DESCRIPTIONS[variable]) == sorted(variables.paths(variables.DOCUMENTS[variable]))
+def test_every_key_of_a_variable_is_described(variable: str) -> None:
+    keys = dict(variables.fields(variables.DOCUMENTS[variable]))
+    assert [path for path, field in keys.items() if not field.doc.endswith(".")] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPO)))

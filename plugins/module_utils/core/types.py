@@ -145,6 +145,7 @@ class Field:
 
     `blank_is_unset`: empty text counts as omitted. Fields that determine the nodes of a pool, or the effects on their pods, do not
     allow this, because an unanswered survey question would change their values. `quotes_text`: whether messages may show a text value.
+    `doc`: the description of the key, with Ansible's markup C(), V() and M(); `make docs` writes it to docs/variables.md and to the role pools.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -153,6 +154,7 @@ class Field:
     default: t.Any = None
     blank_is_unset: bool = True
     quotes_text: bool = True
+    doc: str = ""
     last_rules: t.ClassVar[tuple[Rule, ...]] = ()
 
     def coerce(self, value: t.Any) -> t.Any:
@@ -651,7 +653,15 @@ _POOL_VALUES: tuple[_Checked, ...] = (
 
 # The keys of gpu_cluster.lease: fields of Lease (kube/lease.py) with the same names.
 
-LEASE = Section(fields={"wait_timeout": seconds(default=300)})
+LEASE = Section(
+    doc="The Lease C(kube-system/accel-gpu), which a run holds while it changes the cluster.",
+    fields={
+        "wait_timeout": seconds(
+            doc="Seconds to wait for another run that is changing the cluster. With V(0), the run fails immediately.",
+            default=300,
+        )
+    },
+)
 
 
 def lease_settings(cluster: Object, wait_timeout: int | None) -> Object:
