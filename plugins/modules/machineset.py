@@ -79,31 +79,11 @@ nodegroups:
       C(failure) is the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    train:
-      action: update
-      id: train
-      name: train
-      status: READY
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      flavor: g4dn.xlarge
-      template: null
-      accelerators: null
-      provider_spec: {}
-      managed: true
-      annotations: {machine.openshift.io/GPU: "4"}
-      node_labels: {accel.gpu/pool: train}
-      node_taints: []
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
-        flavor: g4dn.xlarge, template: null, accelerators: null, provider_spec: {}, managed: true, annotations: {machine.openshift.io/GPU: '4'},
-        node_labels: {accel.gpu/pool: train}, node_taints: []}
       contains:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
@@ -127,7 +107,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -143,7 +122,6 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as an entry of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
   contains:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
@@ -167,7 +145,6 @@ nodegroup:
       type: list
       elements: dict
       returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
       contains:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}

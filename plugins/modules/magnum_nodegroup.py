@@ -96,30 +96,11 @@ nodegroups:
       is V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    gpu-t4:
-      action: create
-      name: gpu-t4
-      id: 0d358554-95b3-463f-86fc-21344a3cf48b
-      status: CREATE_COMPLETE
-      flavor: g2.5xlarge
-      image: ubuntu-k8s
-      role: worker
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      docker_volume_size: null
-      labels: {kube_tag: v1.30.2}
-      node_labels: {}
-      node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: create, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, flavor: g2.5xlarge,
-        image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
-        labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]}
       contains:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
@@ -140,7 +121,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -154,7 +134,6 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
   contains:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
@@ -175,7 +154,6 @@ nodegroup:
       type: list
       elements: dict
       returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
       contains:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}

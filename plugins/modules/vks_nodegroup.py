@@ -86,25 +86,11 @@ nodegroups:
       the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    train:
-      action: create
-      id: ng-0b5c
-      name: train
-      status: ACTIVE
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      flavor: flav-52a1
-      node_labels: {accel.gpu/pool: train}
-      node_taints: []
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: create, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null,
-        flavor: flav-52a1, node_labels: {accel.gpu/pool: train}, node_taints: []}
       contains:
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
@@ -134,7 +120,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -148,7 +133,6 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
   contains:
     action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
@@ -178,7 +162,6 @@ nodegroup:
       type: list
       elements: dict
       returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
       contains:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
