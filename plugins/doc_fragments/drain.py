@@ -68,6 +68,9 @@ options:
           - The variable C(gpu_cluster). Only the name, the UID, the connection settings and the Lease settings are used.
           - The module fails before the first request to the cloud if the cluster has a different name or UID.
         type: dict
+      renamed_from:
+        description: The name that is recorded in the cluster, if a run renames the cluster to C(gpu_cluster.name). This module does not record the new name.
+        type: str
       kubeconfig:
         description:
           - Path to a kubeconfig, or its content as a dictionary.

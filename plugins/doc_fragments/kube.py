@@ -20,6 +20,11 @@ options:
         The first run that changes the cluster records the name. If the names differ, the module fails before it changes anything.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
     type: dict
+  renamed_from:
+    description:
+      - The name that is recorded in the cluster, if this run renames the cluster to C(gpu_cluster.name). The first change records the new name. The roles pass
+        the variable C(gpu_renamed_from).
+    type: str
   kubeconfig:
     description:
       - Path to a kubeconfig, or its content as a dictionary.

@@ -651,6 +651,25 @@ _POOL_VALUES: tuple[_Checked, ...] = (
 )
 
 
+# The previous name of a cluster is an option of the run that renames the cluster. As a key of gpu_cluster, it would stay there, and rename other clusters.
+RENAMED_FROM = "renamed_from"
+RENAMED_FROM_HINT = "remove it, and add -e gpu_renamed_from=NAME to the run that renames the cluster"
+
+
+def renaming_problems(cluster: Object, renamed_from: str) -> Problems:
+    """The problems in the option renamed_from of a module, and in gpu_cluster, which not every module checks."""
+    name = cluster.get("name")
+    if cluster.get(RENAMED_FROM) is not None:
+        yield f"gpu_cluster.{RENAMED_FROM}: is not a known key; {RENAMED_FROM_HINT}"
+    if renamed_from and not name:
+        yield f"{RENAMED_FROM}: has no effect without gpu_cluster.name; set the new name there"
+    elif renamed_from and renamed_from == name:
+        yield (
+            f"{RENAMED_FROM}: {quote(name)} is already the name of this cluster (gpu_cluster.name); set its previous name, or limit the run to the cluster "
+            "that is renamed (--limit)"
+        )
+
+
 # The keys of gpu_cluster.lease: fields of Lease (kube/lease.py) with the same names.
 
 LEASE = Section(

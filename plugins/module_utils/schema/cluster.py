@@ -17,6 +17,8 @@ from ..core.messages import field_path, join_words, nearest, quote, type_name
 from ..core.types import (
     INVALID,
     LEASE,
+    RENAMED_FROM,
+    RENAMED_FROM_HINT,
     Anything,
     Boolean,
     Choice,
@@ -495,9 +497,6 @@ CLUSTER = Section(
             doc="The UID of the namespace C(kube-system), as shown by the playbooks C(plan), C(site) and C(export). The run fails if the cluster has a "
             "different UID.",
         ),
-        "renamed_from": Text(
-            doc="The name that is currently recorded in the cluster. Set this key only for the run that renames the cluster to C(name)."
-        ),
         # If one of these could be empty, a run would use the cluster that the environment selects.
         "kubeconfig": Text(
             (validators.kubeconfig_path,),
@@ -541,15 +540,9 @@ CLUSTER = Section(
                 ),
             },
         ),
-    }
+    },
+    hints={RENAMED_FROM: RENAMED_FROM_HINT},
 )
-
-
-def renamed_from_problems(cluster: Object) -> Problems:
-    """renamed_from must differ from the current name."""
-    name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
-    if isinstance(name, str) and name == previous:
-        yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
 def helm_conversion_problems(cluster: Object) -> Problems:
@@ -731,7 +724,6 @@ def cluster_policy_problems(cluster: Object) -> Problems:
 
 CLUSTER_CHECKS: tuple[t.Callable[[Object], Problems], ...] = (
     helm_conversion_problems,
-    renamed_from_problems,
     impersonation_problems,
     validation_image_problems,
     chart_problems,
