@@ -4,11 +4,51 @@
 
 from __future__ import annotations
 
+import textwrap
+
 
 class ModuleDocFragment:
     """Provides the documentation fragment accel.gpu.drain."""
 
-    DOCUMENTATION = r"""
+    # The option of modules that are connected to the cluster themselves; other modules have it below `kubernetes`.
+    OPTION = r"""
+options:
+  drain:
+    description:
+      - How nodes are drained before their machines are removed. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a
+        pool's C(rollout).
+      - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the
+        module only shows a warning.
+    type: dict
+    default: {}
+    suboptions:
+      evict:
+        description:
+          - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
+        type: bool
+        default: true
+      force:
+        description:
+          - Whether pods without a controller are evicted. Such pods are not recreated.
+          - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
+        type: bool
+        default: false
+      grace_period:
+        description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
+        type: int
+      drain_timeout:
+        description:
+          - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
+        type: int
+        default: 600
+      parallel:
+        description: Maximum number of nodes that are drained at the same time.
+        type: int
+        default: 4
+"""
+
+    # The type is necessary: ansible-test fails on a plain assignment whose value is not a constant.
+    DOCUMENTATION: str = r"""
 options:
   kubernetes:
     description:
@@ -28,6 +68,9 @@ options:
           - The variable C(gpu_cluster). Only the name, the UID, the connection settings and the Lease settings are used.
           - The module fails before the first request to the cloud if the cluster has a different name or UID.
         type: dict
+      renamed_from:
+        description: The name that is recorded in the cluster, if a run renames the cluster to C(gpu_cluster.name). This module does not record the new name.
+        type: str
       kubeconfig:
         description:
           - Path to a kubeconfig, or its content as a dictionary.
@@ -85,35 +128,4 @@ options:
         description: Seconds to wait if another run is changing the cluster. The default is C(gpu_cluster.lease.wait_timeout), or V(300) if that key is not
           set.
         type: int
-      drain:
-        description:
-          - How nodes are drained. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a pool's C(rollout).
-          - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the
-            module only shows a warning.
-        type: dict
-        default: {}
-        suboptions:
-          evict:
-            description:
-              - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
-            type: bool
-            default: true
-          force:
-            description:
-              - Whether pods without a controller are evicted. Such pods are not recreated.
-              - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
-            type: bool
-            default: false
-          grace_period:
-            description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
-            type: int
-          drain_timeout:
-            description:
-              - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
-            type: int
-            default: 600
-          parallel:
-            description: Maximum number of nodes that are drained at the same time.
-            type: int
-            default: 4
-"""
+""" + textwrap.indent(OPTION.partition("options:\n")[2], "    ")

@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   gpu_cluster:
     description:
-      - The variable C(gpu_cluster), which describes the cluster.
+      - The variable C(gpu_cluster), which describes the cluster. The role P(accel.gpu.pools#role) describes its keys.
       - Its keys C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is set. Its keys C(impersonate_user) and
         C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is set.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
@@ -20,6 +20,11 @@ options:
         The first run that changes the cluster records the name. If the names differ, the module fails before it changes anything.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
     type: dict
+  renamed_from:
+    description:
+      - The name that is recorded in the cluster, if this run renames the cluster to C(gpu_cluster.name). The first change records the new name. The roles pass
+        the variable C(gpu_renamed_from).
+    type: str
   kubeconfig:
     description:
       - Path to a kubeconfig, or its content as a dictionary.

@@ -166,38 +166,6 @@ options:
         MachineSet.
     type: list
     elements: str
-  drain:
-    description:
-      - How nodes are drained before their Machines are removed. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a
-        pool's C(rollout).
-      - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the module
-        only shows a warning.
-    type: dict
-    default: {}
-    suboptions:
-      evict:
-        description:
-          - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
-        type: bool
-        default: true
-      force:
-        description:
-          - Whether pods without a controller are evicted. Such pods are not recreated.
-          - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
-        type: bool
-        default: false
-      grace_period:
-        description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
-        type: int
-      drain_timeout:
-        description:
-          - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
-        type: int
-        default: 600
-      parallel:
-        description: Maximum number of nodes that are drained at the same time.
-        type: int
-        default: 4
   name:
     description:
       - Name of the group and of its MachineSet. The name consists of at most 57 characters from C(a-z), C(0-9) and C(-).

@@ -49,7 +49,6 @@ _value:
       description: The C(name) and C(kubeconfig) of the cluster, its C(cloud), its C(distribution) with the C(distribution_values), and its C(known_issues).
         C(cloud) is the provider of the nodes, or null.
       type: dict
-      sample: {name: lab, kubeconfig: null, cloud: null}
       contains:
         name: {description: Name of the cluster., type: str, sample: lab}
         kubeconfig: {description: Path to the kubeconfig; null if it is not declared., type: str, sample: null}
@@ -63,8 +62,6 @@ _value:
         cloud:
           description: The provider of the cluster's nodes; null if there is none.
           type: dict
-          sample: {provider: magnum, cluster: prod, template: null, nodegroup_label: magnum.openstack.org/nodegroup, options: {},
-            module: magnum_nodegroup, issues_kubeconfig: true, lists_undeclared_groups: false}
           contains:
             provider: {description: Name of the provider., type: str, sample: magnum}
             cluster: {description: Name of the cluster in the cloud., type: str, sample: prod}
@@ -89,14 +86,12 @@ _value:
       description: The parts of the ClusterPolicy that depend on the pools. C(spec) contains its fields, and C(tolerations) contains the tolerations of its
         DaemonSets.
       type: dict
-      sample: {spec: {}, tolerations: []}
       contains:
         spec: {description: The fields that depend on the pools., type: dict, sample: {}}
         tolerations:
           description: The tolerations of the DaemonSets.
           type: list
           elements: dict
-          sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, sample: nvidia.com/gpu}
             operator: {description: V(Exists) or V(Equal)., type: str, sample: Exists}
@@ -106,7 +101,6 @@ _value:
     config:
       description: The device plugin's ConfigMap, with one entry for each sharing configuration in use.
       type: dict
-      sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
       contains:
         name: {description: Name of the ConfigMap., type: str, sample: accel-gpu-device-plugin}
         namespace: {description: Namespace of the ConfigMap., type: str, sample: gpu-operator}
@@ -114,7 +108,6 @@ _value:
     validation:
       description: Images and namespace of the validation pods. C(images) contains the images by key in C(gpu_cluster.validation) and by CUDA version.
       type: dict
-      sample: {images: {image: {"12.5": "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"}}, namespace: gpu-operator}
       contains:
         images: {description: The images by key in C(gpu_cluster.validation) and by CUDA version., type: dict, sample: {
           image: {'12.5': 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}}}
@@ -139,7 +132,6 @@ _value:
     drain_options:
       description: How the nodes of these groups are drained before they are removed, in the format of the option C(kubernetes.drain) of the provider's module.
       type: dict
-      sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
       contains:
         evict: {description: Whether pods are evicted., type: bool, sample: true}
         force: {description: Whether pods without a controller are deleted., type: bool, sample: false}
@@ -148,7 +140,6 @@ _value:
     provides:
       description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
       type: dict
-      sample: {namespaces: [gpu-operator], kinds: []}
       contains:
         namespaces: {description: The namespaces., type: list, elements: str, sample: [gpu-operator]}
         kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, sample: []}

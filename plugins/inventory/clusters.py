@@ -18,7 +18,7 @@ description:
     groups (C(model_T4), C(model_H100)) if the flavors name the models.
   - If several clusters share a name, the plugin adds the region, the cloud, or a part of the ID to the name of each host to make it unique. The host name is
     the value of C(gpu_cluster.name), and the first run that changes the cluster records this name in the cluster. If a host gets a longer name because a second
-    cluster with the same name has appeared, rename the cluster with C(gpu_cluster.renamed_from).
+    cluster with the same name has appeared, rename the cluster with C(gpu_renamed_from).
   - The name of the inventory file must end with C(clusters.yml) or C(clusters.yaml).
 options:
   plugin:

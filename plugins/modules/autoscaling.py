@@ -113,13 +113,11 @@ autoscaling:
       description: The pool, the range and the MachineAutoscaler of each MachineSet that is scaled.
       type: dict
       returned: always
-      sample: {notebooks: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}}
       contains:
         NAME:
           description: 'The entry for one MachineSet, with its name as the key.'
           type: dict
           returned: always
-          sample: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}
           contains:
             pool: {description: Pool of the MachineSet., type: str, returned: always, sample: notebooks}
             min: {description: Minimum number of nodes., type: int, returned: always, sample: 0}

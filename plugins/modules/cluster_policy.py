@@ -142,13 +142,11 @@ cluster_policy:
       description: For each DaemonSet, the number of nodes that need a pod and the number of nodes with a ready pod.
       type: dict
       returned: always
-      sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}
       contains:
         NAME:
           description: 'The entry for one DaemonSet, with its name as the key.'
           type: dict
           returned: always
-          sample: {desired: 20, ready: 20}
           contains:
             desired: {description: Number of nodes that need a pod., type: int, returned: always, sample: 20}
             ready: {description: Number of nodes with a ready pod., type: int, returned: always, sample: 20}
@@ -165,7 +163,6 @@ cluster_policy:
       type: list
       elements: dict
       returned: always
-      sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
         reason: {description: The failing pod and the cause., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
@@ -186,7 +183,6 @@ cluster_policy:
         - Progress of the operator's driver upgrade.
       type: dict
       returned: always
-      sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
       contains:
         states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except the final state.', type: dict,
           returned: always, sample: {upgrade-required: 1}}
@@ -209,7 +205,6 @@ cluster_policy:
       type: list
       elements: dict
       returned: always
-      sample: [{name: accel-gpu-train, pool: train, nodes: 2, created: false}]
       contains:
         name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
         pool: {description: Pool of the object. Empty for the default object., type: str, returned: always, sample: train}
@@ -220,7 +215,6 @@ cluster_policy:
       type: list
       elements: dict
       returned: always
-      sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
       contains:
         key: {description: Key of the taint., type: str, returned: if set, sample: nvidia.com/gpu}
         operator: {description: V(Exists) or V(Equal)., type: str, returned: if set, sample: Exists}

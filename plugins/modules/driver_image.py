@@ -152,13 +152,6 @@ driver_images:
       type: str
       returned: always
       sample: unchanged
-  sample:
-    - image: registry.example.com/nvidia/driver
-      version: 580.95.05
-      pools: [vdi]
-      tags: [580.95.05-rhel9, 580.95.05-rhel9.6]
-      digests: {580.95.05-rhel9: 'sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2'}
-      action: unchanged
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a tool is missing.

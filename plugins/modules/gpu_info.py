@@ -103,8 +103,6 @@ gpu_info:
       description: The identity of the cluster.
       type: dict
       returned: when the cluster is reachable
-      sample: {uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11, recorded_name: lab, name_to_record: null, server: "https://10.0.0.10:6443",
-        origin: "kubeconfig ~/.kube/config, context lab"}
       contains:
         uid: {description: UID of the namespace kube-system; null if this user is not allowed to read it., type: str, returned: always,
           sample: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11}
@@ -116,7 +114,6 @@ gpu_info:
       description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
       returned: when the cluster is reachable
-      sample: {nodes: 5, gpu_nodes: 2, gpus: 2, allocatable: {nvidia.com/gpu: 8}}
       contains:
         nodes: {description: Number of nodes., type: int, returned: always, sample: 5}
         gpu_nodes: {description: Number of nodes with GPUs., type: int, returned: always, sample: 2}
@@ -126,13 +123,11 @@ gpu_info:
       description: The number of nodes and GPUs, and the driver versions, by model.
       type: dict
       returned: when the cluster is reachable
-      sample: {Tesla-T4: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}}
       contains:
         NAME:
           description: 'The entry for one model, with its name as the key.'
           type: dict
           returned: always
-          sample: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}
           contains:
             nodes: {description: Number of nodes., type: int, returned: always, sample: 2}
             gpus: {description: Number of GPUs., type: int, returned: always, sample: 2}
@@ -147,24 +142,6 @@ gpu_info:
       type: list
       elements: dict
       returned: when the cluster is reachable
-      sample:
-        - name: t4-1
-          pool: notebooks
-          model: Tesla-T4
-          gpus: 1
-          memory_mib: 15360
-          driver: 580.95.05
-          driver_upgrade: upgrade-done
-          mode: time-slicing
-          replicas: 4
-          config: time-slicing-4-1c2f0a9b
-          allocatable: {nvidia.com/gpu: 4}
-          capacity: {nvidia.com/gpu: 4}
-          mig: null
-          drift: ["label nvidia.com/gpu.replicas is 1, but 4 is expected"]
-          ready: true
-          schedulable: true
-          workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: t4-1}
         pool: {description: Pool of the node; null if there is none., type: str, returned: always, sample: notebooks}
@@ -185,7 +162,6 @@ gpu_info:
           description: The MIG configuration; null if the GPU does not support MIG.
           type: dict
           returned: always
-          sample: {config: all-3g.40gb, state: success, devices: {3g.40gb: 2}}
           contains:
             config: {description: The desired configuration; null if there is none., type: str, returned: always, sample: all-3g.40gb}
             state: {description: State that the MIG manager reports; null if there is none., type: str, returned: always, sample: success}
@@ -197,7 +173,6 @@ gpu_info:
           type: list
           elements: dict
           returned: if a C(sharing.demand) determines the layout
-          sample: [{devices: [0], profiles: {3g.40gb: 2}}]
           contains:
             devices: {description: Indexes of the GPUs; empty if the entry applies to all GPUs., type: list, elements: int, returned: always, sample: [0]}
             profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
@@ -208,7 +183,6 @@ gpu_info:
           type: list
           elements: dict
           returned: with O(include_workloads)
-          sample: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
           contains:
             namespace: {description: Namespace of the pod., type: str, returned: always, sample: team}
             pod: {description: Name of the pod., type: str, returned: always, sample: notebook-0}
@@ -219,7 +193,6 @@ gpu_info:
         nodes that it skips.
       type: dict
       returned: when the cluster is reachable
-      sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
       contains:
         states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except the final state.', type: dict,
           returned: always, sample: {upgrade-required: 1}}
@@ -241,34 +214,17 @@ gpu_info:
         - With O(include_impact), C(impact) contains the effects of a run on the pool, as numbers of nodes and pods.
       type: dict
       returned: when O(gpu_pools) is set
-      sample:
-        notebooks:
-          {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {}, gpu_layouts: [],
-           resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840, models: [Tesla-T4], nodes: 2,
-           gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}},
-           changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
-            removed_annotations: [], taints: [], removed_taints: []},
-           drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected"], drifted_nodes: 1, as_declared: false,
-           impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
       contains:
         NAME:
           description: 'The entry for one pool, with its name as the key.'
           type: dict
           returned: always
-          sample: {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {},
-            gpu_layouts: [], resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840,
-            models: [Tesla-T4], nodes: 2, gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8,
-            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
-            removed_annotations: [], taints: [], removed_taints: []},
-            drift: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, but 4 is expected'], drifted_nodes: 1, as_declared: false,
-            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
           contains:
             model: {description: The declared model; null if the pool declares none., type: str, returned: always, sample: T4}
             nodegroup:
               description: The node group; null if there is none.
               type: dict
               returned: always
-              sample: {name: train, flavor: g4.p4.40g, size: '2'}
               contains:
                 name: {description: Name of the group., type: str, returned: always, sample: train}
                 flavor: {description: Flavor of the nodes., type: str, returned: always, sample: g4.p4.40g}
@@ -283,7 +239,6 @@ gpu_info:
               type: list
               elements: dict
               returned: always
-              sample: [{devices: [], profiles: {3g.40gb: 2}}]
               contains:
                 devices: {description: Indexes of the GPUs; empty if the entry applies to all GPUs., type: list, elements: int, returned: always, sample: []}
                 profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
@@ -293,8 +248,6 @@ gpu_info:
               type: list
               elements: dict
               returned: always
-              sample: [{gpus: 2, profiles: {7g.80gb: 1}, slices: 8, devices: [{profile: 7g.80gb, start: 0, size: 8}], unused: {
-                compute: 0, memory: 0, media: false}}]
               contains:
                 gpus: {description: Number of GPUs with this layout; null while no node is known., type: int, returned: always, sample: 2}
                 profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {7g.80gb: 1}}
@@ -304,7 +257,6 @@ gpu_info:
                   type: list
                   elements: dict
                   returned: always
-                  sample: [{profile: 7g.80gb, start: 0, size: 8}]
                   contains:
                     profile: {description: MIG profile., type: str, returned: always, sample: 7g.80gb}
                     start: {description: 'First memory slice, counted from 0.', type: int, returned: always, sample: 0}
@@ -313,7 +265,6 @@ gpu_info:
                   description: The slices and media engines that no device uses; empty if the devices do not fit.
                   type: dict
                   returned: always
-                  sample: {compute: 0, memory: 0, media: false}
                   contains:
                     compute: {description: Compute slices., type: int, returned: always, sample: 0}
                     memory: {description: Memory slices., type: int, returned: always, sample: 0}
@@ -334,13 +285,11 @@ gpu_info:
               description: The counts C(expected) and C(allocatable) for each resource.
               type: dict
               returned: if the cluster was read
-              sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
                   description: 'The entry for one resource, with its name as the key.'
                   type: dict
                   returned: always
-                  sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
                     allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
@@ -348,8 +297,6 @@ gpu_info:
               description: The changes that a run would make; empty if there are none.
               type: dict
               returned: if the cluster was read
-              sample: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], annotations: [],
-                removed_annotations: [], taints: [], removed_taints: []}
               contains:
                 nodes: {description: Number of nodes that change., type: int, returned: always, sample: 1}
                 joining: {description: Number of nodes that join the pool., type: int, returned: always, sample: 0}
@@ -373,7 +320,6 @@ gpu_info:
               description: The last validation by workloads.
               type: dict
               returned: if the pool was validated
-              sample: {status: verified, node: t4-1, devices: {}, current: true}
               contains:
                 status: {description: V(verified) or V(failed)., type: str, returned: always, sample: verified}
                 node: {description: The node on which the validation pods ran., type: str, returned: always, sample: t4-1}
@@ -399,7 +345,6 @@ gpu_info:
               description: The effects of a run on the pool.
               type: dict
               returned: with O(include_impact)
-              sample: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
               contains:
                 driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
                 pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
@@ -423,9 +368,6 @@ gpu_info:
         - C(workloads) lists up to 100 workloads with pods on changed nodes that no node can run after the changes.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
-      sample:
-        {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
-         release: null, held_back: false, allowed: false, disabled: [], workloads: [], upgrade: null}
       contains:
         driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
         pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
@@ -442,7 +384,6 @@ gpu_info:
           description: Versions of the operator; null if there is no upgrade.
           type: dict
           returned: always
-          sample: {installed: v25.3.2, desired: v25.10.1}
           contains:
             installed: {description: The installed version., type: str, returned: always, sample: v25.3.2}
             desired: {description: The desired version., type: str, returned: always, sample: v25.10.1}
@@ -454,7 +395,6 @@ gpu_info:
           type: list
           elements: dict
           returned: always
-          sample: [{owner: Deployment team/serve, field: 'spec.nodeSelector[nvidia.com/gpu.product]', value: Tesla-T4, fitting: Tesla-T4-SHARED}]
           contains:
             owner: {description: 'The kind, namespace and name of the workload.', type: str, returned: always, sample: Deployment team/serve}
             field: {description: The field of the pod that fits no node., type: str, returned: always, sample: 'spec.nodeSelector[nvidia.com/gpu.product]'}
@@ -478,7 +418,6 @@ gpu_info:
           type: list
           elements: dict
           returned: always
-          sample: [{field: spec.dcgmExporter.enabled, effect: metrics of the GPUs are no longer collected}]
           contains:
             field: {description: The field of the ClusterPolicy., type: str, returned: always, sample: spec.dcgmExporter.enabled}
             effect: {description: The effect on the nodes., type: str, returned: always, sample: metrics of the GPUs are no longer collected}
@@ -486,15 +425,12 @@ gpu_info:
           description: The errors that would cause the upgrade to fail; null if a run does not change the operator's Helm release.
           type: dict
           returned: always
-          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: '',
-            values: [{path: devicePlugin.enabled, before: true, after: false}]}
           contains:
             refusals:
               description: The errors that would cause the upgrade to fail.
               type: list
               elements: dict
               returned: always
-              sample: [{code: schema, message: The chart rejects the values.}]
               contains:
                 code: {description: The C(code) that M(accel.gpu.helm_release) would return., type: str, returned: always, sample: schema}
                 message: {description: The error message., type: str, returned: always, sample: The chart rejects the values.}
@@ -504,7 +440,6 @@ gpu_info:
               type: list
               elements: dict
               returned: always
-              sample: [{path: devicePlugin.enabled, before: true, after: false}]
               contains:
                 path: {description: The path of the value., type: str, returned: always, sample: devicePlugin.enabled}
                 before: {description: The value before the run; null if it is not set., type: raw, returned: if the value is not confidential, sample: true}
@@ -520,10 +455,6 @@ gpu_info:
           whether the finding applies now and after a run of the playbook C(site).
       type: dict
       returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates the nodes
-      sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
-        min: 0, max: 4, min_after_run: 0, max_after_run: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED,
-        gpu_limit: {used: 0, max: 16}, gpu_limit_after_run: {used: 0, max: 16}, findings: [{code: maximum,
-        effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
       contains:
         version: {description: Version of OpenShift., type: str, returned: always, sample: 4.18.14}
         not_read: {description: Objects that could not be read., type: list, elements: str, returned: always, sample: []}
@@ -532,11 +463,6 @@ gpu_info:
           type: list
           elements: dict
           returned: always
-          sample: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true, min: 0,
-            max: 4, min_after_run: 0, max_after_run: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED,
-            gpu_limit: {used: 0, max: 16}, gpu_limit_after_run: {used: 0, max: 16},
-            findings: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise
-            it, label: '', now: true, after_run: false}]}]
           contains:
             pool: {description: Pool of the MachineSet., type: str, returned: always, sample: t4}
             machine_set: {description: Name of the MachineSet., type: str, returned: always, sample: t4}
@@ -556,7 +482,6 @@ gpu_info:
               description: The limit of the ClusterAutoscaler for this GPU type; null if there is none.
               type: dict
               returned: always
-              sample: {used: 0, max: 16}
               contains:
                 used: {description: Number of GPUs in use., type: int, returned: always, sample: 0}
                 max: {description: Maximum number of GPUs., type: int, returned: always, sample: 16}
@@ -564,7 +489,6 @@ gpu_info:
               description: The predicted value of C(gpu_limit) after a run of the playbook C(site).
               type: dict
               returned: always
-              sample: {used: 0, max: 16}
               contains:
                 used: {description: Number of GPUs in use., type: int, returned: always, sample: 0}
                 max: {description: Maximum number of GPUs., type: int, returned: always, sample: 16}
@@ -573,8 +497,6 @@ gpu_info:
               type: list
               elements: dict
               returned: always
-              sample: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it,
-                label: '', now: true, after_run: false}]
               contains:
                 code: {description: Kind of finding., type: str, returned: always, sample: maximum}
                 effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
@@ -596,7 +518,6 @@ gpu_info:
       type: list
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: [{pool: notebooks, message: 1 node(s) have labels or taints that differ from the declaration}]
       contains:
         pool: {description: Name of the pool., type: str, returned: always, sample: notebooks}
         message: {description: The difference., type: str, returned: always, sample: 1 node(s) have labels or taints that differ from the declaration}
@@ -608,15 +529,11 @@ gpu_info:
           this distribution.
       type: dict
       returned: when O(gpu_pools) is set
-      sample:
-        nfd: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
-        operator: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
       contains:
         nfd:
           description: Node Feature Discovery.
           type: dict
           returned: always
-          sample: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
           contains:
             version: {description: The declared version; empty if the channel determines the version., type: str, returned: always,
               sample: v25.10.1}
@@ -630,7 +547,6 @@ gpu_info:
           description: The GPU operator.
           type: dict
           returned: always
-          sample: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
           contains:
             version: {description: The declared version; empty if the channel determines the version., type: str, returned: always,
               sample: v25.10.1}
@@ -647,7 +563,6 @@ gpu_info:
               type: list
               elements: dict
               returned: always
-              sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
               contains:
                 name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
                 value: {description: Value of the variable., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
@@ -656,7 +571,6 @@ gpu_info:
       type: list
       elements: dict
       returned: when the cluster is reachable
-      sample: [{object: ClusterPolicy x, adds: ['a:NoSchedule'], removes: [], restarts: NFD}]
       contains:
         object: {description: The object that changes., type: str, returned: always, sample: ClusterPolicy x}
         adds: {description: Tolerations that a run adds., type: list, elements: str, returned: always, sample: ['a:NoSchedule']}
@@ -673,7 +587,6 @@ gpu_info:
       type: list
       elements: dict
       returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
-      sample: [{name: accel-gpu-train, managed: true, pool: train, default: false, version: 570.148.08, nodes: 2, state: ready, message: ""}]
       contains:
         name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
         managed: {description: Whether the object belongs to a pool., type: bool, returned: always, sample: true}
@@ -687,13 +600,11 @@ gpu_info:
       description: The changes to up to 100 nodes, in the same form as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
-      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}}
       contains:
         NAME:
           description: 'The entry for one node, with its name as the key.'
           type: dict
           returned: always
-          sample: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}
           contains:
             pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
             change: {description: 'Kind of change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
@@ -712,7 +623,6 @@ gpu_info:
       type: list
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
         reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
@@ -737,7 +647,6 @@ gpu_info:
           fail.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
       contains:
         pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
         nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}

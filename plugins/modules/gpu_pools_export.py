@@ -197,7 +197,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _declared_cluster(module: GpuModule) -> Object:
-    """Return the option gpu_cluster with the cluster's UID, but without renamed_from and without a kubeconfig that is given as a dictionary."""
+    """Return the option gpu_cluster with the cluster's UID, but without a kubeconfig that is given as a dictionary."""
     client, declared = module.client, module.params["gpu_cluster"] or {}
     candidates = (read_recorded_name(client), client.connection.cluster_name, client.connection.context_name)
     name = declared.get("name") or next(
@@ -207,7 +207,6 @@ def _declared_cluster(module: GpuModule) -> Object:
     left_out = {
         "name",
         "uid",
-        "renamed_from",
         *(["kubeconfig"] if isinstance(declared.get("kubeconfig"), dict) else []),
     }
     rest = {key: value for key, value in declared.items() if key not in left_out}

@@ -165,13 +165,11 @@ gpu_sharing:
         - C(missing) contains the number of devices, by profile, that C(sharing.demand) requests but that do not fit on the nodes.
       type: dict
       returned: always
-      sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}}
       contains:
         NAME:
           description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
-          sample: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}
           contains:
             nodes: {description: Number of nodes in the pool., type: int, returned: always, sample: 4}
             changed: {description: 'Number of changed nodes, as in C(changed_nodes).', type: int, returned: always, sample: 4}
@@ -183,13 +181,11 @@ gpu_sharing:
               description: The numbers of expected and allocatable devices for each resource.
               type: dict
               returned: always
-              sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
               contains:
                 NAME:
                   description: 'The entry for one resource. The key is the name of the resource.'
                   type: dict
                   returned: always
-                  sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
                     allocatable: {description: The number of devices that the pool's nodes advertise., type: int, returned: always, sample: 8}
@@ -227,13 +223,11 @@ gpu_sharing:
           C(nvidia.com/gpu.deploy.client). C(possible_holders) lists privileged system pods that may hold a GPU and that are not evicted.
       type: dict
       returned: always
-      sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
       contains:
         NAME:
           description: 'The entry for one node. The key is the name of the node.'
           type: dict
           returned: always
-          sample: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: 'no'}
           contains:
             pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
             change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
@@ -319,9 +313,6 @@ gpu_sharing:
       type: list
       elements: dict
       returned: always
-      sample:
-        - name: virt-1
-          reason: label nvidia.com/gpu.workload.config=vm-passthrough gives its GPUs to virtual machines
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
         reason: {description: 'The failing pod and the cause, or the label that prevents discovery.', type: str, returned: always,
@@ -335,7 +326,6 @@ gpu_sharing:
       description: Entries that were C(added) to and C(removed) from the ConfigMaps of the device plugin and the MIG manager.
       type: dict
       returned: always
-      sample: {added: [time-slicing-4], removed: []}
       contains:
         added: {description: Added entries., type: list, elements: str, returned: always, sample: [time-slicing-4]}
         removed: {description: Removed entries., type: list, elements: str, returned: always, sample: []}
@@ -369,7 +359,6 @@ gpu_sharing:
       description: Nodes and pools that depend on hardware that has not been discovered yet (C(nodes), C(nodes_count), C(pools)).
       type: dict
       returned: in check mode, if there are undiscovered nodes
-      sample: {nodes: [a100-5], nodes_count: 1, pools: []}
       contains:
         nodes: {description: Up to 100 of these nodes., type: list, elements: str, returned: always, sample: [a100-5]}
         nodes_count: {description: Number of these nodes., type: int, returned: always, sample: 1}

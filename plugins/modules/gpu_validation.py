@@ -163,24 +163,11 @@ gpu_validation:
         - C(all_reduce) and C(network_all_reduce) contain C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or C(skipped) with the reason.
       type: dict
       returned: always
-      sample:
-        notebooks:
-          status: verified
-          node: t4-1
-          pods: 4
-          devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4}
-          image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
-          kernel: passed
-          one_more: waited
-          two_shares: refused
       contains:
         NAME:
           description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
-          sample: {status: verified, node: t4-1, pods: 4, devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4},
-            image: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0',
-            kernel: passed, one_more: waited, two_shares: refused}
           contains:
             status: {description: 'V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) or V(would_run).',
               type: str, returned: always, sample: verified}
@@ -216,7 +203,6 @@ gpu_validation:
       description: Pools that cannot be previewed before the cluster's hardware is discovered.
       type: dict
       returned: in check mode, when there are such pools
-      sample: {pools: [train]}
       contains:
         pools: {description: The pools., type: list, elements: str, returned: always, sample: [train]}
 code:

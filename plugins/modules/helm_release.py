@@ -194,7 +194,6 @@ helm_release:
       description: Names of the chart's CRDs, grouped by action.
       type: dict
       returned: success
-      sample: {created: [], updated: [clusterpolicies.nvidia.com], unchanged: []}
       contains:
         created: {description: New CRDs., type: list, elements: str, returned: success, sample: []}
         updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
@@ -210,7 +209,6 @@ helm_release:
       description: The impact of an operator upgrade on the driver.
       type: dict
       returned: success
-      sample: {nodes: 20, max_parallel: 1, in_place: false, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
       contains:
         nodes:
           description: Number of nodes on which the driver restarts.

@@ -140,7 +140,6 @@ image_set:
           returned: always
           sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
       returned: always
-      sample: []
     copies:
       description: The images that must be copied to the mirror, in the format of O(accel.gpu.registry_image#module:images).
       type: list
@@ -163,7 +162,6 @@ image_set:
           elements: str
           returned: always
           sample: [linux/amd64]
-      sample: []
     files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.txt]}
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
@@ -174,11 +172,6 @@ image_set:
       elements: str
       returned: with O(verify=true)
       sample: []
-  sample:
-    images:
-      - component: devicePlugin
-        source: nvcr.io/nvidia/k8s-device-plugin:v0.18.1
-        destination: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options or the variables. V(mirror) - the mirror is not complete. V(chart) - a chart cannot be

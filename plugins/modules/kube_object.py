@@ -138,8 +138,6 @@ kube_object:
           returned: in check mode, if the user is not allowed to send a dry run
           sample: "not checked by the server: this user is not allowed to send a dry run"
       returned: always
-      sample:
-        - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}
 code:
   description:
     - The reason for the failure.

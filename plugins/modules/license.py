@@ -168,11 +168,6 @@ license:
       type: list
       elements: dict
       returned: always
-      sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, proxy: '', managed_by: '',
-           previous: '', migrated_from: '', digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
-           fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
-           services: [{host: dls.example.com, port: 443, service: lease}]}
       contains:
         kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
         name: {description: Name., type: str, returned: always, sample: licensing-config}
@@ -208,7 +203,6 @@ license:
           type: list
           elements: dict
           returned: always
-          sample: [{host: dls.example.com, port: 443, service: lease}]
           contains:
             host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
             port: {description: Port., type: int, returned: always, sample: 443}
@@ -243,7 +237,6 @@ license_rotation:
   description: With O(rotate), the result for the first node, as RV(accel.gpu.license_rotation#module:license_rotation).
   returned: if loading the new files into the driver of the first node has failed
   type: dict
-  sample: {rotated: [], rotated_count: 0, restarted: [], evicted: [], removed: [], unchanged_count: 0, pending: [gpu-1], failed: null, reached: null}
   contains:
     rotated: {description: The first nodes that were rotated., type: list, elements: str, returned: always, sample: []}
     rotated_count: {description: Number of these nodes., type: int, returned: always, sample: 0}

@@ -111,7 +111,6 @@ license_info:
       description: The number of nodes that need a license, and the number of these nodes in each state.
       type: dict
       returned: always
-      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1, not_required: 0}
       contains:
         nodes: {description: Nodes that need a license., type: int, returned: always, sample: 20}
         licensed: {description: Nodes with a license., type: int, returned: always, sample: 19}
@@ -149,10 +148,6 @@ license_info:
       type: list
       elements: dict
       returned: always
-      sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, complete: true, fingerprint: 5e9d51ee2b5cd3c0,
-           expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
-           services: [{host: dls.example.com, port: 443, service: lease}], valid: true, problem: ''}
       contains:
         kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
         name: {description: Name., type: str, returned: always, sample: licensing-config}
@@ -170,7 +165,6 @@ license_info:
           type: list
           elements: dict
           returned: always
-          sample: [{host: dls.example.com, port: 443, service: lease}]
           contains:
             host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
             port: {description: Port., type: int, returned: always, sample: 443}
@@ -186,10 +180,6 @@ license_info:
       type: list
       elements: dict
       returned: always
-      sample:
-        - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
-           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, driver_started: '2026-03-01T08:00:00Z',
-           token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
         pool: {description: Pool of the node; null if the node is in no pool., type: str, returned: always, sample: vdi}
@@ -225,7 +215,6 @@ license_info:
           type: list
           elements: dict
           returned: always
-          sample: [{address: 'dls.example.com:443', reachable: true, layer: null, message: ''}]
           contains:
             address: {description: Host and port., type: str, returned: always, sample: 'dls.example.com:443'}
             reachable: {description: Whether TLS works; null if the node cannot check it., type: bool, returned: always, sample: true}

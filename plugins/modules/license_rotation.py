@@ -173,18 +173,6 @@ license_rotation:
       elements: str
       returned: success
       sample: []
-  sample:
-    rotated: [gpu-1]
-    rotated_count: 1
-    restarted: [gpu-1]
-    evicted: [team/notebook-0]
-    removed: []
-    unchanged_count: 19
-    pending: []
-    failed: null
-    reached: null
-    skipped: []
-    failing: []
 code:
   description:
     - The reason for the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license

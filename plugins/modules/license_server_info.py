@@ -78,7 +78,6 @@ license_servers:
       type: list
       elements: dict
       returned: always
-      sample: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}]
       contains:
         name: {description: Name of the product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         total: {description: Number of licenses in the license pools., type: int, returned: always, sample: 100}
@@ -87,7 +86,6 @@ license_servers:
     total: {description: Number of licenses of all products., type: int, returned: always, sample: 100}
     in_use: {description: Number of licenses of all products that are in use., type: int, returned: always, sample: 20}
     leases: {description: The number of leases., type: int, returned: always, sample: 20}
-  sample: {servers: [datacenter-1], products: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}], total: 100, in_use: 20, leases: 20}
 code:
   description: The reason for the failure. V(invalid) - no API key is set. V(connection) - urllib3 is missing, or the API key cannot be sent. V(unreachable) -
     the service does not respond. Otherwise, the HTTP status of the service's error.

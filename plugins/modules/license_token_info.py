@@ -69,7 +69,6 @@ license_token:
       type: list
       elements: dict
       returned: always
-      sample: [{host: dls.example.com, port: 443, service: auth}, {host: dls.example.com, port: 443, service: lease}]
       contains:
         host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
         port: {description: Port., type: int, returned: always, sample: 443}
@@ -89,20 +88,6 @@ license_token:
       elements: str
       returned: always
       sample: [it has no expiry]
-  sample:
-    fingerprint: 5e9d51ee2b5cd3c0
-    algorithm: RS256
-    expires: '2027-03-01T12:00:00Z'
-    not_before: '2026-03-01T12:00:00Z'
-    issued: '2026-03-01T12:00:00Z'
-    days_left: 364
-    valid: true
-    problem: ''
-    server_type: dls
-    services: [{host: dls.example.com, port: 443, service: auth}, {host: dls.example.com, port: 443, service: lease}]
-    license_classes: []
-    signature: consistent
-    warnings: []
 code:
   description: The reason for the failure. V(invalid) - no token is set, its file cannot be read, or the text is not a token.
   returned: failure

@@ -26,6 +26,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
+  - accel.gpu.drain.option
   - accel.gpu.lease
   - accel.gpu.confirm
   - accel.gpu.attributes
@@ -79,32 +80,12 @@ nodegroups:
       C(failure) is the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    train:
-      action: update
-      id: train
-      name: train
-      status: READY
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      flavor: g4dn.xlarge
-      template: null
-      accelerators: null
-      provider_spec: {}
-      managed: true
-      annotations: {machine.openshift.io/GPU: "4"}
-      node_labels: {accel.gpu/pool: train}
-      node_taints: []
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
-        flavor: g4dn.xlarge, template: null, accelerators: null, provider_spec: {}, managed: true, annotations: {machine.openshift.io/GPU: '4'},
-        node_labels: {accel.gpu/pool: train}, node_taints: []}
-      contains:
+      contains: &group
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
@@ -127,7 +108,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -143,42 +123,7 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as an entry of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
-  contains:
-    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
-      V(delete).', type: str, returned: always, sample: none}
-    id: {description: ID of the group., type: str, returned: if the group exists, sample: train}
-    name: {description: Name of the group. It has a suffix after a replacement., type: str, returned: always, sample: train}
-    status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
-    node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-    flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
-    template: {description: Template of the virtual machines; null on platforms without templates., type: str, returned: always, sample: null}
-    accelerators: {description: Accelerators that are attached to the machines; null if there are none., type: dict,
-      returned: always, sample: null}
-    provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
-    managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
-    annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the labels, taints and annotations that this
-      collection has set.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
-    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
-    node_taints:
-      description: Taints with which nodes register.
-      type: list
-      elements: dict
-      returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
-      contains:
-        key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
-        value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
-        effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines whose settings differ from those of new Machines., type: list, elements: str,
-      returned: if there are any, sample: [train-x7k2p]}
-    deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
-      elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
-    adopted_nodes: {description: 'Nodes that did not register with the label of the pool, because their Machines are older than the declaration.',
-      type: list, elements: str, returned: if there are any, sample: [prod-7x2kd-gpu-a-x7k2p]}
-    failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
+  contains: *group
 code:
   description:
     - The reason for the failure.

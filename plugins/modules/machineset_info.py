@@ -51,28 +51,11 @@ nodegroups:
       C(autoscaler) is the MachineAutoscaler that scales the MachineSet.
   returned: always
   type: dict
-  sample:
-    train:
-      id: train
-      name: train
-      status: FAILED
-      group: train
-      pool: train
-      platform: AWS
-      zone: us-east-2a
-      autoscaler: null
-      node_count: 1
-      flavor: g4dn.xlarge
-      machines: [{name: train-x7k2p, phase: Failed, node: null}]
-      problems: ["Machine train-x7k2p has failed (InsufficientResources: quota exceeded)."]
   contains:
     NAME:
       description: 'The entry for one MachineSet. The key is the name of the MachineSet.'
       type: dict
       returned: always
-      sample: {id: train, name: train, status: FAILED, group: train, pool: train, platform: AWS, zone: us-east-2a, autoscaler: null,
-        node_count: 1, flavor: g4dn.xlarge, machines: [{name: train-x7k2p, phase: Failed, node: null}], problems: ['Machine
-        train-x7k2p has failed (InsufficientResources: quota exceeded).']}
       contains:
         id: {description: Name of the MachineSet., type: str, returned: always, sample: train}
         name: {description: Name of the MachineSet., type: str, returned: always, sample: train}
@@ -88,7 +71,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{name: train-x7k2p, phase: Failed, node: null}]
           contains:
             name: {description: Name of the Machine., type: str, returned: always, sample: train-x7k2p}
             phase: {description: Phase of the Machine., type: str, returned: always, sample: Running}
@@ -112,7 +94,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}

@@ -57,13 +57,6 @@ catalog:
       returned: always
       type: list
       elements: dict
-      sample:
-        - name: g2.5xlarge
-          id: 18e297bf-9774-460d-a567-e8a1a2519931
-          vcpus: 28
-          ram: 172032
-          disk: 160
-          gpus: {count: 1, kind: gpu, model: T4, models: [T4], source: "pci_passthrough:alias=t4:1"}
       contains:
         name: {description: Name of the flavor., type: str, returned: always, sample: g2.5xlarge}
         id: {description: ID of the flavor., type: str, returned: always, sample: 18e297bf-9774-460d-a567-e8a1a2519931}
@@ -74,7 +67,6 @@ catalog:
           description: The GPUs of one machine; null if no extra spec names GPUs.
           type: dict
           returned: always
-          sample: {count: 1, kind: gpu, model: T4, models: [T4], source: 'pci_passthrough:alias=t4:1'}
           contains:
             count: {description: Number of GPUs; null if an extra spec only hints at GPUs., type: int, returned: always, sample: 1}
             kind: {description: 'V(gpu) for physical GPUs, V(vgpu) for virtual GPUs, or V(hint) if an extra spec only hints at GPUs.', type: str,
@@ -92,7 +84,6 @@ catalog:
       returned: always
       type: list
       elements: dict
-      sample: [{name: ubuntu-k8s, id: ee836c4f-2484-4b8c-a1dd-f58821762798, status: active, os_distro: ubuntu, kube_version: v1.30.2}]
       contains:
         name: {description: Name of the image., type: str, returned: always, sample: ubuntu-k8s}
         id: {description: ID of the image., type: str, returned: always, sample: ee836c4f-2484-4b8c-a1dd-f58821762798}
@@ -113,15 +104,6 @@ catalog:
       returned: always
       type: list
       elements: dict
-      sample:
-        - name: k8s-1.30
-          id: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
-          driver: k8s_capi_helm_v1
-          cluster_distro: ubuntu
-          flavor: m2.medium
-          master_flavor: m2.medium
-          image: ubuntu-k8s
-          labels: {kube_tag: v1.30.2}
       contains:
         name: {description: Name of the template., type: str, returned: always, sample: k8s-1.30}
         id: {description: ID of the template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
@@ -137,13 +119,11 @@ catalog:
       description: Limit and usage of each resource. The limit V(-1) indicates that there is no limit. The map is empty if the cloud does not return quotas.
       returned: always
       type: dict
-      sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
       contains:
         NAME:
           description: 'The entry for one resource. The key is V(clusters), V(instances), V(cores) or V(ram).'
           type: dict
           returned: always
-          sample: {limit: 20, used: 1}
           contains:
             limit: {description: The limit; V(-1) if there is no limit., type: int, returned: always, sample: 20}
             used: {description: The amount in use., type: int, returned: always, sample: 1}
@@ -151,7 +131,6 @@ catalog:
       description: For Magnum's API, the microversion in use and the newest microversion that the cloud supports.
       returned: always
       type: dict
-      sample: {used: "1.14", newest: "1.14"}
       contains:
         used: {description: The microversion in use., type: str, returned: always, sample: '1.14'}
         newest: {description: The newest supported microversion; null if the cloud does not return it., type: str, returned: always, sample: '1.14'}

@@ -110,13 +110,6 @@ magnum_cluster:
     cluster.
   returned: always
   type: dict
-  sample:
-    name: prod
-    id: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
-    status: CREATE_COMPLETE
-    server: https://10.1.10.10:6443
-    cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
-    labels: {kube_tag: v1.30.2, nvidia_gpu_enabled: "true"}
   contains:
     name: {description: Name of the cluster., type: str, returned: always, sample: prod}
     id: {description: ID of the cluster., type: str, returned: if the cluster exists, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}

@@ -96,31 +96,12 @@ nodegroups:
       is V(none), V(create), V(update), V(recreate) or V(delete). After a replacement, C(name) has a suffix. C(failure) is the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    gpu-t4:
-      action: create
-      name: gpu-t4
-      id: 0d358554-95b3-463f-86fc-21344a3cf48b
-      status: CREATE_COMPLETE
-      flavor: g2.5xlarge
-      image: ubuntu-k8s
-      role: worker
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      docker_volume_size: null
-      labels: {kube_tag: v1.30.2}
-      node_labels: {}
-      node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: create, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, flavor: g2.5xlarge,
-        image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
-        labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]}
-      contains:
+      contains: &group
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
@@ -140,7 +121,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -154,37 +134,7 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
-  contains:
-    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
-      V(delete).', type: str, returned: always, sample: none}
-    id: {description: ID of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
-    name: {description: "Name of the group. After a replacement, the name has a suffix.", type: str, returned: always, sample: train}
-    status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
-    node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-    flavor: {description: 'Name or ID of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
-    image: {description: 'Name or ID of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
-    role: {description: Role of the group., type: str, returned: always, sample: worker}
-    docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
-    labels: {description: Labels that Magnum uses to configure the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
-    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
-    node_taints:
-      description: Taints with which nodes register.
-      type: list
-      elements: dict
-      returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
-      contains:
-        key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
-        value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
-        effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
-      returned: if there are any, sample: [train-x7k2p]}
-    deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
-      elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
-    failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
+  contains: *group
 code:
   description:
     - The reason for the failure.

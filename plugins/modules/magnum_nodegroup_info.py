@@ -43,32 +43,11 @@ nodegroups:
   description: The groups, with their names as keys. The fields correspond to the options of M(accel.gpu.magnum_nodegroup).
   returned: always
   type: dict
-  sample:
-    gpu-t4:
-      name: gpu-t4
-      id: 0d358554-95b3-463f-86fc-21344a3cf48b
-      status: CREATE_COMPLETE
-      status_reason: ""
-      flavor: g2.5xlarge
-      image: ubuntu-k8s
-      role: worker
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      docker_volume_size: null
-      labels: {kube_tag: v1.30.2}
-      node_labels: {}
-      node_taints: []
-      node_addresses: [10.1.22.10, 10.1.22.11]
-      is_default: false
   contains:
     NAME:
       description: 'The entry for one node group. The key is the name of the node group.'
       type: dict
       returned: always
-      sample: {name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, status_reason: '', flavor: g2.5xlarge,
-        image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
-        labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [], node_addresses: [10.1.22.10, 10.1.22.11], is_default: false}
       contains:
         id: {description: ID of the group., type: str, returned: always, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
         name: {description: Name of the group., type: str, returned: always, sample: gpu-t4}
@@ -90,7 +69,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}

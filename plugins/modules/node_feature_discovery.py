@@ -75,7 +75,6 @@ node_feature_discovery:
       type: list
       elements: dict
       returned: always
-      sample: [{key: restrictedaccess, operator: Equal, value: "yes", effect: NoSchedule}]
       contains:
         key: {description: Key of the taint., type: str, returned: if set, sample: nvidia.com/gpu}
         operator: {description: V(Exists) or V(Equal)., type: str, returned: if set, sample: Exists}

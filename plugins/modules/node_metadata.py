@@ -199,7 +199,6 @@ node_metadata:
         sets. In check mode, they count as a change.
       type: dict
       returned: when there are such sets and nodes
-      sample: {sets: [vision], undiscovered: [node-7]}
       contains:
         sets: {description: Sets that select a GPU model., type: list, elements: str, returned: always, sample: [vision]}
         undiscovered: {description: Up to 100 nodes whose GPUs are not known yet., type: list, elements: str, returned: always, sample: [node-7]}

@@ -97,13 +97,11 @@ nodegroup_nodes:
         C(nodes) is the number of nodes in the cluster, and C(ready) is the number of ready nodes.
       type: dict
       returned: always
-      sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
       contains:
         NAME:
           description: 'The entry for one pool. The key is the name of the pool.'
           type: dict
           returned: always
-          sample: {group: train, desired: 2, nodes: 2, ready: 2}
           contains:
             group: {description: Name of the node group., type: str, returned: always, sample: train}
             desired: {description: Desired number of nodes., type: int, returned: always, sample: 2}

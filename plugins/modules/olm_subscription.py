@@ -264,13 +264,6 @@ olm_subscription:
       description: The problem that OLM reports, or that prevents the installation.
       type: dict
       returned: after a failure, if OLM's objects show the reason
-      sample:
-        code: install_mode
-        object: OperatorGroup nvidia-gpu-operator/all
-        field: spec.targetNamespaces
-        value: all namespaces
-        rule: This needs the install mode AllNamespaces, but the operator supports only OwnNamespace.
-        remedy: Set the target namespaces of the group to [nvidia-gpu-operator], or use another namespace.
       contains:
         code: {description: The type of problem. The failure has the same C(code)., type: str, returned: always, sample: install_mode}
         object: {description: The object that has the problem., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}

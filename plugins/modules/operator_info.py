@@ -77,19 +77,6 @@ operator_info:
   description: The result for each component. The keys are C(nfd) and C(operator).
   returned: success
   type: dict
-  sample:
-    operator:
-      found: true
-      managed: false
-      adopted: true
-      what: "GPU operator v25.10.1 in namespace nvidia-gpu-operator (OLM, ClusterServiceVersion gpu-operator-certified.v25.10.1)"
-      deployment: gpu-operator
-      namespace: nvidia-gpu-operator
-      manager: olm
-      managed_by: OLM, ClusterServiceVersion gpu-operator-certified.v25.10.1
-      version: v25.10.1
-      problem: ""
-      notes: []
   contains:
     operator:
       description: The GPU operator; C(nfd) has the same keys.
@@ -134,7 +121,6 @@ operator_info:
           type: dict
           returned: if OLM installs the component
 
-          sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: null, source: [certified-operators]}
           contains:
             namespace: {description: Namespace of the operator., type: str, returned: always, sample: nvidia-gpu-operator}
             namespace_labels: {description: Labels of a new namespace., type: dict, returned: always, sample: {pod-security.kubernetes.io/enforce: privileged}}
@@ -162,7 +148,6 @@ operator_info:
           description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
           type: dict
           returned: always
-          sample: {namespaces: [nvidia-gpu-operator], kinds: []}
           contains:
             namespaces: {description: The namespaces., type: list, elements: str, returned: always, sample: [nvidia-gpu-operator]}
             kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, returned: always, sample: []}

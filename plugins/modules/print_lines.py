@@ -54,7 +54,6 @@ print_lines:
   description: Information about the printed lines.
   returned: success
   type: dict
-  sample: {count: 12}
   contains:
     count:
       description: Number of printed lines.

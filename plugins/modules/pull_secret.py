@@ -68,8 +68,6 @@ pull_secrets:
     namespace: {description: Namespace of the Secret., type: str, returned: always, sample: gpu-operator}
     registries: {description: The registries for which the Secret contains logins., type: list, elements: str, returned: always, sample: [registry.example.com]}
     action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
-  sample:
-    - {name: registry-login, namespace: gpu-operator, registries: [registry.example.com], action: unchanged}
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, or a Secret that is missing or has a different type. V(wrong_cluster) - the connection

@@ -121,12 +121,6 @@ images:
       type: str
       returned: always
       sample: unchanged
-  sample:
-    - source: nvcr.io/nvidia/gpu-operator:v25.10.1
-      destination: registry.example.com/nvidia/gpu-operator:v25.10.1
-      tags: [stable]
-      digest: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
-      action: unchanged
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a tool is

@@ -69,15 +69,6 @@ images:
     created: {description: Time at which the image was created., type: str, returned: if the image exists and O(details=true), sample: '2026-11-02T09:14:00Z'}
     size: {description: "Total size, in bytes, of the layers for the first platform.", type: int,
       returned: if the image exists and O(details=true), sample: 512000000}
-  sample:
-    - image: registry.example.com/nvidia/driver:580.105.08-rhel9.6
-      exists: true
-      digest: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
-      media_type: application/vnd.oci.image.manifest.v1+json
-      platforms: [linux/amd64]
-      labels: {version: 580.105.08}
-      created: "2026-11-02T09:14:00Z"
-      size: 512000000
 code:
   description:
     - The reason for the failure. V(invalid) - errors in the options. V(connection) - no usable credentials. V(unreachable) - a registry does not respond.

@@ -123,7 +123,6 @@ uninstall:
       type: list
       elements: dict
       returned: success
-      sample: [{name: gpu-operator, namespace: gpu-operator, status: deployed, managed: true, uninstall: true}]
       contains:
         name: {description: Name of the Helm release., type: str, returned: success, sample: gpu-operator}
         namespace: {description: Namespace of the Helm release., type: str, returned: success, sample: gpu-operator}
@@ -135,7 +134,6 @@ uninstall:
       type: list
       elements: dict
       returned: success
-      sample: [{name: gpu-operator-certified, namespace: nvidia-gpu-operator, package: gpu-operator-certified}]
       contains:
         name: {description: Name of the Subscription., type: str, returned: always, sample: gpu-operator-certified}
         namespace: {description: Namespace of the Subscription., type: str, returned: always, sample: nvidia-gpu-operator}

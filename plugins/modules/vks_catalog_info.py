@@ -68,7 +68,6 @@ catalog:
       type: list
       elements: dict
       returned: always
-      sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
       contains:
         id: {description: ID of the zone., type: str, returned: always, sample: HCM03-1B}
         name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
@@ -80,17 +79,6 @@ catalog:
       type: list
       elements: dict
       returned: always
-      sample:
-        - id: flav-52a1
-          name: g4-standard-16x64-1L40s
-          cpus: 16
-          memory_gib: 64
-          gpus: 1
-          model: L40S
-          models: [L40S]
-          zone: HCM03-1B
-          remaining: 4
-          available: true
       contains:
         id: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
         name: {description: Name of the flavor., type: str, returned: always, sample: g4-standard-16x64-1L40s}
@@ -107,7 +95,6 @@ catalog:
       type: list
       elements: dict
       returned: always
-      sample: [{id: vtype-61c3, name: nvme-iops3000, usable: true, kind: NVME, iops: 3000, min_gib: 20, max_gib: 5000, zone: HCM03-1B}]
       contains:
         id: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
         name: {description: Name of the volume type., type: str, returned: always, sample: nvme-iops3000}
@@ -122,7 +109,6 @@ catalog:
       type: list
       elements: dict
       returned: always
-      sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
       contains:
         id: {description: ID of the key., type: str, returned: always, sample: ssh-7d0e}
         name: {description: Name of the key., type: str, returned: always, sample: ops}
@@ -133,7 +119,6 @@ catalog:
       type: list
       elements: dict
       returned: always
-      sample: [{id: secg-90ab, name: default, usable: true, system: true}]
       contains:
         id: {description: ID of the security group., type: str, returned: always, sample: secg-90ab}
         name: {description: Name of the security group., type: str, returned: always, sample: default}
@@ -144,7 +129,6 @@ catalog:
       type: list
       elements: dict
       returned: with O(cluster)
-      sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
       contains:
         id: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
         name: {description: Name of the subnet., type: str, returned: always, sample: gpu-1b}
@@ -163,7 +147,6 @@ catalog:
       description: Limits on the number of clusters, node groups per cluster, and nodes per group. C(clusters) is the current number of clusters.
       type: dict
       returned: always
-      sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
       contains:
         max_node_groups: {description: Maximum number of node groups in a cluster., type: int, returned: always, sample: 20}
         max_nodes: {description: Maximum number of nodes in a group., type: int, returned: always, sample: 10}

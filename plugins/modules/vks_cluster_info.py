@@ -40,18 +40,6 @@ clusters:
   returned: always
   type: list
   elements: dict
-  sample:
-    - id: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
-      name: prod
-      status: ACTIVE
-      version: v1.35.6
-      vpc: net-4b5c
-      subnets: [sub-11aa]
-      network: CILIUM_OVERLAY
-      node_count: 3
-      private: false
-      server: https://10.2.0.10:6443
-      created_at: "2026-08-01T09:00:00Z"
   contains:
     id: {description: ID of the cluster., type: str, returned: always, sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80}
     name: {description: Name of the cluster., type: str, returned: always, sample: prod}

@@ -86,26 +86,12 @@ nodegroups:
       the reason why a group failed.
   returned: always
   type: dict
-  sample:
-    train:
-      action: create
-      id: ng-0b5c
-      name: train
-      status: ACTIVE
-      node_count: 2
-      min_node_count: 0
-      max_node_count: null
-      flavor: flav-52a1
-      node_labels: {accel.gpu/pool: train}
-      node_taints: []
   contains:
     NAME:
       description: 'The entry for one node group. The key is the declared name of the node group.'
       type: dict
       returned: always
-      sample: {action: create, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null,
-        flavor: flav-52a1, node_labels: {accel.gpu/pool: train}, node_taints: []}
-      contains:
+      contains: &group
         action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
@@ -134,7 +120,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
@@ -148,46 +133,7 @@ nodegroup:
   description: The group that O(name) selects, with the same keys as each value of RV(nodegroups).
   returned: with O(name)
   type: dict
-  sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
-  contains:
-    action: {description: 'The action that was taken or, in check mode, would be taken. V(none), V(create), V(update), V(recreate) or
-      V(delete).', type: str, returned: always, sample: none}
-    id: {description: ID of the group., type: str, returned: if the group exists, sample: ng-0b5c}
-    name: {description: Name of the group. It has a suffix after a replacement., type: str, returned: always, sample: train}
-    status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
-    node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
-    min_node_count: {description: Minimum number of nodes for the autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: Maximum number of nodes for the autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
-    flavor: {description: ID of the flavor., type: str, returned: always, sample: flav-52a1}
-    os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
-    disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
-    disk_type: {description: ID of the volume type., type: str, returned: always, sample: vtype-61c3}
-    ssh_key: {description: ID of the SSH key., type: str, returned: always, sample: ssh-7d0e}
-    subnet: {description: ID of the subnet., type: str, returned: always, sample: sub-11aa}
-    secondary_subnets: {description: The secondary subnets., type: list, elements: str, returned: always, sample: []}
-    security_groups: {description: IDs of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
-    private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
-    encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
-    tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
-    upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the format of O(upgrade_strategy).',
-      type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
-    kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
-    node_labels: {description: Labels with which nodes register., type: dict, returned: always, sample: {accel.gpu/pool: train}}
-    node_taints:
-      description: Taints with which nodes register.
-      type: list
-      elements: dict
-      returned: always
-      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
-      contains:
-        key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
-        value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
-        effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
-      returned: if there are any, sample: [train-x7k2p]}
-    deletes: {description: 'The groups that are deleted with their nodes: the group itself, or the groups that it replaces.', type: list,
-      elements: str, returned: if any group is deleted, sample: [train (2 nodes)]}
-    failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
+  contains: *group
 code:
   description:
     - The reason for the failure.

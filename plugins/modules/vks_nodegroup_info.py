@@ -49,26 +49,11 @@ nodegroups:
       returned only with O(include_nodes=true).
   returned: always
   type: dict
-  sample:
-    train:
-      id: ng-0b5c
-      name: train
-      status: ACTIVE
-      node_count: 2
-      min_node_count: 1
-      max_node_count: 4
-      flavor: flav-52a1
-      node_labels: {accel.gpu/pool: train}
-      node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
-      nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
   contains:
     NAME:
       description: 'The entry for one node group. The key is the name of the node group.'
       type: dict
       returned: always
-      sample: {id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 1, max_node_count: 4, flavor: flav-52a1,
-        node_labels: {accel.gpu/pool: train}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}],
-        nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]}
       contains:
         id: {description: ID of the group., type: str, returned: always, sample: ng-0b5c}
         name: {description: Name of the group., type: str, returned: always, sample: train}
@@ -79,7 +64,6 @@ nodegroups:
           elements: dict
           returned: with O(include_nodes=true)
 
-          sample: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
           contains:
             name: {description: Name of the node., type: str, returned: always, sample: vks-prod-train-7c2}
             status: {description: Status of the node's machine., type: str, returned: always, sample: ACTIVE}
@@ -109,7 +93,6 @@ nodegroups:
           type: list
           elements: dict
           returned: always
-          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
           contains:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}

@@ -23,7 +23,6 @@ from tests.pages import (
 FILES: dict[Path, Callable[[], str]] = {
     mig_layouts.PAGE: mig_layouts.page,
     variables.PAGE: variables.page,
-    variables.FRAGMENT: variables.fragment,
     variables.ROLE: variables.role,
     module_lists.RUNTIME: module_lists.runtime,
     module_lists.PAGE: module_lists.page,

@@ -133,29 +133,6 @@ def test_every_map_lists_its_keys(plugin: str) -> None:
     assert unknown == []
 
 
-def undocumented(sample: object, about: Object, path: str) -> Iterator[str]:
-    """The paths of keys in a sample that `contains` does not have."""
-    contains = about.get("contains")
-    if contains is None:
-        return
-    for value in sample if isinstance(sample, list) else [sample]:
-        for key, inner in value.items() if isinstance(value, dict) else ():
-            below = contains.get(NAME) or contains.get(key)
-            if below is None:
-                yield f"{path}.{key}"
-            else:
-                yield from undocumented(inner, below, f"{path}.{key}")
-
-
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_keys_of_samples_are_documented(plugin: str) -> None:
-    values = documented(plugin)
-    actual = [path for name, about in values.items() for path in undocumented(about.get("sample"), about, name)]
-    for name, about in maps(values):
-        actual += undocumented(about.get("sample"), about, name)
-    assert actual == []
-
-
 @pytest.mark.parametrize(
     ("module", "fields"),
     [

@@ -145,6 +145,7 @@ class Field:
 
     `blank_is_unset`: empty text counts as omitted. Fields that determine the nodes of a pool, or the effects on their pods, do not
     allow this, because an unanswered survey question would change their values. `quotes_text`: whether messages may show a text value.
+    `doc`: the description of the key, with Ansible's markup C(), V() and M(); `make docs` writes it to docs/variables.md and to the role pools.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -153,6 +154,7 @@ class Field:
     default: t.Any = None
     blank_is_unset: bool = True
     quotes_text: bool = True
+    doc: str = ""
     last_rules: t.ClassVar[tuple[Rule, ...]] = ()
 
     def coerce(self, value: t.Any) -> t.Any:
@@ -648,9 +650,36 @@ _POOL_VALUES: tuple[_Checked, ...] = (
 )
 
 
+# The previous name of a cluster is an option of the run that renames the cluster. As a key of gpu_cluster, it would stay there, and rename other clusters.
+RENAMED_FROM = "renamed_from"
+RENAMED_FROM_HINT = "remove it, and add -e gpu_renamed_from=NAME to the run that renames the cluster"
+
+
+def renaming_problems(cluster: Object, renamed_from: str) -> Problems:
+    """The problems in the option renamed_from of a module, and in gpu_cluster, which not every module checks."""
+    name = cluster.get("name")
+    if cluster.get(RENAMED_FROM) is not None:
+        yield f"gpu_cluster.{RENAMED_FROM}: is not a known key; {RENAMED_FROM_HINT}"
+    if renamed_from and not name:
+        yield f"{RENAMED_FROM}: has no effect without gpu_cluster.name; set the new name there"
+    elif renamed_from and renamed_from == name:
+        yield (
+            f"{RENAMED_FROM}: {quote(name)} is already the name of this cluster (gpu_cluster.name); set its previous name, or limit the run to the cluster "
+            "that is renamed (--limit)"
+        )
+
+
 # The keys of gpu_cluster.lease: fields of Lease (kube/lease.py) with the same names.
 
-LEASE = Section(fields={"wait_timeout": seconds(default=300)})
+LEASE = Section(
+    doc="The Lease C(kube-system/accel-gpu), which a run holds while it changes the cluster.",
+    fields={
+        "wait_timeout": seconds(
+            doc="Seconds to wait for another run that is changing the cluster. With V(0), the run fails immediately.",
+            default=300,
+        )
+    },
+)
 
 
 def lease_settings(cluster: Object, wait_timeout: int | None) -> Object:

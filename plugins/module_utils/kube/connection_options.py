@@ -38,6 +38,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 # K8S_AUTH_*, because the variables are used together or not at all.
 CONNECTION: dict[str, dict[str, t.Any]] = {
     "gpu_cluster": {"type": "dict"},
+    "renamed_from": {"type": "str"},
     "kubeconfig": {"type": "raw", "no_log": False},
     "context": {"type": "str"},
     "host": {"type": "str"},

@@ -9,6 +9,7 @@ import datetime
 import itertools
 import json
 import os
+import shlex
 import threading
 import time
 import types
@@ -38,17 +39,24 @@ _UID_PATH = f"{NAMESPACES}/{LEASE_NAMESPACE}"
 
 
 class ClusterIdentity:
-    """Compares the identity that gpu_cluster declares (`name`, `renamed_from`, `uid`) with that of the cluster.
+    """Compares the identity that gpu_cluster declares (`name`, `uid`) with that of the cluster; `renamed_from` is the previous name in a run that renames it.
 
     If gpu_cluster has neither a name nor a UID, nothing is compared or recorded.
     """
 
-    def __init__(self, client: Client, cluster: t.Mapping[str, t.Any] | None = None, *, records: bool = True) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: t.Mapping[str, t.Any] | None = None,
+        *,
+        renamed_from: str = "",
+        records: bool = True,
+    ) -> None:
         """Store the arguments; no request is sent yet. `records` is true if acquiring the lease records the name."""
         cluster = cluster or {}
         self._client = client
         self.name = str(cluster.get("name") or "")
-        self.renamed_from = str(cluster.get("renamed_from") or "")
+        self.renamed_from = renamed_from
         self.uid = str(cluster.get("uid") or "")
         self._records = records and bool(self.name)
         self._lock = threading.Lock()
@@ -82,8 +90,8 @@ class ClusterIdentity:
             raise WrongCluster(
                 f"This is a different cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is "
                 f"recorded as {self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential "
-                f"of {self.name!r}. If the cluster {self.recorded!r} should now be called {self.name!r}, set gpu_cluster.renamed_from: "
-                f"{self.recorded} for one run."
+                f"of {self.name!r}. If the cluster {self.recorded!r} should now be called {self.name!r}, add -e "
+                f"gpu_renamed_from={shlex.quote(self.recorded)} to one run (option renamed_from of the module)."
             )
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:

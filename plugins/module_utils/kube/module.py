@@ -12,9 +12,10 @@ from ansible.module_utils.basic import missing_required_lib
 
 from ..catalog import secrets
 from ..catalog.names import LEASE_NAMESPACE
+from ..core.errors import InvalidOptions
 from ..core.messages import diff_of, quote
 from ..core.module import ArgumentSpec, BaseModule, merge_specs
-from ..core.types import lease_settings, secret_texts, to_names
+from ..core.types import RENAMED_FROM, lease_settings, renaming_problems, secret_texts, to_names
 from .connection_options import CONNECTION, ConnectionOptions, ignored_variables, secret_variables
 from .errors import ApiError
 from .lease import RECORD, ClusterIdentity, Lease, holder_of
@@ -204,6 +205,8 @@ class ClusterModule(BaseModule):
         if "lease_wait_timeout" in self.kube_params:
             # An invalid value fails here, before any request.
             self._lease_settings()
+        if problems := list(renaming_problems(cluster, self._renamed_from())):
+            raise InvalidOptions(problems)
         client = Client(ConnectionOptions.from_params(self.kube_params, cluster), self.user_agent)
         if cluster.get("name"):
             name, kube_name = str(cluster["name"]), cluster.get("kube_name")
@@ -214,7 +217,12 @@ class ClusterModule(BaseModule):
     def identity(self) -> ClusterIdentity:
         """The identity that gpu_cluster declares; available once the client exists."""
         client = t.cast("Client", self._client)
-        return ClusterIdentity(client, self.kube_params["gpu_cluster"], records=self.records_name)
+        return ClusterIdentity(
+            client, self.kube_params["gpu_cluster"], renamed_from=self._renamed_from(), records=self.records_name
+        )
+
+    def _renamed_from(self) -> str:
+        return str(self.kube_params.get(RENAMED_FROM) or "").strip()
 
     def lease(self) -> Lease:
         """The lease, which must be held during all changes; it does nothing in check mode."""

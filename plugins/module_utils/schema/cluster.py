@@ -17,6 +17,8 @@ from ..core.messages import field_path, join_words, nearest, quote, type_name
 from ..core.types import (
     INVALID,
     LEASE,
+    RENAMED_FROM,
+    RENAMED_FROM_HINT,
     Anything,
     Boolean,
     Choice,
@@ -34,7 +36,7 @@ from . import validators
 from .driver import DRIVER_FEATURES, FEATURE_CHECKS, KERNEL_MODULE_TYPES, OPERATOR_FEATURES, version_problem
 from .pool import provider_problems
 from .providers import AUTOSCALER, AUTOSCALER_CHECKS, PROVIDERS
-from .validation_programs import PROGRAMS
+from .validation_programs import PROGRAMS, PUBLIC_IMAGES
 
 # The keys of gpu_cluster.operator and gpu_cluster.nfd that only Helm reads.
 
@@ -49,9 +51,23 @@ def helm_fields(component: str) -> dict[str, Field]:
     """The keys of a component (operator, nfd) that have no effect with OLM; each is a field of ComponentPlan, where `release` is called `name`."""
     release, chart, chart_repo = _DEFAULTS[component]
     return {
-        "release": Text((validators.release_name,), default=release),
-        "chart": Text((validators.chart,), default=chart),
-        "chart_repo": Text((validators.chart_repo,), default=chart_repo, empty=True),
+        "release": Text(
+            (validators.release_name,),
+            doc="Name of the release (a DNS label of at most 53 characters).",
+            default=release,
+        ),
+        "chart": Text(
+            (validators.chart,),
+            doc="The chart, as a name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins with C(/), C(./), C(../) "
+            "or C(~).",
+            default=chart,
+        ),
+        "chart_repo": Text(
+            (validators.chart_repo,),
+            doc="URL of the Helm repository. Only allowed if C(chart) is a name.",
+            default=chart_repo,
+            empty=True,
+        ),
     }
 
 
@@ -126,7 +142,16 @@ _REGISTRY_REMEDY = (
 
 def installer_fields(component: str) -> dict[str, Field]:
     """The keys `installer` and `olm` of a component (operator, nfd)."""
-    return {"installer": Choice(known=INSTALLERS), "olm": Section(fields=olm_fields(component))}
+    return {
+        "installer": Choice(
+            doc="How it is installed. By default, V(olm) on OpenShift, otherwise V(helm).", known=INSTALLERS
+        ),
+        "olm": Section(
+            doc="The package that OLM installs. If you set any key in this map, a run upgrades an existing Subscription for this package in "
+            "C(namespace), even if another tool created it.",
+            fields=olm_fields(component),
+        ),
+    }
 
 
 def olm_fields(component: str) -> dict[str, Field]:
@@ -134,19 +159,58 @@ def olm_fields(component: str) -> dict[str, Field]:
     package = PACKAGES[component]
     name = Text((validators.object_name,))
     return {
-        "package": Text((validators.object_name,), default=package.package),
+        "package": Text((validators.object_name,), doc="Name of the package.", default=package.package),
         # No default: the module keeps the channel in use, or finds one that has the version.
-        "channel": Text((validators.object_name,)),
-        "source": ListOf(item=name, default=[package.source]),
-        "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
-        "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
-        "catalog_image": Text((validators.image,)),
-        "additional_csvs": ListOf(item=name, default=None),
-        "operator_group": Text((validators.object_name,)),
+        "channel": Text(
+            (validators.object_name,),
+            doc="Channel of the package. By default, a channel that contains C(version). If several channels contain this version, the current channel "
+            "is preferred, followed by the package's default channel.",
+        ),
+        "source": ListOf(
+            doc="CatalogSources in order of preference. The first CatalogSource that offers the version is used, so you can put a staging catalog first.",
+            item=name,
+            default=[package.source],
+        ),
+        "source_namespace": Text(
+            (validators.dns_label,), doc="Namespace of the CatalogSources.", default=SOURCE_NAMESPACE
+        ),
+        "approval": Choice(
+            doc="With V(Manual), a run approves the InstallPlan for C(version) and no other InstallPlan. With V(Automatic), OLM automatically installs "
+            "every later version in the channel, without a run.",
+            known=(MANUAL, AUTOMATIC),
+            default=MANUAL,
+        ),
+        "catalog_image": Text(
+            (validators.image,),
+            doc="Index image of a catalog. A run creates the first CatalogSource in C(source) with this image. Without this key, the CatalogSource must "
+            "already exist.",
+        ),
+        "additional_csvs": ListOf(
+            doc="Names of ClusterServiceVersions that belong to other packages and that the same InstallPlan may install. OLM combines all pending "
+            "changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs nothing except these "
+            "ClusterServiceVersions and those on the upgrade path to C(version).",
+            item=name,
+            default=None,
+        ),
+        "operator_group": Text(
+            (validators.object_name,),
+            doc="Name of the OperatorGroup that a run creates if the namespace has none. By default, the name of the namespace. An existing "
+            "OperatorGroup is used unchanged.",
+        ),
         # No default: an empty list means all namespaces.
-        "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
+        "target_namespaces": ListOf(
+            doc="Namespaces that the operator watches. An empty list selects all namespaces. By default, the operator watches only its own namespace if "
+            "it supports this mode, otherwise all namespaces. The run fails if an existing OperatorGroup has different namespaces.",
+            item=Text((validators.dns_label,)),
+            default=None,
+        ),
         # No default: the module does not change spec.config.
-        "subscription_config": SubscriptionConfig(),
+        "subscription_config": SubscriptionConfig(
+            doc="C(spec.config) of the Subscription. It applies to the pods of the package's operator itself, not to its operands. All keys that OLM supports "
+            "are allowed, such as C(tolerations), C(nodeSelector), C(resources) and C(env). Without this map, the field is not changed. An empty map "
+            "removes the entries that earlier runs set. OLM adds the cluster's proxy variables unless C(env) contains one of them. Secrets are not "
+            "allowed."
+        ),
     }
 
 
@@ -213,11 +277,22 @@ def _condition(value: str) -> str | None:
 
 
 KNOWN_ISSUES = ListOf(
+    doc="Your own known issues, in addition to those in the catalog. The playbooks C(plan) and C(site) show an issue if the operator's release is in the "
+    "issue's C(releases) and the cluster meets all of the issue's C(conditions).",
     item=Section(
         fields={
-            "releases": ListOf(item=Text((_release,))),
-            "conditions": ListOf(item=Text((_condition,))),
-            "text": Text(required=True, missing="set the sentence that a plan shows"),
+            "releases": ListOf(
+                doc="The operator releases that have the issue, as versions or version prefixes, such as V(v26.3). By default, all releases.",
+                item=Text((_release,)),
+            ),
+            "conditions": ListOf(
+                doc="Conditions that the cluster must meet, such as V(mig), V(rke2) or V(model H100). The page docs/catalog.md lists all conditions. By "
+                "default, there are no conditions.",
+                item=Text((_condition,)),
+            ),
+            "text": Text(
+                doc="The sentence that is shown.", required=True, missing="set the sentence that a plan shows"
+            ),
         }
     ),
     splits=False,
@@ -257,31 +332,71 @@ def _unreadable(value: t.Any) -> str | None:
 
 
 _DRIVER = Section(
+    doc="The driver that the operator installs.",
     fields={
-        "enabled": Boolean(default=True),
-        "version": Text((validators.driver_version,)),
-        "kernel_module_type": Choice(known=KERNEL_MODULE_TYPES),
-        "precompiled": Boolean(default=False),
-        "secret_env": Text((validators.object_name,)),
+        "enabled": Boolean(
+            doc="Whether the operator installs the driver. Set V(false) if the driver is preinstalled on every GPU node. If it is preinstalled on only "
+            "some of the nodes, keep V(true): no driver pods run on the nodes with a preinstalled driver.",
+            default=True,
+        ),
+        "version": Text(
+            (validators.driver_version,),
+            doc="The bare version, such as V(580.105.08), or C(sha256:) followed by a digest. By default, the version in the chart. The operator appends "
+            "the operating system of the node, so a version that already ends with an operating system is rejected.",
+        ),
+        "kernel_module_type": Choice(
+            doc="The type of kernel modules to build. By default, the operator chooses the type. Requires operator v25.3 or later.",
+            known=KERNEL_MODULE_TYPES,
+        ),
+        "precompiled": Boolean(
+            doc='Whether images with a precompiled driver are used. If V(true), C(version) must be the driver branch, such as V("580").',
+            default=False,
+        ),
+        "secret_env": Text(
+            (validators.object_name,),
+            doc="Name of the Secret whose keys become environment variables of the driver container, for example to set a proxy with a password. "
+            "Requires operator v25.10 or later.",
+        ),
         **DRIVER_FEATURES,
-    }
+    },
 )
 
 _PROXY = Section(
+    doc="The proxy through which the driver container downloads packages.",
     fields={
-        "http": Text((validators.proxy_url,)),
-        "https": Text((validators.proxy_url,)),
-        "no_proxy": ListOf(item=Text((validators.no_proxy_entry,))),
-    }
+        "http": Text(
+            (validators.proxy_url,),
+            doc="The proxy for HTTP, in the form C(http://host:port). A password is not allowed, because every user who can read the ClusterPolicy could "
+            "see it.",
+        ),
+        "https": Text((validators.proxy_url,), doc="The proxy for HTTPS, in the same form."),
+        "no_proxy": ListOf(
+            doc="Hosts, domains and networks that are reached without the proxy.",
+            item=Text((validators.no_proxy_entry,)),
+        ),
+    },
 )
 
 _OPERATOR: dict[str, Field] = {
-    "registry": Text((validators.registry,)),
-    "image_pull_secrets": ListOf(item=Text((validators.object_name, validators.stays_text_in_helm))),
+    "registry": Text(
+        (validators.registry,),
+        doc="The mirror (C(host[:port][/path])) from which the images of all operands, NFD and the validation pods are pulled. It must contain the "
+        "images under the same paths as C(nvcr.io) and C(registry.k8s.io). If C(chart) is a file, also set C(version).",
+    ),
+    "image_pull_secrets": ListOf(
+        doc="Names of the Secrets that are used to pull the images of all operands. The operator's namespace must contain these Secrets. With "
+        "C(registry), NFD also uses them, so NFD's namespace must contain them as well.",
+        item=Text((validators.object_name, validators.stays_text_in_helm)),
+    ),
     "driver": _DRIVER,
     "proxy": _PROXY,
-    "repo_config": Text((validators.object_name,)),
-    "cert_config": Text((validators.object_name,)),
+    "repo_config": Text(
+        (validators.object_name,), doc="Name of the ConfigMap with the package sources of the driver container."
+    ),
+    "cert_config": Text(
+        (validators.object_name,),
+        doc="Name of the ConfigMap with the CA certificates that the driver container trusts.",
+    ),
     **OPERATOR_FEATURES,
 }
 
@@ -295,76 +410,139 @@ def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
     ]
 
 
-def _component(component: str, namespace: str, version: str, **more: Field) -> Section:
-    # Text in place of one of these maps is probably the content of a file, which may include secrets.
-    return Section(
+# Text in place of one of these maps is probably the content of a file, which may include secrets, so it is not quoted.
+_COMPONENTS = {
+    "operator": Section(
+        doc="The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs the operator. A change to the driver "
+        "settings restarts the driver on every GPU node, so such a change is held back until you allow it with C(gpu_operator_allow_driver_rollout).",
         quotes_text=False,
         fields={
-            "version": Text((validators.release_version,), default=version),
-            "namespace": Text((validators.dns_label,), default=namespace),
-            **helm_fields(component),
-            "values": HelmValues(default={}, quotes_text=False),
-            **installer_fields(component),
-            **more,
+            "version": Text(
+                (validators.release_version,),
+                doc="The exact version. A range is not allowed, because it would permit upgrades without notice.",
+                default=releases.OPERATOR_VERSION,
+            ),
+            "namespace": Text(
+                (validators.dns_label,),
+                doc="Namespace of the release (a DNS label). If you set this key or C(release), a run also upgrades an existing release with this "
+                "namespace and name that another tool installed. Releases that Argo CD or Flux manages are not upgraded. If C(installer) is V(olm), the "
+                "default is V(nvidia-gpu-operator).",
+                default=releases.OPERATOR_NAMESPACE,
+            ),
+            **helm_fields("operator"),
+            "values": HelmValues(
+                doc="Your Helm values, which are merged with all derived values and take precedence over them. If C(installer) is V(olm), these values "
+                "are fields in C(spec) of the ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD) are "
+                "not allowed, because the collection manages them. Secrets are not allowed either.",
+                default={},
+                quotes_text=False,
+            ),
+            **installer_fields("operator"),
+            **_OPERATOR,
         },
-    )
-
-
-_COMPONENTS = {
-    "operator": _component("operator", releases.OPERATOR_NAMESPACE, releases.OPERATOR_VERSION, **_OPERATOR),
-    "nfd": _component("nfd", releases.NFD_NAMESPACE, releases.NFD_VERSION),
+    ),
+    "nfd": Section(
+        doc="Node Feature Discovery.",
+        quotes_text=False,
+        fields={
+            "version": Text(
+                (validators.release_version,),
+                doc="The exact version. If C(installer) is V(olm), the default is the version that the channel offers when the operator is installed.",
+                default=releases.NFD_VERSION,
+            ),
+            "namespace": Text(
+                (validators.dns_label,),
+                doc="Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key or C(release), a run also upgrades an "
+                "existing release with this namespace and name that another tool installed. If C(installer) is V(olm), the default is V(openshift-nfd).",
+                default=releases.NFD_NAMESPACE,
+            ),
+            **helm_fields("nfd"),
+            "values": HelmValues(
+                doc="Your Helm values, which are merged with the derived values and take precedence over them. If C(installer) is V(olm), these values "
+                "are fields in C(spec) of the NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations) are added to the tolerations of "
+                "the pools. Secrets are not allowed.",
+                default={},
+                quotes_text=False,
+            ),
+            **installer_fields("nfd"),
+        },
+    ),
 }
 
 
 def _image_fields() -> dict[str, Field]:
     """A field for the image of each validation program and, if the program supports it, a field for images by CUDA version."""
-    image = Text((validators.image,))
     fields: dict[str, Field] = {}
     for program in PROGRAMS:
-        fields[program.image] = image
+        defaults = join_words([f"V({image})" for image in program.public_images.values()])
+        fields[program.image] = Text((validators.image,), doc=program.image_doc.replace(PUBLIC_IMAGES, defaults))
         if program.images:
-            fields[program.images] = MapOf(default=None, keys=(validators.cuda_version,), item=image)
+            doc = program.images_doc.replace(PUBLIC_IMAGES, defaults)
+            item = Text((validators.image,))
+            fields[program.images] = MapOf(doc=doc, default=None, keys=(validators.cuda_version,), item=item)
     return fields
 
 
 CLUSTER = Section(
     fields={
         "name": Text(
+            doc="The name of this cluster. It must match the name of the context or cluster in the kubeconfig, and the name that is recorded in the "
+            "cluster. Otherwise, the run fails before it changes anything.",
             required=True,
             missing="set it to the cluster's name in the kubeconfig, so that a run cannot change a different cluster by mistake",
         ),
-        "kube_name": Text(),
-        "uid": Text((validators.uid,)),
-        "renamed_from": Text(),
+        "kube_name": Text(doc="The name of the cluster in the kubeconfig, if it differs from C(name)."),
+        "uid": Text(
+            (validators.uid,),
+            doc="The UID of the namespace C(kube-system), as shown by the playbooks C(plan), C(site) and C(export). The run fails if the cluster has a "
+            "different UID.",
+        ),
         # If one of these could be empty, a run would use the cluster that the environment selects.
-        "kubeconfig": Text((validators.kubeconfig_path,), blank_is_unset=False),
-        "context": Text(blank_is_unset=False),
-        "impersonate_user": Text(),
-        "impersonate_groups": ListOf(),
+        "kubeconfig": Text(
+            (validators.kubeconfig_path,),
+            doc="Path to a kubeconfig file. The path must be absolute or begin with V(~/). The content of a kubeconfig is not accepted. By default, the "
+            "connection is taken from C(K8S_AUTH_*), C(KUBECONFIG) or C(~/.kube/config).",
+            blank_is_unset=False,
+        ),
+        "context": Text(doc="The context in the kubeconfig. By default, the current context.", blank_is_unset=False),
+        "impersonate_user": Text(doc="The user that all requests impersonate, including the requests that Helm sends."),
+        "impersonate_groups": ListOf(
+            doc="The groups that all requests impersonate, in addition to C(impersonate_user). If you set this key, C(impersonate_user) is required."
+        ),
         "lease": LEASE,
-        "distribution": Choice(known=tuple(BY_NAME)),
+        "distribution": Choice(
+            doc="The Kubernetes distribution. Set this key if the cluster runs OpenShift or a distribution that ships its own containerd. With "
+            "V(openshift), OLM installs NFD and the operator, by default into the namespaces C(openshift-nfd) and C(nvidia-gpu-operator). With a "
+            "distribution that ships its own containerd, the container toolkit is configured for that containerd; variables in "
+            "C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from the nodes, so the run must be able to "
+            "reach the cluster. In this case, if a container toolkit is already installed and works, the toolkit's settings are kept.",
+            known=tuple(BY_NAME),
+        ),
         "known_issues": KNOWN_ISSUES,
         "cloud": Section(
+            doc="The cloud that creates node groups for this cluster. Set exactly one of its keys. Required if a pool declares C(nodes).",
             default=None,
-            fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
+            fields={
+                key: Section(doc=provider.doc, default=None, fields=provider.cloud_fields)
+                for key, provider in PROVIDERS.items()
+            },
         ),
         "autoscaler": AUTOSCALER,
         **_COMPONENTS,
         "validation": Section(
+            doc="The pods that validate a pool. Every image must have a tag or a digest. If C(operator.registry) is set, the default images are pulled "
+            "from it.",
             fields={
                 **_image_fields(),
-                "namespace": Text((validators.dns_label,)),
-            }
+                "namespace": Text(
+                    (validators.dns_label,),
+                    doc="Namespace of the pods (a DNS label). By default, the namespace of the operator.",
+                ),
+            },
         ),
-    }
+    },
+    hints={RENAMED_FROM: RENAMED_FROM_HINT},
 )
-
-
-def renamed_from_problems(cluster: Object) -> Problems:
-    """renamed_from must differ from the current name."""
-    name, previous = get_nested(cluster, "name"), get_nested(cluster, "renamed_from")
-    if isinstance(name, str) and name == previous:
-        yield f"gpu_cluster.renamed_from: {quote(name)} is the current name of the cluster; set the previous name, or omit it"
 
 
 def helm_conversion_problems(cluster: Object) -> Problems:
@@ -546,7 +724,6 @@ def cluster_policy_problems(cluster: Object) -> Problems:
 
 CLUSTER_CHECKS: tuple[t.Callable[[Object], Problems], ...] = (
     helm_conversion_problems,
-    renamed_from_problems,
     impersonation_problems,
     validation_image_problems,
     chart_problems,

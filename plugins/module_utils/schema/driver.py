@@ -33,32 +33,78 @@ GPU_TYPE, VGPU_TYPE = "gpu", "vgpu"
 KERNEL_MODULE_TYPES = ("auto", "open", "proprietary")
 
 DRIVER = Section(
+    doc="The driver of the nodes, if pools need different drivers. If at least one pool declares this key, NVIDIADriver objects, instead of the "
+    "ClusterPolicy, describe the drivers of all pools. Pools without C(driver) use the values of the ClusterPolicy. Keys that a pool does not declare "
+    "also use the values of the ClusterPolicy. With an empty map, all keys use the values of the ClusterPolicy. A change restarts the driver only on the "
+    "nodes of the changed pool. The change is held back until you allow it with C(gpu_operator_allow_driver_rollout).",
     default=None,
     keys_declare=True,
     fields={
-        "type": Choice(known=(GPU_TYPE, VGPU_TYPE)),
-        "version": Text((validators.driver_version,)),
-        "repository": Text((validators.registry,)),
-        "image": Text((validators.image_name,)),
-        "kernel_module_type": Choice(known=KERNEL_MODULE_TYPES),
-        "precompiled": Boolean(),
-        "image_pull_secrets": ListOf(default=None, item=Text((validators.object_name,))),
-        "secret_env": Text((validators.object_name,)),
-        "repo_config": Text((validators.object_name,)),
-        "cert_config": Text((validators.object_name,)),
-        "kernel_module_config": Text((validators.object_name,)),
-        "licensing_secret": Text((validators.object_name,)),
+        "type": Choice(
+            doc="The type of driver. V(vgpu) is the guest driver for virtual machines with a vGPU. By default, V(gpu). The type cannot be changed later.",
+            known=(GPU_TYPE, VGPU_TYPE),
+        ),
+        "version": Text(
+            (validators.driver_version,),
+            doc="The bare version, such as V(580.105.08), or C(sha256:) followed by a digest. The operator appends the operating system of the node.",
+        ),
+        "repository": Text(
+            (validators.registry,),
+            doc="The registry and path of the driver image, such as V(nvcr.io/nvidia). Required if C(type) is V(vgpu).",
+        ),
+        "image": Text((validators.image_name,), doc="The name of the image in the repository. By default, V(driver)."),
+        "kernel_module_type": Choice(
+            doc="The type of kernel modules to build. This type must support the GPU model that the pool declares. Requires operator v25.3 or later.",
+            known=KERNEL_MODULE_TYPES,
+        ),
+        "precompiled": Boolean(
+            doc='Whether an image with a precompiled driver is used. If V(true), C(version) must be the driver branch, such as V("580"). The value of '
+            "C(precompiled) cannot be changed later."
+        ),
+        "image_pull_secrets": ListOf(
+            doc="Names of the Secrets that are used to pull the image. The operator's namespace must contain these Secrets.",
+            default=None,
+            item=Text((validators.object_name,)),
+        ),
+        "secret_env": Text(
+            (validators.object_name,),
+            doc="Name of the Secret whose keys become environment variables of the driver container. Requires operator v25.10 or later.",
+        ),
+        "repo_config": Text(
+            (validators.object_name,), doc="Name of the ConfigMap with the package sources of the driver container."
+        ),
+        "cert_config": Text(
+            (validators.object_name,),
+            doc="Name of the ConfigMap with the CA certificates that the driver container trusts.",
+        ),
+        "kernel_module_config": Text(
+            (validators.object_name,), doc="Name of the ConfigMap with the parameters of the kernel modules."
+        ),
+        "licensing_secret": Text(
+            (validators.object_name,),
+            doc="Name of the Secret with the configuration and the token of the NVIDIA License System. Only allowed if C(type) is V(vgpu). Requires "
+            "operator v25.10 or later. Without this key, a pool uses the Secret that is named in the ClusterPolicy, which must also set C(nlsEnabled) to "
+            "V(true).",
+        ),
         "upgrade": Section(
+            doc="How the operator replaces the driver on the nodes of the pool. Requires operator v26.7 or later; in earlier releases, "
+            "C(driver.upgradePolicy) of the ClusterPolicy applies to all nodes.",
             default=None,
             fields={
-                "automatic": Boolean(),
+                "automatic": Boolean(
+                    doc="Whether the operator upgrades the driver node by node. With V(false), each node keeps its driver until its driver pod is "
+                    "deleted. By default, V(true)."
+                ),
                 "max_parallel": integer_between(
                     0,
                     MAX_NODES,
                     "set 0 (no limit) or more",
                     f"a cluster has at most {MAX_NODES} nodes; set 0 for no limit",
+                    doc="Number of nodes that are upgraded at the same time. With V(0), there is no limit. By default, V(1).",
                 ),
-                "max_unavailable": NodeAmount(),
+                "max_unavailable": NodeAmount(
+                    doc='Number of nodes, or a percentage, that may be unavailable during the upgrade. By default, V("25%").'
+                ),
             },
         ),
     },
@@ -230,12 +276,49 @@ def _sidecar_version(value: str) -> str | None:
     )
 
 
-_VERSION = Text((_sidecar_version,))
-_SIDECAR: dict[str, Field] = {"enabled": Boolean(default=False), "version": _VERSION}
-OPERATOR_FEATURES: dict[str, Field] = {"gds": Section(fields=_SIDECAR), "gdrcopy": Section(fields=_SIDECAR)}
+def _sidecar(doc: str, enabled: str, version: str) -> Section:
+    fields = {"enabled": Boolean(doc=enabled, default=False), "version": Text((_sidecar_version,), doc=version)}
+    return Section(doc=doc, fields=fields)
+
+
+OPERATOR_FEATURES: dict[str, Field] = {
+    "gds": _sidecar(
+        "GPUDirect Storage. It requires a driver that is compiled on the nodes, and the open kernel modules. These modules do not support GPUs older "
+        "than Turing.",
+        "Whether the driver pods load nvidia-fs.",
+        "The bare version of nvidia-fs, such as V(2.26.6). By default, the version in the chart.",
+    ),
+    "gdrcopy": _sidecar(
+        "GDRCopy. It requires a driver that is compiled on the nodes.",
+        "Whether the driver pods load gdrdrv.",
+        "The bare version of gdrdrv, such as V(v2.5.1). By default, the version in the chart.",
+    ),
+}
 DRIVER_FEATURES: dict[str, Field] = {
-    "rdma": Section(fields={"enabled": Boolean(default=False), "use_host_mofed": Boolean(default=False)}),
-    "fabric_manager": Section(fields={"mode": Choice(known=("full-passthrough", "shared-nvswitch"))}),
+    "rdma": Section(
+        doc="GPUDirect RDMA through the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead. If the Network Operator installs the network "
+        "drivers, DMA-BUF requires neither C(enabled) nor C(use_host_mofed).",
+        fields={
+            "enabled": Boolean(
+                doc="Whether the driver pods load nvidia-peermem. The pods then wait for the drivers of the network adapters.",
+                default=False,
+            ),
+            "use_host_mofed": Boolean(
+                doc="Whether MLNX_OFED or DOCA-OFED is installed on the nodes. If V(false), the Network Operator installs the network drivers.",
+                default=False,
+            ),
+        },
+    ),
+    "fabric_manager": Section(
+        doc="Fabric Manager. On nodes with NVSwitches, the driver pods run the Fabric Manager version that matches the driver.",
+        fields={
+            "mode": Choice(
+                doc="The mode of Fabric Manager. V(shared-nvswitch) divides the NVSwitch fabric into partitions, which the DRA driver activates for "
+                "virtual machines. By default, the driver image sets V(full-passthrough). Requires operator v26.7 or later.",
+                known=("full-passthrough", "shared-nvswitch"),
+            )
+        },
+    ),
 }
 _SIDECARS = {"gds": "GPUDirect Storage", "gdrcopy": "GDRCopy"}
 # The values of FABRIC_MODE in fabricmanager.cfg (Fabric Manager user guide).

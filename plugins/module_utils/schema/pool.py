@@ -139,10 +139,23 @@ def _nodes(low: int, too_low: str, **more: t.Any) -> Integer:
 _NEGATIVE = "the number of nodes must not be negative; set 0 or more"
 # Settings that every provider has; other settings are in the provider's definition.
 COMMON_NODES_FIELDS: dict[str, Field] = {
-    "name": Text(),
-    "flavor": Text(),
-    "count": _nodes(0, _NEGATIVE),
-    "recreate": Boolean(),
+    "name": Text(
+        doc="Name of the node group. By default, the name of the pool. With VKS, it must consist of 5 to 15 characters from C(a-z), C(0-9) and C(-). Not "
+        "allowed in C(gpu_defaults)."
+    ),
+    "flavor": Text(
+        doc="Flavor of the nodes, which determines their GPUs. Required, except on vSphere, where C(nodes.template) is set instead. With MachineSets, "
+        "the flavor is the machine type on AWS, Azure and Google Cloud."
+    ),
+    "count": _nodes(
+        0,
+        _NEGATIVE,
+        doc="Number of nodes. Required without C(autoscale). With C(autoscale), this is the initial number of nodes.",
+    ),
+    "recreate": Boolean(
+        doc="Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained before they are deleted. "
+        "If V(false) (the default), a run rejects this kind of change."
+    ),
 }
 _COUNT, _RANGE = "use count", "use autoscale: {min, max} in the pool"
 _LABELS, _TAINTS = (
@@ -159,6 +172,8 @@ _HINTS = {
 }
 
 NODES = Section(
+    doc="The node group that a run creates for the pool. Its nodes belong to the pool even if C(match) is not set. If this key is not set, the nodes "
+    "must already exist.",
     default=None,
     fields={
         **COMMON_NODES_FIELDS,
@@ -167,12 +182,21 @@ NODES = Section(
     hints=_HINTS,
 )
 AUTOSCALE = Section(
+    doc="The range within which the cloud's autoscaler chooses the number of nodes. Only allowed with C(nodes). The autoscaler counts the resource "
+    "C(nvidia.com/gpu). Nodes do not advertise this resource if C(sharing.strategy) is V(mixed).",
     default=None,
     fields={
-        "min": _nodes(0, _NEGATIVE, required=True, missing="set the minimum number of nodes"),
+        "min": _nodes(
+            0,
+            _NEGATIVE,
+            doc="The minimum number of nodes. V(0) is allowed.",
+            required=True,
+            missing="set the minimum number of nodes",
+        ),
         "max": _nodes(
             1,
             "a group without nodes does not need an autoscaler; set 1 or more, or omit autoscale",
+            doc="The maximum number of nodes.",
             required=True,
             missing="set the maximum number of nodes",
         ),
@@ -182,10 +206,23 @@ AUTOSCALE = Section(
 _TAINT = Section(
     fields={
         "key": Text(
-            (validators.label_key, validators.unowned_taint), required=True, missing="a taint has a key and an effect"
+            (validators.label_key, validators.unowned_taint),
+            doc="Key of the taint. Keys with the prefix C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/) or "
+            "C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed. C(nvidia.com/gpu) is allowed.",
+            required=True,
+            missing="a taint has a key and an effect",
         ),
-        "value": Text((validators.label_value, validators.stays_text_in_helm), empty=True),
-        "effect": Choice(known=TAINT_EFFECTS, required=True, missing=f"choose one of {', '.join(TAINT_EFFECTS)}"),
+        "value": Text(
+            (validators.label_value, validators.stays_text_in_helm),
+            doc='Value of the taint. Write V("yes") and V("no") in quotes, so that they are not read as booleans.',
+            empty=True,
+        ),
+        "effect": Choice(
+            doc="Effect of the taint.",
+            known=TAINT_EFFECTS,
+            required=True,
+            missing=f"choose one of {', '.join(TAINT_EFFECTS)}",
+        ),
     }
 )
 
@@ -197,22 +234,42 @@ _PLUGIN_SETTING_FIELDS: dict[type, type[Field]] = {bool: Boolean, int: Integer, 
 def plugin_setting_field(setting: PluginSetting) -> Field:
     """The field that accepts the values of a device plugin setting."""
     if setting.choices:
-        return Choice(setting.rules, known=setting.choices, default=setting.default, blank_is_unset=False)
-    return _PLUGIN_SETTING_FIELDS[setting.kind](setting.rules, default=setting.default, blank_is_unset=False)
+        return Choice(
+            setting.rules, doc=setting.doc, known=setting.choices, default=setting.default, blank_is_unset=False
+        )
+    return _PLUGIN_SETTING_FIELDS[setting.kind](
+        setting.rules, doc=setting.doc, default=setting.default, blank_is_unset=False
+    )
 
 
 _SHARING = Section(
+    doc="How GPUs are exposed to containers.",
     fields={
-        "mode": Choice(known=tuple(MODES), default=DEFAULT_MODE.name, blank_is_unset=False),
+        "mode": Choice(
+            doc="V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions each GPU into MIG "
+            "devices. Without this key, a run fails if it would turn off existing sharing, or if it would replace a device plugin configuration that "
+            "another tool has selected with a node label.",
+            known=tuple(MODES),
+            default=DEFAULT_MODE.name,
+            blank_is_unset=False,
+        ),
         "replicas": integer_between(
             2,
             MAX_SHARES,
             "sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
             f"a node cannot run more than {MAX_SHARES} pods (kubelet); share each GPU among fewer",
+            doc="Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most 48 (16 on GPUs older than "
+            "Turing). With V(mig), this is the number of shares of each MIG device. Not allowed with V(none).",
             blank_is_unset=False,
         ),
-        "layout": LayoutField(),
+        "layout": LayoutField(
+            doc="The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2})) or a list of profiles. V(mig) requires either this key or "
+            "C(demand). To partition the GPUs of a node differently, set a map or list for each GPU index (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU "
+            "whose index is missing is not partitioned. Not allowed in C(gpu_defaults)."
+        ),
         "demand": MapOf(
+            doc="The number of MIG devices of each profile that all nodes of the pool provide together. V(mig) requires either this key or C(layout). "
+            "Not allowed in C(gpu_defaults).",
             keys=(validators.mig_profile,),
             item=integer_between(
                 1,
@@ -221,24 +278,47 @@ _SHARING = Section(
                 f"no cluster has more than {MAX_DEVICES} MIG devices; set a smaller number",
             ),
         ),
-        "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
+        "strategy": Choice(
+            doc="With V(single), MIG devices are advertised as C(nvidia.com/gpu), and with V(mixed) as C(nvidia.com/mig-<profile>). By default, "
+            "V(single) if all GPUs have the same devices of one profile, otherwise V(mixed).",
+            known=STRATEGIES,
+            blank_is_unset=False,
+        ),
         **{key: plugin_setting_field(setting) for key, setting in SETTINGS.items()},
-    }
+    },
 )
 
 POOL = Section(
     fields={
-        "name": Text((validators.dns_label,), required=True, missing="every pool needs its own name, a DNS label"),
+        "name": Text(
+            (validators.dns_label,),
+            doc="Name of the pool. It must be a DNS label and must be unique in the list. The node label C(accel.gpu/pool) pins a node to the pool with "
+            "that name.",
+            required=True,
+            missing="every pool needs its own name, a DNS label",
+        ),
         "match": Section(
+            doc="The nodes that belong to the pool. Without C(match), only the nodes of the pool's node group (C(nodes)) and pinned nodes belong to the "
+            "pool.",
             fields={
-                "model": Text((validators.known_model,), blank_is_unset=False),
+                "model": Text(
+                    (validators.known_model,),
+                    doc="A GPU model, either as published by gpu-feature-discovery (V(Tesla-T4), V(NVIDIA-A100-SXM4-80GB)) or in short form (V(T4)).",
+                    blank_is_unset=False,
+                ),
                 "labels": MapOf(
+                    doc="Labels that a node must have, in addition to C(model). All of them must match. To match a model that is not in the catalog, use "
+                    "the label C(nvidia.com/gpu.product).",
                     keys=(validators.label_key, validators.not_the_pool_label),
                     item=Text((validators.label_value,), empty=True),
                 ),
-            }
+            },
         ),
-        "model": Text((validators.known_model,)),
+        "model": Text(
+            (validators.known_model,),
+            doc="The GPU model that C(nodes.flavor) provides. Set this key so that the model is known before the first node exists. Only allowed with "
+            "C(nodes) and without C(match.model). If the model is unknown, a MIG layout is not checked until the first node has been discovered.",
+        ),
         "nodes": NODES,
         "autoscale": AUTOSCALE,
         "gpus_per_node": integer_between(
@@ -246,17 +326,29 @@ POOL = Section(
             MAX_GPUS,
             "a pool without GPUs has no effect; omit it",
             f"no node has more than {MAX_GPUS} GPUs; set the number of GPUs on one node",
+            doc="Number of GPUs on each node, from 1 to 64. A node with a different number is reported as drift. By default, the number is not checked.",
         ),
         "labels": MapOf(
+            doc="Labels for the nodes. Labels with a prefix that other components use (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/)) "
+            "are not allowed. The only exceptions are the labels that select which of the operator's workloads run on a node.",
             keys=(validators.label_key, validators.unowned_label),
             item=Text((validators.label_value,), empty=True),
             default={},
         ),
-        "taints": ListOf(item=_TAINT, blank_is_unset=False),
+        "taints": ListOf(
+            doc="Taints for the nodes, at most one for each combination of key and effect.",
+            item=_TAINT,
+            blank_is_unset=False,
+        ),
         "sharing": _SHARING,
         "rollout": ROLLOUT,
         "driver": DRIVER,
-        "startup_taint": Boolean(default=False),
+        "startup_taint": Boolean(
+            doc="Whether new nodes get a taint that keeps workloads away until the partitioning of their GPUs is verified. Only allowed if "
+            "C(sharing.mode) is V(mig). The role C(accel.gpu.new_nodes) removes the taint after the verification. With C(autoscale), install the CronJob "
+            "of that role. Without the CronJob, an added node keeps the taint until the next run.",
+            default=False,
+        ),
     }
 )
 

@@ -112,12 +112,13 @@ class ProviderDefinition:
     3. its modules, with their documentation fragments: KEY.py for the connection (with the attribute `action_group`), KEY_nodegroup.py for node groups;
     4. the file tasks/KEY.yml of the role nodegroups, which calls the modules, and KEY_undeclared.yml if it has `lists_undeclared_groups`;
        permissions in examples/rbac/ if its node groups are Kubernetes objects;
-    5. descriptions of `cloud_fields` and `nodes_fields` in tests/pages/variables.yml, and of `inventory` in plugins/inventory/clusters.py; then `make docs`,
-       which also writes the action group and the action plugins of the modules.
+    5. a description of its `inventory` in plugins/inventory/clusters.py; then `make docs`, which also writes the action group and the action plugins of the
+       modules.
 
     key: the provider's name in gpu_cluster.cloud and in the inventory plugin, and the name of its package; title: the provider's name in messages.
     module: the module that manages its node groups; the module MODULE_info lists them. By default KEY_nodegroup.
-    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: those of the cloud_fields that are options of all its modules.
+    cloud_fields: the schema of gpu_cluster.cloud.KEY; doc: the description of this key.
+    connection_options: those of the cloud_fields that are options of all its modules.
     nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of its module, except `zones`.
     inventory: the settings of a cloud in the inventory plugin; None if the provider has no cloud whose clusters the plugin can list.
     issues_kubeconfig: whether a module of the provider fetches the cluster's kubeconfig.
@@ -134,6 +135,7 @@ class ProviderDefinition:
 
     key: str
     title: str
+    doc: str
     cloud_fields: t.Mapping[str, Field]
     connection_options: tuple[str, ...]
     nodes_fields: t.Mapping[str, Field]
@@ -174,24 +176,43 @@ def _not_master(value: str) -> str | None:
 MAGNUM = ProviderDefinition(
     key="magnum",
     title="Magnum",
+    doc="Set this key if OpenStack Magnum manages the cluster. An empty map (C({})) is sufficient.",
     cloud_fields={
-        "cloud": Text(),
-        "region_name": Text(),
-        "cluster": Text(),
-        "template": Text(),
-        "nodegroup_label": Text((validators.label_key,), default=MAGNUM_NODEGROUP_LABEL),
+        "cloud": Text(
+            doc="The name of the cloud in C(clouds.yaml). By default, openstacksdk determines the cloud from C(OS_CLOUD) and the other C(OS_*) "
+            "environment variables."
+        ),
+        "region_name": Text(doc="The region of that cloud."),
+        "cluster": Text(doc="Name or ID of the cluster in Magnum. By default, C(gpu_cluster.name)."),
+        "template": Text(
+            doc="The cluster template from which the cluster is created if it does not exist. If the cluster does not exist and this key is not set, the "
+            "run fails."
+        ),
+        "nodegroup_label": Text(
+            (validators.label_key,),
+            doc="The node label that contains the name of the node group. Some Magnum drivers use a different label.",
+            default=MAGNUM_NODEGROUP_LABEL,
+        ),
     },
     connection_options=("cloud", "region_name"),
     nodes_fields={
-        "image": Text(),
-        "role": Text((_not_master,)),
-        "labels": MapOf(item=Text(empty=True)),
-        "merge_labels": Boolean(),
+        "image": Text(doc="(Magnum) Image of the nodes. By default, the cluster's image."),
+        "role": Text((_not_master,), doc="(Magnum) Role of the group. By default, V(worker)."),
+        "labels": MapOf(
+            doc="(Magnum) Labels that Magnum uses to configure the group, such as C(boot_volume_type). These are not node labels. Magnum cannot change "
+            "the labels of an existing group, so a different value is rejected or, with C(recreate), the group is replaced.",
+            item=Text(empty=True),
+        ),
+        "merge_labels": Boolean(
+            doc="(Magnum) Whether C(labels) are merged with the cluster's labels and take precedence over them. If V(false), C(labels) replace the "
+            "cluster's labels. By default, V(true)."
+        ),
         "docker_volume_size": integer_between(
             1,
             2**31 - 1,
             "a volume has at least 1 GiB; set a larger size",
             "no volume is that large; set a smaller size",
+            doc="(Magnum) Size of the volume for containers, in GiB.",
         ),
     },
     inventory=Section(
@@ -207,37 +228,49 @@ MAGNUM = ProviderDefinition(
     autoscaling_option=True,
 )
 
-_ADDRESS = Text((validators.http_address,))
+
+def _address(doc: str) -> Text:
+    return Text((validators.http_address,), doc=doc)
+
+
 _VKS_CONNECTION: dict[str, Field] = {
-    "region": Text(),
-    "project_id": Text(),
-    "iam_url": _ADDRESS,
-    "vks_url": _ADDRESS,
-    "vserver_url": _ADDRESS,
+    "region": Text(doc="The region, V(HCM-3) or V(HAN). By default, V(HCM-3)."),
+    "project_id": Text(doc="ID of the vServer project, for an account that has several projects."),
+    "iam_url": _address("URL of the IAM API, if it differs from the default for the API version."),
+    "vks_url": _address("URL of the VKS API, if it differs from the region's default."),
+    "vserver_url": _address("URL of the vServer API, if it differs from the region's default."),
 }
 # The limits come from the schema of VKS's node groups (greennode-mcp specs/vks.json, greennode-cli).
 VKS = ProviderDefinition(
     key="vks",
     title="VKS",
-    cloud_fields={"cluster": Text(), **_VKS_CONNECTION},
+    doc="Set this key if VNG Cloud's VKS manages the cluster. An empty map (C({})) is sufficient.",
+    cloud_fields={
+        "cluster": Text(doc="Name or ID of the cluster in VKS. By default, C(gpu_cluster.name)."),
+        **_VKS_CONNECTION,
+    },
     connection_options=tuple(_VKS_CONNECTION),
     nodes_fields={
-        "os": Text(),
+        "os": Text(doc="(VKS) Operating system of the nodes. By default, V(ubuntu)."),
         "disk_size": integer_between(
             20,
             5000,
             "VKS requires at least 20 GiB; set a larger size",
             "VKS allows at most 5000 GiB; set a smaller size",
+            doc="(VKS) Size of the disk in GiB, from 20 to 5000. By default, V(100).",
         ),
-        "disk_type": Text(),
-        "ssh_key": Text(),
-        "subnet": Text(),
-        "secondary_subnets": ListOf(default=None, item=Text()),
-        "security_groups": ListOf(default=None, item=Text()),
-        "private_nodes": Boolean(),
-        "encrypted_volume": Boolean(),
-        "tags": MapOf(item=Text(empty=True)),
+        "disk_type": Text(doc="(VKS) Type of the disk. Required for a new group."),
+        "ssh_key": Text(doc="(VKS) SSH key of the nodes. Required for a new group."),
+        "subnet": Text(
+            doc="(VKS) Subnet of the nodes. By default, the cluster's subnet. The subnet's zone determines the available flavors and disks."
+        ),
+        "secondary_subnets": ListOf(doc="(VKS) Additional subnets.", default=None, item=Text()),
+        "security_groups": ListOf(doc="(VKS) Security groups of the nodes.", default=None, item=Text()),
+        "private_nodes": Boolean(doc="(VKS) Whether the nodes have no public addresses. By default, V(false)."),
+        "encrypted_volume": Boolean(doc="(VKS) Whether the disk is encrypted. By default, V(false)."),
+        "tags": MapOf(doc="(VKS) Tags of the servers.", item=Text(empty=True)),
         "upgrade_strategy": Section(
+            doc="(VKS) How nodes are replaced during an upgrade.",
             default=None,
             fields={
                 "max_surge": integer_between(
@@ -245,13 +278,20 @@ VKS = ProviderDefinition(
                     100,
                     "VKS requires at least 1; set a larger number",
                     "VKS allows at most 100; set a smaller number",
+                    doc="Number of additional nodes during an upgrade. By default, V(1).",
                 ),
                 "max_unavailable": integer_between(
-                    0, 100, "it must not be negative; set 0 or more", "VKS allows at most 100; set a smaller number"
+                    0,
+                    100,
+                    "it must not be negative; set 0 or more",
+                    "VKS allows at most 100; set a smaller number",
+                    doc="Number of nodes that may be unavailable during an upgrade. By default, V(0).",
                 ),
             },
         ),
-        "kubernetes_version": Text(),
+        "kubernetes_version": Text(
+            doc="(VKS) Kubernetes version of the nodes. By default, the version of the cluster."
+        ),
     },
     inventory=Section(
         fields={
@@ -286,27 +326,55 @@ def _machineset_name(value: str) -> str | None:
 MACHINESET = ProviderDefinition(
     key="machineset",
     title="OpenShift's Machine API",
+    doc="Set this key if the Machine API of the cluster (OpenShift) creates the nodes. An empty map (C({})) is sufficient.",
     module="machineset",
-    cloud_fields={"namespace": Text((validators.dns_label,), default=MACHINE_API_NAMESPACE)},
+    cloud_fields={
+        "namespace": Text((validators.dns_label,), doc="Namespace of the MachineSets.", default=MACHINE_API_NAMESPACE)
+    },
     connection_options=("namespace",),
     nodes_fields={
-        "like": Text((validators.object_name,)),
-        "template": Text(),
-        "zones": ListOf(default=None, item=Text()),
+        "like": Text(
+            (validators.object_name,),
+            doc="(MachineSets) The MachineSet that is copied to create a new one. By default, a worker MachineSet that this collection does not manage. "
+            "If there are several, MachineSets without taints are preferred, and the first one by name is used.",
+        ),
+        "template": Text(
+            doc="(MachineSets) The virtual machine to clone on vSphere. Set this key instead of C(flavor). The virtual machine's GPU or vGPU profile "
+            "determines the GPUs of the nodes."
+        ),
+        "zones": ListOf(
+            doc="(MachineSets) Zones of the nodes (on vSphere, failure domains). The pool has one MachineSet in each zone. The name of each MachineSet "
+            "ends with its zone, and C(count) and C(autoscale) are divided among the zones. By default, there is one MachineSet, in the zone of C(like).",
+            default=None,
+            item=Text(),
+        ),
         "accelerators": Section(
+            doc="(MachineSets) GPUs to attach to the machines on Google Cloud, for machine types without built-in GPUs.",
             default=None,
             fields={
-                "type": Text(required=True, missing="set the type of GPU, such as nvidia-tesla-t4"),
+                "type": Text(
+                    doc="Type of GPU, such as C(nvidia-tesla-t4).",
+                    required=True,
+                    missing="set the type of GPU, such as nvidia-tesla-t4",
+                ),
                 "count": integer_between(
                     1,
                     16,
                     "a machine with accelerators has at least 1; set a larger number",
                     "no machine has that many; set a smaller number",
+                    doc="Number of GPUs on each machine.",
                 ),
             },
         ),
-        "provider_spec": Anything(default=None),
-        "adopt": Boolean(),
+        "provider_spec": Anything(
+            doc="(MachineSets) Additional fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on vSphere. All other "
+            "fields keep the values of the MachineSet that is copied. A null value removes the field.",
+            default=None,
+        ),
+        "adopt": Boolean(
+            doc="(MachineSets) Whether the collection takes over an existing MachineSet that has the group's name but was not created by the collection. "
+            "If V(false) (the default), the run fails if such a MachineSet exists."
+        ),
     },
     inventory=None,
     max_name_length=_MACHINESET_LENGTH,
@@ -386,13 +454,19 @@ def _duration(value: str) -> str | None:
     return None
 
 
-_DURATION = Text((_duration,))
+def _delay(doc: str) -> Text:
+    return Text((_duration,), doc=doc)
+
+
 # The CRD accepts only fractions below one, written as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
 _THRESHOLD = Text(
-    (validators.matches(r"0\.[0-9]+", 'is not a fraction of a node; use a number below one in quotes, such as "0.4"'),)
+    (validators.matches(r"0\.[0-9]+", 'is not a fraction of a node; use a number below one in quotes, such as "0.4"'),),
+    doc='A fraction of a node\'s resources or GPUs, such as V("0.4"). A node counts as unneeded if its pods request less than this fraction.',
 )
 
 AUTOSCALER = Section(
+    doc="(MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared fields, even in an existing ClusterAutoscaler. All other fields "
+    "remain unchanged. In a new ClusterAutoscaler, the default delays are long enough for a driver installation.",
     default=None,
     fields={
         "max_nodes_total": integer_between(
@@ -400,28 +474,53 @@ AUTOSCALER = Section(
             MAX_NODES,
             "a cluster has at least one node; set the total number of nodes, including control plane nodes",
             f"a cluster has at most {MAX_NODES} nodes; set a smaller number",
+            doc="The maximum total number of nodes in the cluster.",
         ),
-        "expanders": ListOf(default=None, item=Choice(known=EXPANDERS)),
+        "expanders": ListOf(
+            doc="The expanders, in order of precedence. They determine which MachineSet is scaled up if a pod fits on the nodes of several MachineSets. "
+            "If no expander is set, the autoscaler chooses at random. Requires OpenShift 4.16 or later.",
+            default=None,
+            item=Choice(known=EXPANDERS),
+        ),
         "pod_priority_threshold": integer_between(
             -_INT32 - 1,
             _INT32,
             "pod priorities are 32-bit integers; set a larger number",
             "pod priorities are 32-bit integers; set a smaller number",
+            doc="The lowest priority of the pods for which the autoscaler adds nodes.",
         ),
-        "balance_similar_node_groups": Boolean(),
-        "max_node_provision_time": _DURATION,
+        "balance_similar_node_groups": Boolean(
+            doc="Whether the autoscaler balances the number of nodes across similar MachineSets, such as those of different zones."
+        ),
+        "max_node_provision_time": _delay(
+            "The maximum time that a new node may take to advertise its GPUs, such as V(30m). A node that takes longer is replaced. In a new "
+            "ClusterAutoscaler, the default is V(30m)."
+        ),
         "scale_down": Section(
+            doc="Whether and when the autoscaler removes nodes.",
             default=None,
             fields={
-                "enabled": Boolean(),
-                "delay_after_add": _DURATION,
-                "delay_after_delete": _DURATION,
-                "delay_after_failure": _DURATION,
-                "unneeded_time": _DURATION,
+                "enabled": Boolean(
+                    doc="Whether the autoscaler removes nodes. In a new ClusterAutoscaler, the default is V(true)."
+                ),
+                "delay_after_add": _delay(
+                    "The minimum time that must pass after a node is added before the autoscaler removes nodes. It must be longer than a driver "
+                    "installation takes. In a new ClusterAutoscaler, the default is V(20m)."
+                ),
+                "delay_after_delete": _delay("The minimum time between node removals."),
+                "delay_after_failure": _delay(
+                    "The time that must pass after a failed removal before the autoscaler removes nodes again."
+                ),
+                "unneeded_time": _delay("How long a node must be unneeded before the autoscaler removes it."),
                 "utilization_threshold": _THRESHOLD,
             },
         ),
-        _VALUES: Anything(default=None, quotes_text=False),
+        _VALUES: Anything(
+            doc="Additional fields in C(spec) of the ClusterAutoscaler, such as C(logVerbosity). C(resourceLimits.gpus) is not allowed, because it is "
+            "derived from the pools' C(autoscale) settings.",
+            default=None,
+            quotes_text=False,
+        ),
     },
 )
 
@@ -453,6 +552,8 @@ PRIORITY: Field = integer_between(
     MAX_PRIORITY,
     "the autoscaler ignores node groups with a negative priority; set 0 or more",
     "the autoscaler cannot read a number of this size; set a smaller one",
+    doc="(MachineSets) Priority of the pool for the expander V(Priority). If a pod fits on the nodes of several pools, the autoscaler adds nodes to the "
+    "pool with the highest priority. Requires the expander V(Priority), in C(gpu_cluster.autoscaler.expanders) or in an existing ClusterAutoscaler.",
 )
 
 

@@ -14,6 +14,8 @@ from ..catalog.releases import ANY_CUDA_VERSION
 
 # The values of the module's options, of the keys of the pool (fields of PoolPlan), and of gpu_cluster.validation (fields of ValidationPlan), by name.
 Options = t.Mapping[str, t.Any]
+# In the description of a key, the place of the program's public images.
+PUBLIC_IMAGES = "{public_images}"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,12 @@ class Program:
     """The commands that the shell cannot find if the image lacks the program."""
     image: t.ClassVar[str]
     """The key of its image in gpu_cluster.validation."""
+    image_doc: t.ClassVar[str]
+    """The description of this key; PUBLIC_IMAGES stands for the public images."""
     images: t.ClassVar[str] = ""
     """The key of its images by CUDA version in gpu_cluster.validation, if these can be set."""
+    images_doc: t.ClassVar[str] = ""
+    """The description of this key."""
     public_images: t.ClassVar[t.Mapping[str, str]]
     """NVIDIA's images by CUDA version, which are used by default."""
     options: t.ClassVar[t.Mapping[str, Number | bool]]
@@ -195,7 +201,15 @@ class _Kernel(DeviceProgram):
     name = "kernel"
     commands = ("vectorAdd",)
     image = "image"
+    image_doc = (
+        "Image of the CUDA kernel for all nodes. It must contain C(vectorAdd), C(sh) and C(timeout) in its C(PATH) or in C(/cuda-samples). By default, "
+        "the image in C(images) that matches the driver of the node."
+    )
     images = "images"
+    images_doc = (
+        'Images of the CUDA kernel. Each key is a CUDA version, such as V("12.5"). Each node uses the newest of these images that the node\'s driver '
+        "and GPUs support. By default, the images are {public_images}."
+    )
     public_images: t.ClassVar = {
         "11.2": f"{_SAMPLES}:vectoradd-cuda11.2.1",
         "11.7": f"{_SAMPLES}:vectoradd-cuda11.7.1",
@@ -227,6 +241,10 @@ class _Load(DeviceProgram):
     name = "load"
     commands = ("nbody",)
     image = "load_image"
+    image_doc = (
+        "Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its C(PATH). By default, the newest of these "
+        "images that the driver supports: {public_images}."
+    )
     public_images: t.ClassVar = {
         "11.7": f"{_SAMPLES}:nbody-cuda11.7.1",
         "12.5": f"{_SAMPLES}:nbody-cuda12.5.0",
@@ -269,6 +287,7 @@ class _AllReduce(NodeProgram):
 
     title = "all-reduce"
     image = "nccl_image"
+    image_doc = "Image of the all-reduce test. It must contain C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests. By default, {public_images}."
     # NGC's PyTorch image has nccl-tests as /usr/local/bin/*_perf_mpi (NVIDIA Run:ai, "Validating GPU Cluster Communication with NCCL Tests").
     public_images: t.ClassVar = {ANY_CUDA_VERSION: "nvcr.io/nvidia/pytorch:26.01-py3"}
     timeout = "all_reduce_timeout"

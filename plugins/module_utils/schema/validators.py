@@ -490,9 +490,9 @@ class NodeAmount(Integer):
         return unrendered_template(value) or 'is not a number of nodes; use a whole number, or "1%" to "100%"'
 
 
-def _seconds(low: int, default: int | None = None) -> Integer:
+def _seconds(low: int, **more: t.Any) -> Integer:
     too_low, too_high = f"set {low} seconds or more", "set at most one day (86400 seconds)"
-    return integer_between(low, _DAY, too_low, too_high, default=default)
+    return integer_between(low, _DAY, too_low, too_high, **more)
 
 
 def _names_the_node(value: list[t.Any]) -> str | None:
@@ -502,29 +502,74 @@ def _names_the_node(value: list[t.Any]) -> str | None:
 
 
 ROLLOUT = Section(
+    doc="How changes to the sharing settings are rolled out to the nodes of the pool.",
     fields={
-        "max_unavailable": NodeAmount(default=1),
-        "drain": Choice(known=(NONE, GPU_PODS, ALL), default=GPU_PODS, blank_is_unset=False),
-        "force": Boolean(default=False),
-        "grace_period": _seconds(0),
-        "drain_timeout": _seconds(1, default=600),
-        "order": Choice(known=(IDLE_FIRST, BY_NAME), default=IDLE_FIRST),
-        "limit": NodeAmount(blank_is_unset=False),
-        "pause_on_failure": Boolean(default=True),
-        "on_failure": Choice(known=(ROLLBACK, LEAVE), default=ROLLBACK),
+        "max_unavailable": NodeAmount(
+            doc='Number of nodes that are changed at the same time, or a percentage such as V("25%"), rounded up. Nodes that are new to the pool and '
+            "have no pods to evict do not count toward this number.",
+            default=1,
+        ),
+        "drain": Choice(
+            doc="Which pods are evicted from a node before it is changed. V(gpu-pods) evicts GPU pods that cannot keep running during the change. V(all) "
+            "evicts all pods except static pods and pods of DaemonSets. V(none) evicts no pods; the node stays cordoned until the pods have terminated.",
+            known=(NONE, GPU_PODS, ALL),
+            default=GPU_PODS,
+            blank_is_unset=False,
+        ),
+        "force": Boolean(
+            doc="Whether pods without a controller are also evicted. If V(false), a pod of this kind that uses a GPU blocks the change to its node, and "
+            "one that does not use a GPU stays on the node.",
+            default=False,
+        ),
+        "grace_period": _seconds(
+            0,
+            doc="Time in seconds within which an evicted pod must terminate. By default, each pod's own grace period.",
+        ),
+        "drain_timeout": _seconds(
+            1,
+            doc="Timeout in seconds for draining one node, including the time spent waiting for PodDisruptionBudgets.",
+            default=600,
+        ),
+        "order": Choice(
+            doc="With V(idle-first), the nodes with the fewest pods to evict are changed first. With V(name), the nodes are changed in order of their names.",
+            known=(IDLE_FIRST, BY_NAME),
+            default=IDLE_FIRST,
+        ),
+        "limit": NodeAmount(
+            doc="Maximum number of nodes that one run changes, or a percentage. The next run continues with the remaining nodes, up to the same limit. "
+            "By default, all nodes are changed.",
+            blank_is_unset=False,
+        ),
+        "pause_on_failure": Boolean(
+            doc="Whether the rollout of the pool stops after a node has failed. Changes that are already in progress on other nodes are completed.",
+            default=True,
+        ),
+        "on_failure": Choice(
+            doc="V(rollback) rolls the node back to its last working configuration. V(leave) keeps the node cordoned and adds a taint that contains the "
+            "reason.",
+            known=(ROLLBACK, LEAVE),
+            default=ROLLBACK,
+        ),
         "reboot": Section(
+            doc="How a node is rebooted if the node's GPUs cannot be reset. Without this setting, no node is rebooted.",
             fields={
                 "command": ListOf(
                     (_names_the_node,),
+                    doc='Command and arguments, with C({node}) as the placeholder for the node\'s name, such as C([ssh, "core@{node}", sudo, systemctl, '
+                    "reboot]). The command runs without a shell, on the machine or in the execution environment where the playbook runs.",
                     required=True,
                     missing="set the command that reboots {node}",
                     item=Text(),
                     splits=False,
                 ),
-                "timeout": _seconds(1, default=900),
-            }
+                "timeout": _seconds(
+                    1,
+                    doc="Timeout in seconds. It applies separately to the command and to the subsequent wait until the node is ready with a new boot ID.",
+                    default=900,
+                ),
+            },
         ),
-    }
+    },
 )
 
 

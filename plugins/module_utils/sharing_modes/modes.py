@@ -62,7 +62,7 @@ class PluginSetting:
     mode allows only one value, its `fixed_options` contains the value. `default`: the value if a pool does not set one; a setting that is None is not
     written. `plugin_default`: the value that the plugin uses if the setting is not written; if `default` is None, the export omits this value.
     `choices`: the valid values of a string with fixed choices. `kind`: the type of all other settings (bool, int, str, or a list or dict of strings).
-    `rules`: other checks.
+    `rules`: other checks. `doc`: the description of the key, as in Field (core/types.py).
     """
 
     path: str
@@ -72,6 +72,7 @@ class PluginSetting:
     kind: type = bool
     rules: tuple[Rule, ...] = ()
     modes: tuple[str, ...] = ()
+    doc: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +82,22 @@ class PluginSettings:
     Give a new setting the default None: if it were always written, the name of every configuration would change.
     """
 
-    rename: bool = field(default=False, metadata={"path": "sharing.*.renameByDefault", "plugin_default": False})
+    rename: bool = field(
+        default=False,
+        metadata={
+            "path": "sharing.*.renameByDefault",
+            "plugin_default": False,
+            "doc": "Whether the names of shared resources get the suffix C(.shared), as in C(nvidia.com/gpu.shared).",
+        },
+    )
     fail_requests_greater_than_one: bool = field(
-        default=True, metadata={"path": "sharing.*.failRequestsGreaterThanOne", "plugin_default": False}
+        default=True,
+        metadata={
+            "path": "sharing.*.failRequestsGreaterThanOne",
+            "plugin_default": False,
+            "doc": "Whether a container that requests more than one share is rejected. If V(false), such a container is accepted, but still gets the "
+            "compute time of only one GPU.",
+        },
     )
 
 

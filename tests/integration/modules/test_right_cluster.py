@@ -194,7 +194,7 @@ def test_a_cluster_with_another_recorded_name(fresh: Kube, connections: dict[str
             assert (result.get("failed"), result.get("code")) == (True, "wrong_cluster"), (way, name, result)
             assert "gpu_cluster.name is 'test'" in result["msg"], (way, name)
             assert "is recorded as 'prod'" in result["msg"]
-            assert "gpu_cluster.renamed_from: prod" in result["msg"]
+            assert "-e gpu_renamed_from=prod" in result["msg"]
     assert fresh.require(RECORD)["metadata"]["resourceVersion"] == version
 
 
@@ -227,20 +227,21 @@ def test_the_name_is_recorded_by_the_first_change_and_renamed_in_one_step(fresh:
     again = run("kube_object", own)
     assert (again["changed"], again["diff"], recorded(fresh)) == (False, [], "prod")
 
-    late = {**own, "name": "production", "renamed_from": "prod"}
-    for name in GROUP:
-        assert "is recorded as 'prod'" not in str(run(name, late, check=True)), name
-    reported = run("gpu_info", late)["gpu_info"]["identity"]
+    late = {**own, "name": "production"}
+    for name in (*GROUP, DRAINING):
+        assert "is recorded as 'prod'" in str(run(name, late, check=True)), name
+        assert "is recorded as 'prod'" not in str(run(name, late, check=True, renamed_from="prod")), name
+    reported = run("gpu_info", late, renamed_from="prod")["gpu_info"]["identity"]
     assert (reported["recorded_name"], reported["name_to_record"], recorded(fresh)) == ("prod", "production", "prod")
-    predicted = run("kube_object", late, check=True)
+    predicted = run("kube_object", late, check=True, renamed_from="prod")
     assert (predicted["changed"], recorded(fresh)) == (True, "prod")
-    renamed = run("kube_object", late)
+    renamed = run("kube_object", late, renamed_from="prod")
     assert (renamed["changed"], renamed["diff"]) == (True, predicted["diff"])
     (diff,) = renamed["diff"]
     assert (diff["before"], diff["after"]) == ({"cluster_name": "prod"}, {"cluster_name": "production"})
     assert recorded(fresh) == "production"
-    for cluster in (late, {**own, "name": "production"}):
-        assert run("kube_object", cluster)["changed"] is False
+    for previous in ("prod", None):
+        assert run("kube_object", late, renamed_from=previous)["changed"] is False
     assert "is recorded as 'production'" in run("kube_object", own)["msg"]
 
 

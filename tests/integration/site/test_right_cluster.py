@@ -178,15 +178,20 @@ def test_settings_that_lead_helm_to_another_cluster_are_refused_before_any_chang
 @pytest.mark.usual(30)
 def test_a_rename_needs_one_run(scenario: Scenario) -> None:
     name = _context(scenario.lab)
-    hosts = {"production": {"kube_name": name, "renamed_from": "prod"}}
+    hosts, renaming = {"production": {"kube_name": name}}, ("-e", "gpu_renamed_from=prod")
     shown = run_playbook(
-        "accel.gpu.plan", environ=scenario.lab.env, inventory=inventory(scenario.folder / "inventory", hosts)
+        "accel.gpu.plan",
+        environ=scenario.lab.env,
+        inventory=inventory(scenario.folder / "inventory", hosts),
+        arguments=renaming,
     ).require_success()
     assert shown.shown("the next run that changes the cluster renames it from prod to production")
     assert scenario.recorded() == "prod"
-    assert scenario.play(hosts, scenario.with_kubeconfig()).require_success().changed("production") == 1
-    assert scenario.recorded() == "production"
-    assert scenario.play(hosts, scenario.with_kubeconfig()).require_success().changed("production") == 0
+    renamed = scenario.play(hosts, scenario.with_kubeconfig(), *renaming).require_success()
+    assert (renamed.changed("production"), scenario.recorded()) == (1, "production")
+    for arguments in (renaming, ()):
+        again = scenario.play(hosts, scenario.with_kubeconfig(), *arguments).require_success()
+        assert again.changed("production") == 0
     assert "is recorded as 'production'" in scenario.play(
         {"prod": {"kube_name": name}}, scenario.with_kubeconfig()
     ).failure("prod")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every entry point of a role, which tasks_from selects, has an argument specification with the role's variables that it uses."""
+"""Every entry point of a role, which tasks_from selects, has an argument specification with the role's variables that it uses; options of all tasks."""
 
 from __future__ import annotations
 
@@ -107,3 +107,22 @@ def test_all_states_that_delete_something_are_confirmed() -> None:
         "uninstall", "gpu_sharing", "machineset", "magnum_nodegroup", "vks_nodegroup", "olm_subscription", "autoscaling",
     }  # fmt: skip
     assert not list(REPO.glob("roles/*/tasks/confirm.yml"))
+
+
+def module_options(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The collection's modules in tasks, and their options."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if str(name).startswith("accel.gpu.") and isinstance(each, dict):
+                yield name, each
+            yield from module_options(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from module_options(each)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(REPO)))
+def test_every_task_for_a_cluster_gets_the_previous_name(path: Path) -> None:
+    """Until the run that renames a cluster has changed something, each module finds the previous name there."""
+    tasks = module_options(yaml.safe_load(path.read_text()))
+    assert [name for name, options in tasks if "gpu_cluster" in options and "renamed_from" not in options] == []

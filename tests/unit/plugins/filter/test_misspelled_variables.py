@@ -19,6 +19,7 @@ from tests.programs import REPO
         ("gpu_pol", "gpu_pool"),
         ("gpu_default", "gpu_defaults"),
         ("gpu_confim", "gpu_confirm"),
+        ("gpu_rename_from", "gpu_renamed_from"),
         ("gpu_sharing_pool_name", "gpu_sharing_pool_names"),
         ("gpu_nodegroup_pool_names", "gpu_nodegroups_pool_names"),
         ("gpu_allow_releases", "gpu_allow_release"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.types import renaming_problems
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
@@ -76,9 +77,11 @@ class Api:
             return copy.deepcopy(kept)
 
 
-def identity(api: Any, name: str = "prod", *, records: bool = True, **more: str) -> ClusterIdentity:
+def identity(
+    api: Any, name: str = "prod", *, renamed_from: str = "", records: bool = True, **more: str
+) -> ClusterIdentity:
     """Verified, as a module has it before it does anything."""
-    actual = ClusterIdentity(api, {"name": name, **more}, records=records)
+    actual = ClusterIdentity(api, {"name": name, **more}, renamed_from=renamed_from, records=records)
     actual.verify()
     return actual
 
@@ -129,7 +132,7 @@ def test_another_name_is_refused_with_both(api: Api) -> None:
     asked = len(api.asked)
     with pytest.raises(WrongCluster) as caught:
         identity(api, "test")
-    for words in ("gpu_cluster.name is 'test'", "recorded as 'prod'", "https://prod:6443", "renamed_from: prod"):
+    for words in ("gpu_cluster.name is 'test'", "recorded as 'prod'", "https://prod:6443", "-e gpu_renamed_from=prod"):
         assert words in str(caught.value)
     assert api.asked[asked:] == [f"GET {RECORD}"]
 
@@ -184,6 +187,29 @@ def test_a_rename_is_one_step_and_the_old_name_is_refused_afterwards(api: Api) -
         identity(api)
     with pytest.raises(WrongCluster, match="recorded as 'production'"):
         identity(api, "other", renamed_from="prod")
+
+
+def test_a_recorded_name_is_text_in_the_command_that_the_message_shows(api: Api) -> None:
+    with lease(api, identity(api, "prod; reboot")):
+        pass
+    with pytest.raises(WrongCluster, match="-e gpu_renamed_from='prod; reboot' to one run"):
+        identity(api, "test")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "renamed_from", "expected"),
+    [
+        ({"name": "production"}, "prod", ""),
+        ({"name": "production"}, "", ""),
+        ({"name": "prod"}, "prod", 'renamed_from: "prod" is already the name of this cluster'),
+        ({}, "prod", "renamed_from: has no effect without gpu_cluster.name"),
+        ({"name": "production", "renamed_from": "prod"}, "", "-e gpu_renamed_from=NAME"),
+    ],
+)
+def test_a_rename_is_an_option_of_one_run(cluster: Object, renamed_from: str, expected: str) -> None:
+    problems = list(renaming_problems(cluster, renamed_from))
+    assert len(problems) == bool(expected)
+    assert expected in "".join(problems)
 
 
 def test_a_renewal_keeps_the_record_and_overwrites_no_other(api: Api) -> None:

@@ -277,7 +277,7 @@ def test_no_message_shows_a_password(address: str) -> None:
         {"operator": {"driver": None, "proxy": None, "registry": None}},
         {"kubeconfig": "~/.kube/config", "context": "kubernetes-admin@kubernetes", "kube_name": "kubernetes"},
         {"kubeconfig": "/a:/b"},
-        {"uid": "5b2a9f3c-0d5e-4f5e-9a51-0c1d2e3f4a5b", "renamed_from": "old"},
+        {"uid": "5b2a9f3c-0d5e-4f5e-9a51-0c1d2e3f4a5b"},
         {"impersonate_user": "u", "impersonate_groups": ["CN=a,OU=b"]},
         {"operator": {"chart": "oci://registry.example/charts/gpu-operator"}},
         {"operator": {"chart": "https://example.com/gpu-operator-v25.10.1.tgz"}},
@@ -326,7 +326,7 @@ def test_one_spoilt_place_of_the_operator_gives_messages_and_no_traceback(data: 
     ("cluster", "expected"),
     [
         ({"uid": "5B2A9F3C"}, "gpu_cluster.uid: | is not a UID"),
-        ({"renamed_from": CLUSTER["name"]}, "gpu_cluster.renamed_from: | is the current name of the cluster"),
+        ({"renamed_from": "prod"}, "gpu_cluster.renamed_from: |-e gpu_renamed_from=NAME"),
         ({"impersonate_groups": ["g"]}, "gpu_cluster.impersonate_user: |is missing"),
     ],
 )

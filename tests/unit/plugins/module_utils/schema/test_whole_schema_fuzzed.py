@@ -57,7 +57,6 @@ WHOLE: dict[str, t.Any] = {
         "name": "lab",
         "kube_name": "admin@lab",
         "uid": "5b2a9f3c-0d5e-4f5e-9a51-0c1d2e3f4a5b",
-        "renamed_from": "old",
         "impersonate_user": "u",
         "impersonate_groups": ["g"],
         "lease": {"wait_timeout": 60},
