@@ -406,7 +406,6 @@ gpu_info:
           type: list
           elements: dict
           returned: always
-          sample: [{pod: ml/web-0, node: t4-1, budgets: [ml/web], reason: needs 1 healthy pod and has 1}]
           contains:
             pod: {description: Namespace and name of the pod., type: str, returned: always, sample: ml/web-0}
             node: {description: The node of the pod., type: str, returned: always, sample: t4-1}

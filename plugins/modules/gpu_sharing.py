@@ -253,7 +253,6 @@ gpu_sharing:
       type: list
       elements: dict
       returned: in check mode, if there are any
-      sample: [{pod: ml/web-0, node: t4-1, budgets: [ml/web], reason: needs 1 healthy pod and has 1}]
       contains:
         pod: {description: Namespace and name of the pod., type: str, returned: always, sample: ml/web-0}
         node: {description: The node of the pod., type: str, returned: always, sample: t4-1}
