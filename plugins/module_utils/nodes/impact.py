@@ -14,7 +14,7 @@ from ..catalog.operands import DRIVER
 from ..core.messages import abbreviate, join_words
 from ..schema.validators import ALL, DrainOptions, reason_without_discovery
 from ..sharing_modes.modes import MODES
-from .node import rule_matches, term_matches
+from .node import rule_matches, selects, term_matches
 from .node_check import devices_in_labels, expected_labels, expected_offers, is_gpu_resource, physical_gpus
 from .ownership import keeps_layout
 from .pods import STOPPED_FOR_MIG, Demands
@@ -551,12 +551,7 @@ def refused_evictions(
 def _is_selected(budget: Document, labels: t.Mapping[str, str]) -> bool:
     """Whether a budget selects a pod with these labels; an empty selector selects all pods of the namespace, and a missing one none."""
     selector = (budget.get("spec") or {}).get("selector")
-    if selector is None:
-        return False
-    exact = (selector.get("matchLabels") or {}).items()
-    return all(labels.get(key) == value for key, value in exact) and all(
-        rule_matches(rule, labels) for rule in selector.get("matchExpressions") or ()
-    )
+    return selector is not None and (not any(selector.values()) or selects(selector, labels))
 
 
 def _refusal(budgets: t.Sequence[Document], pod: PodOnNode) -> str:

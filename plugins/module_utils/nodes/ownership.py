@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import re
 import typing as t
 from dataclasses import dataclass, field, fields, replace
 
@@ -17,7 +16,6 @@ from ..catalog.names import (
     FAILED_KEY,
     FIELD_MANAGER,
     FORMER_LABELS_ANNOTATION,
-    LABEL_LENGTH,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODEGROUP_LABEL,
@@ -31,7 +29,7 @@ from ..core.messages import is_whole
 from ..core.values import get_nested, parse_json
 from ..pools.plan import DISCOVERED_PREFIXES, Entries, Membership, NodeMetadata, membership_by_labels
 from ..schema.providers import group_mark
-from ..schema.validators import reason_without_discovery
+from ..schema.validators import label_value, reason_without_discovery
 from ..sharing_modes import mig_parted
 from ..sharing_modes.modes import mode_of
 
@@ -142,7 +140,6 @@ def recorded(node: Node, *owners: Owner) -> RecordedMetadata:
 
 # The labels for NVIDIA's agents whose former values are recorded.
 _AGENT_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,11 @@ def former_labels(node: Node) -> FormerLabels:
     labels = labels if isinstance(labels, dict) else {}
     devices = devices if isinstance(devices, dict) else {}
     return FormerLabels(
-        {key: labels[key] for key in _AGENT_LABELS if _is_label_value(labels.get(key))},
+        {
+            key: value
+            for key in _AGENT_LABELS
+            if (value := labels.get(key)) and isinstance(value, str) and label_value(value) is None
+        },
         {name: count for name, count in devices.items() if is_whole(count) and count > 0},
     )
 
@@ -178,10 +179,6 @@ def keeps_layout(node: Node) -> bool:
     return (bool(former.mig_devices) and dict(former.mig_devices) == node.mig_devices) or (
         node.mig_config == config and node.mig_state == "success"
     )
-
-
-def _is_label_value(value: t.Any) -> bool:
-    return isinstance(value, str) and len(value) <= LABEL_LENGTH and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def _former_record(node: Node, owned: t.Collection[str], patch: Entries) -> dict[str, str | None]:
