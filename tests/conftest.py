@@ -16,7 +16,7 @@ import pytest
 from tests import reporter
 from tests.labs import RUN, Lab, build_lab, forget_saved, own_lab
 from tests.programs import BUILD, REPO, tree_copy
-from tests.scheduling import LabScheduling, machine_slot
+from tests.scheduling import LabScheduling, files_left_out, machine_slot
 
 # In the environment, so that the processes that run tests in parallel draw the same tests.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
@@ -53,7 +53,10 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sampled: dict[str, list[pytest.Item]] = {}
     counts: dict[str, int] = {}
+    left_out = files_left_out({item.nodeid.partition("::")[0] for item in items}, SEED)
     for item in items:
+        if item.nodeid.partition("::")[0] in left_out:
+            item.add_marker("soak")
         if {"lab", "openshift_lab"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("lab")
         mark = item.get_closest_marker("sampled")

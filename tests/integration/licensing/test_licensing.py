@@ -21,6 +21,7 @@ from tests.labs import Lab
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
 
 
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_site_licenses_every_node(licensing: Licensing) -> None:
     states = licensing.states()
     assert len(states) == NODES
@@ -203,6 +204,7 @@ def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
     assert done["license_rotation"]["rotated"] == ["vdi-1", "vdi-2"], done
 
 
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_token_that_gives_no_license_costs_one_node(licensing: Licensing) -> None:
     before = licensing.secret()
     licensing.fault("license-denied", "vdi-1")
@@ -251,6 +253,7 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
 
 
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_site_reports_a_missing_license(licensing: Licensing) -> None:
     licensing.take_license("vdi-1")
     tags = ("--tags", "licensing,report")

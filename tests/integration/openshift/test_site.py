@@ -80,6 +80,7 @@ def cluster(lab: Lab, **more: Any) -> Object:
     return {"name": lab.name, **kept, **more}
 
 
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(110)
 def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()

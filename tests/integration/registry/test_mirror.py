@@ -106,7 +106,7 @@ def site(registries: Registries, tmp_path: Path) -> Iterator[Site]:
     registries.network().heal()
 
 
-@pytest.mark.sampled(1, group="other clusters")
+@pytest.mark.sampled(2, group="runs of site")
 @pytest.mark.usual(150)
 def test_a_site_runs_from_the_mirror_alone(site: Site) -> None:
     destinations = site.publish()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from tests.scheduling import machine_slot
+from tests.scheduling import DRAWN_FILES, files_left_out, machine_slot
 
 PATIENCE = 10.0
 
@@ -49,3 +49,15 @@ def test_no_test_starts_before_one_that_waits_to_run_alone(tmp_path: Path) -> No
     for thread in threads:
         thread.join(PATIENCE)
     assert seen == ["first", "alone", "late"]
+
+
+def test_the_seed_draws_whole_files() -> None:
+    pattern, count = next(iter(DRAWN_FILES.items()))
+    files = {pattern.replace("*", name) for name in "abcdefgh"}
+    others = {"tests/integration/modules/test_a.py", "tests/unit/test_b.py"}
+    draws = [files_left_out(files | others, seed) for seed in range(20)]
+    assert {len(draw) for draw in draws} == {len(files) - count}
+    assert all(draw <= files for draw in draws)
+    # Each file is run with some seed.
+    assert set.intersection(*draws) == set()
+    assert files_left_out(files | others, 3) == draws[3]
