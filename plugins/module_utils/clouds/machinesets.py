@@ -8,6 +8,7 @@ import copy
 import datetime
 import difflib
 import json
+import os
 import re
 import typing as t
 from dataclasses import dataclass
@@ -662,9 +663,10 @@ def select_source(
             f"like: there are MachineSets for {join_words(platforms)}; set the MachineSet to copy: {_names(in_zone)}."
         )
     if named is not None and zone is not None:
-        own_zones = zone_of(named, infrastructure).names
-        names_in_zone = {str(like).replace(own, zone) for own in own_zones}
-        same = [machineset for machineset in in_zone if name_of(machineset) in names_in_zone] or in_zone
+        stems = _names_without_zone(named, infrastructure)
+        same = [
+            machineset for machineset in in_zone if stems & _names_without_zone(machineset, infrastructure)
+        ] or in_zone
         if len(same) > 1:
             raise NoSource(
                 f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, and "
@@ -678,6 +680,17 @@ def select_source(
     candidates = sorted(without_taints or in_zone, key=name_of)
     kind = "the only one without taints" if len(without_taints) == 1 else f"the first by name of {_names(candidates)}"
     return Source(candidates[0], f"it is {kind}; to copy a different one, set like")
+
+
+def _names_without_zone(machineset: Document, infrastructure: Document | None) -> set[str]:
+    """The name of a MachineSet without the end that it shares with its zone. The installer appends the whole zone (`us-east-2a`), or only its last part:
+    `a` for `us-central1-a` on Google Cloud, `eastus2` with `1` on Azure.
+    """
+    name = name_of(machineset)
+    lengths = {
+        len(os.path.commonprefix([name[::-1], zone[::-1]])) for zone in zone_of(machineset, infrastructure).names
+    }
+    return {name[:-length] for length in lengths if length}
 
 
 def _is_candidate(machineset: Document) -> bool:

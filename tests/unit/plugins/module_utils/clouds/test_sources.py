@@ -116,6 +116,29 @@ def test_the_machineset_to_copy(
 
 
 @pytest.mark.parametrize(
+    ("platform", "like", "zone", "placement", "chosen"),
+    [
+        # The infrastructure id and the region contain the digit of the zone.
+        ("Azure", "ocp-a1b2c-worker-eastus21", "2", {"zone": "1"}, "ocp-a1b2c-worker-eastus22"),
+        ("Azure", "ocp-a1b2c-worker-eastus22", "eastus2-1", {"zone": "2"}, "ocp-a1b2c-worker-eastus21"),
+        ("GCP", "ocp-a1b2c-worker-a", "us-central1-b", {"zone": "us-central1-a"}, "ocp-a1b2c-worker-b"),
+    ],
+)
+def test_names_differ_only_in_what_the_installer_appends_for_the_zone(
+    platform: str, like: str, zone: str, placement: Object, chosen: str
+) -> None:
+    region = {"location": "eastus2"} if platform == "Azure" else {"region": "us-central1"}
+    target = zone.rpartition("-")[2] if platform == "Azure" else zone
+    elsewhere = chosen.replace("worker", "infra")
+    machinesets = [
+        worker_machineset(like, platform, **placement, **region),
+        worker_machineset(elsewhere, platform, zone=target, **region),
+        worker_machineset(chosen, platform, zone=target, **region),
+    ]
+    assert select_source(machinesets, like, zone, None).machineset["metadata"]["name"] == chosen
+
+
+@pytest.mark.parametrize(
     ("machinesets", "like", "zone", "message"),
     [
         (
