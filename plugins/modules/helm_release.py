@@ -244,8 +244,9 @@ helm_release:
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
-    - The reason for the failure. V(helm_missing) - helm is not installed. V(chart) - the chart cannot be used. V(manual_fields) - Helm would overwrite fields
-      that were set manually. V(driver_rollout) - a driver rollout is not allowed. V(timeout) - the workloads are not ready after O(wait_timeout).
+    - The reason for the failure. V(helm_missing) - helm is not installed. V(helm_version) - the roles do not work with this release of helm. V(chart) - the
+      chart cannot be used. V(manual_fields) - Helm would overwrite fields that were set manually. V(driver_rollout) - a driver rollout is not allowed.
+      V(timeout) - the workloads are not ready after O(wait_timeout).
     - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection points to a different cluster. V(connection) - no
       usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) - another run holds the Lease. V(lease_lost) - this run
       lost it. Otherwise, the HTTP status of the API server's error.
@@ -270,7 +271,14 @@ from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import NO_ROLLOUT, held_back_warning
 from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused, recorded_own_values
 from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation, await_workloads, helm_environment
-from ..module_utils.helm.release import NOTHING, ChartProblem, HelmMissing, find_helm
+from ..module_utils.helm.release import (
+    NOTHING,
+    ChartProblem,
+    HelmMissing,
+    HelmUnsupported,
+    find_helm,
+    require_supported_helm,
+)
 from ..module_utils.kube.module import GpuModule
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -298,7 +306,13 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
 
         @functools.cache
+        def require_helm() -> None:
+            # Not in a run without changes: it would start one more process.
+            require_supported_helm(binary, module.run_command)
+
+        @functools.cache
         def take_lease() -> None:
+            require_helm()
             held.enter_context(module.lease())
 
         preparation = ReleasePreparation(
@@ -317,6 +331,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         upgrade = OperatorUpgrade(module.client, release.namespace, allowed=params["allow_driver_rollout"])
         decision = upgrade.decide(preparation.next_step(chart), preparation, chart, definitions, release.desired_values)
         decision.require_allowed()
+        if decision.step.action != NOTHING:
+            require_helm()
         _warn_about_driver(module, decision)
         preparation.apply_crds(definitions)
         preparation.write_marker(decision.step)
@@ -358,6 +374,8 @@ def main() -> None:
         module.run(work)
     except HelmMissing as error:
         module.fail_json(msg=str(error), code="helm_missing")
+    except HelmUnsupported as error:
+        module.fail_json(msg=str(error), code="helm_version")
     except ChartProblem as error:
         module.fail_json(msg=str(error), code="chart")
     except UpgradeRefused as error:

@@ -8,7 +8,6 @@ import copy
 import datetime
 import difflib
 import json
-import os
 import re
 import typing as t
 from dataclasses import dataclass
@@ -687,10 +686,12 @@ def _names_without_zone(machineset: Document, infrastructure: Document | None) -
     `a` for `us-central1-a` on Google Cloud, `eastus2` with `1` on Azure.
     """
     name = name_of(machineset)
-    lengths = {
-        len(os.path.commonprefix([name[::-1], zone[::-1]])) for zone in zone_of(machineset, infrastructure).names
-    }
-    return {name[:-length] for length in lengths if length}
+    stems = set()
+    for zone in zone_of(machineset, infrastructure).names:
+        shared = next((zone[start:] for start in range(len(zone)) if name.endswith(zone[start:])), "")
+        if shared:
+            stems.add(name.removesuffix(shared))
+    return stems
 
 
 def _is_candidate(machineset: Document) -> bool:

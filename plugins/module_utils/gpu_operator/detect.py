@@ -237,22 +237,27 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ComponentPla
         return False
 
 
-def openshift_version(client: Client) -> str | None:
+def openshift_version(client: Client, *, declared: bool = False) -> str | None:
     """The version of OpenShift, empty if the user is not allowed to read it; None if the cluster is not OpenShift.
 
     A cluster is OpenShift if it has the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
-    Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional permission is needed.
+    Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional permission is needed. They are listed first, unless
+    the variables declare OpenShift (`declared`): on other clusters, most users may not read this object.
     """
     group, plural, dummy = CLUSTER_VERSION_PATH.rsplit("/", 2)
-    kinds = client.get_once(group)
-    if kinds is None or all(kind.get("name") != plural for kind in kinds.get("resources") or ()):
+
+    def has_kind() -> bool:
+        kinds = client.get_once(group) or {}
+        return any(kind.get("name") == plural for kind in kinds.get("resources") or ())
+
+    if not declared and not has_kind():
         return None
     try:
         version = client.get_once(CLUSTER_VERSION_PATH)
     except ApiError as error:
         if not error.forbidden:
             raise
-        return ""
+        return "" if has_kind() else None
     if version is None:
         # If the kind exists but the object does not, components of OpenShift run on another Kubernetes distribution.
         return None
@@ -263,7 +268,7 @@ def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[
     """The version of OpenShift; empty if it is unknown. It is read only if the conditions or the variables show that the cluster is OpenShift."""
     if OPENSHIFT not in conditions and plan.cluster.distribution != OPENSHIFT:
         return ""
-    return openshift_version(client) or ""
+    return openshift_version(client, declared=plan.cluster.distribution == OPENSHIFT) or ""
 
 
 def _on_platform(client: Client, plan: Plan, installations: t.Sequence[Installation]) -> tuple[Plan, str | None]:
@@ -274,7 +279,7 @@ def _on_platform(client: Client, plan: Plan, installations: t.Sequence[Installat
     """
     if installations and all(item.manager not in (OLM_MANAGER, OWNER) for item in installations):
         return plan, None
-    version = openshift_version(client)
+    version = openshift_version(client, declared=plan.cluster.distribution == OPENSHIFT)
     if version is None or plan.on_openshift is None:
         return plan, version
     return plan.on_openshift(), version

@@ -678,8 +678,9 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
     return {
         namespace
         for namespace in namespaces
-        for item in client.list_known(f"{API_PATH}/namespaces/{namespace}/subscriptions")
-        if is_created_by_collection(item)
+        for item in _subscriptions(client, namespace)
+        if item["metadata"]["namespace"] == namespace
+        and is_created_by_collection(item)
         and planned.olm is not None
         and get_nested(item, "spec", "name") == planned.olm["package"]
     }
@@ -728,7 +729,7 @@ def other_subscriptions(client: Client, component: str, planned: ComponentPlan) 
     """
     packages = {*_PACKAGES[component], *([planned.olm["package"]] if planned.olm else ())}
     try:
-        subscriptions = client.list_known(f"{API_PATH}/subscriptions")
+        subscriptions = client.list_once(f"{API_PATH}/subscriptions")
     except ApiError as error:
         if not error.forbidden:
             raise
@@ -832,11 +833,11 @@ def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
 def _subscriptions(client: Client, namespace: str) -> t.Sequence[Object]:
     """The Subscriptions of all namespaces or, without the permission to list them, of this namespace."""
     try:
-        return client.list_known(f"{API_PATH}/subscriptions")
+        return client.list_once(f"{API_PATH}/subscriptions")
     except ApiError as error:
         if not error.forbidden:
             raise
-        return client.list_known(f"{API_PATH}/namespaces/{namespace}/subscriptions")
+        return client.list_once(f"{API_PATH}/namespaces/{namespace}/subscriptions")
 
 
 def _second_subscriptions(planned: ComponentPlan, subscriptions: t.Iterable[Object]) -> t.Iterator[str]:

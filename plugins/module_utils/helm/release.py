@@ -351,6 +351,25 @@ class HelmMissing(Exception):
     """Raised if helm was not found; the message says where helm was searched for and contains the remedy."""
 
 
+class HelmUnsupported(Exception):
+    """Raised for a release of helm with which the roles cannot install anything; the message contains the version and the remedy."""
+
+
+# kubernetes.core.helm calls `helm list --all`, which Helm 4 refuses (kubernetes.core 6.2); the charts need Helm 3.12.
+_OLDEST, _TOO_NEW = (3, 12), (4, 0)
+
+
+def require_supported_helm(binary: str, run: RunCommand) -> None:
+    """Raise HelmUnsupported unless the roles work with this release of helm; a version that cannot be read is accepted."""
+    dummy, output, dummy = run([binary, "version", "--template", "{{.Version}}"], handle_exceptions=False)
+    match = re.match(r"v(\d+)\.(\d+)", output.strip())
+    if match and not _OLDEST <= (int(match[1]), int(match[2])) < _TOO_NEW:
+        raise HelmUnsupported(
+            f"{binary} is Helm {match[0]}, but Helm 3.12 or a later Helm 3 is needed. Install one beside it, and set gpu_helm_binary (in the module: "
+            "binary_path) to its path."
+        )
+
+
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
     """The path to helm: the given path if it is set, otherwise the first helm on PATH; raises HelmMissing."""
     if path and not os.access(path, os.X_OK):

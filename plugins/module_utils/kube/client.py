@@ -232,6 +232,11 @@ class Client(Transport):
         """The objects that get_once() has read, by path."""
         return {}
 
+    @functools.cached_property
+    def _listed(self) -> dict[str, tuple[Object, ...]]:
+        """The objects that list_once() has read, by path of the collection."""
+        return {}
+
     def get(self, path: str, query: Query | None = None) -> Object | None:
         """The object, or None if it or its kind does not exist."""
         try:
@@ -268,6 +273,12 @@ class Client(Transport):
         accept = _METADATA_LIST if metadata_only else "application/json"
         omit = _UNREAD_OF_NODES if path == NODES else ()
         return Listing(self, path, query, accept, omit=omit, ahead=limit is None)
+
+    def list_once(self, path: str) -> tuple[Object, ...]:
+        """Like list_known(), but sends the request only once per client: for objects that several components of one reading need."""
+        if path not in self._listed:
+            self._listed[path] = self.list_known(path)
+        return self._listed[path]
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """All objects of a collection; empty if the cluster does not have the kind."""

@@ -96,6 +96,8 @@ class Cluster:
     def list_known(self, path: str) -> tuple[Object, ...]:
         raise ApiError("no", status=self._status, reason="Forbidden", method="GET", path=path)
 
+    list_once = list_known
+
 
 FOUND = Installation("operator", "gpu-operator", NAMESPACE, "olm", "OLM", "v25.10.1")
 
@@ -135,6 +137,8 @@ class Subscriptions:
         if self.narrow and "/namespaces/" not in path:
             raise ApiError("no", status=403, reason="Forbidden", method="GET", path=path)
         return self.items
+
+    list_once = list_known
 
 
 def test_a_second_subscription_in_another_namespace_is_found_with_the_same_requests() -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
@@ -15,9 +15,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
     ChartProblem,
     Helm,
     HelmMissing,
+    HelmUnsupported,
     error_summary,
     find_helm,
     is_running,
+    require_supported_helm,
 )
 from tests.helpers.modules import run_module
 from tests.helpers.programs import run_program
@@ -117,3 +119,22 @@ def test_a_helm_that_cannot_be_started_is_missing(tmp_path: Path) -> None:
             module.exit_json(message=str(error))
 
     assert f"{broken} cannot be started: Exec format error. Install Helm" in run_module(work, {})["message"]
+
+
+@pytest.mark.parametrize(
+    ("output", "supported"),
+    [("v3.12", True), ("v3.21.4\n", True), ("v3.11.3", False), ("v4.3", False), ("v4.0.0-rc.1", False), ("", True)],
+)
+def test_the_roles_need_helm_3(output: str, supported: bool) -> None:
+    commands = []
+
+    def run(command: list[str], **options: Any) -> tuple[int, str, str]:
+        commands.append(command)
+        return 0, output, ""
+
+    if supported:
+        require_supported_helm("/opt/helm", cast("Any", run))
+    else:
+        with pytest.raises(HelmUnsupported, match=r"^/opt/helm is Helm v\d.*set gpu_helm_binary"):
+            require_supported_helm("/opt/helm", cast("Any", run))
+    assert commands == [["/opt/helm", "version", "--template", "{{.Version}}"]]
