@@ -15,6 +15,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 import traceback
 import typing as t
 
@@ -37,6 +38,8 @@ PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") els
 SWITCH_ENV = "ACCEL_GPU_DIRECT_EXECUTION"
 
 _CHUNK = 65536
+# The time that a module gets to end after SIGTERM.
+END_SECONDS = 30.0
 # As in a shell, the exit status of a module that a signal terminated is this number plus the number of the signal.
 _SIGNALLED = 128
 
@@ -80,12 +83,23 @@ def execute(
     except BaseException:
         # For example, the task has reached its time limit. A task that has failed must not continue with its changes.
         programs = descendants(pid)
-        os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
+        _end(pid)
         signal_processes(programs, signal.SIGTERM)
         raise
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return {"rc": status if status >= 0 else _SIGNALLED - status, "stdout": stdout, "stderr": stderr}
+
+
+def _end(pid: int) -> None:
+    """End the child, which gets some seconds to release its Lease."""
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + END_SECONDS
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        time.sleep(0.05)
 
 
 def _read(*ends: int) -> t.Iterator[str]:

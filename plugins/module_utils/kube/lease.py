@@ -322,7 +322,7 @@ class Lease:
     """
 
     client: Client
-    # See lease_holder.holder_of(). All processes of the same holder share the lease.
+    # See holder_of(). All processes of the same holder share the lease.
     holder: str
     namespace: str = LEASE_NAMESPACE
     name: str = LEASE_NAME

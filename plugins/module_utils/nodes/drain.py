@@ -103,7 +103,7 @@ def evict_and_await(
     list_pods: t.Callable[[], t.Iterable[PodOnNode]],
     evicted: list[str] | None = None,
 ) -> None:
-    """Evict the pods in `to_evict` with evict_pods(), and wait until the pods in `to_await` (eviction_rules.pods_to_await) are no longer listed.
+    """Evict the pods in `to_evict` with evict_pods(), and wait until the pods in `to_await` (impact.pods_to_await) are no longer listed.
 
     `drain_timeout` limits the total time of both. Raises the errors of evict_pods() and await_termination().
     """
@@ -439,7 +439,7 @@ def drain_gpu_pods(
 def candidates_for_scale_down(
     nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, options: DrainOptions
 ) -> list[Node]:
-    """Select up to `count` nodes whose removal has the smallest impact, the best candidate first. `pods_by_node` contains all pods (gpu_pods.parse_pods).
+    """Select up to `count` nodes whose removal has the smallest impact, the best candidate first. `pods_by_node` contains all pods (pods.parse_pods).
 
     Nodes with a pod that may not be evicted come last. The other nodes are preferred in this order: nodes that an earlier run has begun to drain, nodes
     without GPU pods, nodes whose GPU pods have a lower maximum priority, nodes with fewer GPU pods, nodes with fewer pods, and newer nodes.
@@ -546,7 +546,7 @@ class NodeDrainer:
         return [parse_node(item) for item in self.client.list(NODES)]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
-        """Return the `count` nodes among these whose removal has the smallest impact (cluster_state.scale_down)."""
+        """Return the `count` nodes among these whose removal has the smallest impact (impact.impact)."""
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))

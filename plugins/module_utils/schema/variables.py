@@ -74,11 +74,6 @@ def runs(document: t.Any, part: str) -> bool:
     return _DEFAULTS[part] if value is None else value
 
 
-def switched_off(before: t.Any, after: t.Any) -> list[str]:
-    """The parts of the operands that run under the spec `before`, but not under the spec `after`."""
-    return [part for part in _DEFAULTS if part in EFFECTS and runs(before, part) and not runs(after, part)]
-
-
 def workload_for_virtual_machines(*documents: t.Any) -> str:
     """The workload of nodes without a workload label, if it is one of virtual machines; otherwise, empty.
 

@@ -428,7 +428,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
 def impact_preview(
     client: Client, overview: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
-    """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
+    """The impact on each pool (impact.impact), and the changes with the evicted pods.
 
     `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
     """

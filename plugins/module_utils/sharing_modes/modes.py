@@ -741,12 +741,7 @@ def plugin_entry_name(sharing: Sharing) -> str:
     return "-".join(filter(None, (sharing.mode, sharing.strategy, replicas, digest)))
 
 
-def is_managed_plugin_entry(name: str) -> bool:
-    """Whether an entry's name has the format of entry_name()."""
-    return mode_of(name) is not None
-
-
 def mode_of(name: str) -> SharingMode | None:
-    """The sharing mode of an entry whose name has the format of entry_name(); None for other names."""
+    """The sharing mode of an entry whose name has the format of plugin_entry_name(); None for other names."""
     match = _PLUGIN_ENTRY.fullmatch(name)
     return MODES[match[1]] if match else None

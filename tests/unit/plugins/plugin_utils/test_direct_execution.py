@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.files import start_time
+from ansible_collections.accel.gpu.plugins.plugin_utils import direct_execution
 from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
 from tests.helpers.polling import until
 from tests.programs import run as run_program
@@ -200,3 +202,22 @@ def test_ansible_finds_the_action_plugin_of_a_module_before_it_forks_workers(nam
     plugin, action = run_program(sys.executable, "-c", find).split()
     assert plugin == f"ansible_collections.accel.gpu.plugins.action.{name}"
     assert action == f"accel.gpu.{name}"
+
+
+def test_a_module_that_ignores_its_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_execution, "END_SECONDS", 0.1)
+
+    def main() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        (tmp_path / "started").touch()
+        time.sleep(60)
+
+    def interrupt() -> None:
+        until((tmp_path / "started").exists)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        execute(main, encode_options({}), {}, str(tmp_path), interrupt)
+    # The child has ended and is no zombie.
+    assert not Path("/proc", (tmp_path / "pid").read_text()).exists()

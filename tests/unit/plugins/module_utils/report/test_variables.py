@@ -126,10 +126,17 @@ values = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
 
 
 @given(values, values)
-def test_what_lies_on_top_gives_the_live_values(live: Document, expected: Document) -> None:
-    on_top, lacking = residual_values(live, expected)
-    if not lacking:
-        assert merge(expected, on_top) == live
+def test_the_residual_values_restore_the_live_ones(expected: Document, own: Document) -> None:
+    live = merge(expected, own)
+    residual, lacking = residual_values(live, expected)
+    assert not lacking
+    assert merge(expected, residual) == live
+
+
+@given(values, values)
+def test_values_that_cannot_be_restored_are_lacking(live: Document, expected: Document) -> None:
+    residual, lacking = residual_values(live, expected)
+    assert bool(lacking) == (merge(expected, residual) != live)
 
 
 def test_text_is_yaml_with_the_remarks_as_comments() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import runs, switched_off, validate
+from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import runs, validate
 
 NOTEBOOKS = {
     "name": "notebooks",
@@ -68,6 +68,3 @@ def test_defaults_of_operands() -> None:
     assert runs({}, "devicePlugin")
     assert runs({"devicePlugin": {"enabled": None}}, "devicePlugin")
     assert not runs({}, "nodeStatusExporter")
-    before: dict[str, Any] = {"nodeStatusExporter": {"enabled": True}}
-    assert switched_off(before, {"dcgm": {"enabled": False}}) == ["dcgm", "nodeStatusExporter"]
-    assert switched_off({"gfd": {"enabled": False}}, {"gfd": {"enabled": False}}) == []

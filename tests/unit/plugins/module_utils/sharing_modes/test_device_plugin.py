@@ -85,14 +85,14 @@ def test_names_tell_every_content_apart() -> None:
     assert len(names) == len({str(plugin.device_plugin_config(sharing)) for sharing in EVERY})
     assert all(contents[plugin.plugin_entry_name(sharing)] == plugin.device_plugin_config(sharing) for sharing in EVERY)
     assert all(validators.label_value(name) is None for name in names)
-    assert all(map(plugin.is_managed_plugin_entry, names))
+    assert all(map(plugin.mode_of, names))
 
 
 @pytest.mark.parametrize(
     "name", ["", "any", "none", "mig-1", "time-slicing-4", "a100-40gb-0a1b2c3d", "mps-4-0a1b2c3d9"]
 )
 def test_other_names_are_not_the_collections(name: str) -> None:
-    assert not plugin.is_managed_plugin_entry(name)
+    assert plugin.mode_of(name) is None
 
 
 def test_name_says_what_it_is() -> None:
