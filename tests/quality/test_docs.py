@@ -208,7 +208,9 @@ def test_the_measured_tables_are_the_catalogs() -> None:
     geometry = mig.geometry("H200")
     assert geometry is not None
     profiles = [p for p in sorted(geometry.profiles, key=lambda p: (p.compute, p.size)) if p.media == "share"]
-    devices = [[p.name, f"{cost.H200_SMS['H200'][1][p.id]}", f"{cost.H200_MIB[p.id]}"] for p in profiles]
+    devices = [
+        [p.name, f"{cost.SMS_BY_MODEL['H200'][1][p.id]}", f"{cost.MIB_BY_MODEL['H200'][p.id]}"] for p in profiles
+    ]
     assert table("modes.md", "profile | SMs") == devices
 
 

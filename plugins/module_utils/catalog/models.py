@@ -17,14 +17,6 @@ from .names import MIG_INFIX, MPS_MODE, SHARED_SUFFIX, TIME_SLICING_MODE
 
 # NVIDIA's GPU models with their names in gpu-feature-discovery and the driver, and the lookup of models by the names that users write.
 
-# The GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms"). Boards with four A100 GPUs have no NVSwitches.
-NVSWITCH_MODELS = frozenset(
-    {
-        *("A100-SXM4-40GB", "A100-SXM4-80GB", "A800-SXM4-40GB", "A800-SXM4-80GB"),
-        *("H100-80GB-HBM3", "H800", "H20", "H20-3e", "H200", "B200", "B300"),
-    }
-)
-
 # The end of a vGPU type, such as A100-10C, A100-1-5CME or T4-1B4: the size of the frame buffer in GiB, and the series.
 _VGPU_TYPE = re.compile(r"-([0-9]+)[QCBA](?:ME|4)?$")
 
@@ -45,6 +37,8 @@ class Model:
     pci_ids: tuple[str, ...]
     vgpu: bool = False
     """Whether NVIDIA vGPU software has vGPU types for it."""
+    nvswitch: bool = False
+    """Whether its GPUs are usually connected by NVSwitches, which Fabric Manager configures."""
     aliases: tuple[str, ...] = ()
     other_products: tuple[str, ...] = ()
 
@@ -52,11 +46,6 @@ class Model:
     def products(self) -> tuple[str, ...]:
         """Every known name of this model in GFD, the most common one first."""
         return (self.product, *self.other_products)
-
-    @property
-    def has_nvswitch(self) -> bool:
-        """Whether its GPUs are usually connected by NVSwitches, which Fabric Manager configures."""
-        return self.key in NVSWITCH_MODELS
 
     @property
     def kernel_modules(self) -> str:
@@ -77,7 +66,8 @@ class Model:
 # vgpu: a default vGPU type in gpu-operator v26.7.0 assets/state-vgpu-device-manager/0500_configmap.yaml.
 # Memory: nvidia-smi of that GPU in public transcripts, with ECC enabled if the GPU has it. Other sources are given next
 # to the model. Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go,
-# getArchFamily.
+# getArchFamily. nvswitch: the GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms");
+# boards with four A100 GPUs have none.
 _volta = functools.partial(Model, family="volta", compute="7.0", vgpu=True)
 _turing = functools.partial(Model, family="turing", compute="7.5")
 _ga100 = functools.partial(Model, family="ampere", compute="8.0")
@@ -110,6 +100,7 @@ MODELS: tuple[Model, ...] = (
         pci_ids=("20b0",),
         vgpu=True,
         aliases=("A100-SXM-40GB",),
+        nvswitch=True,
     ),
     _ga100(
         "A100-SXM4-80GB",
@@ -118,6 +109,7 @@ MODELS: tuple[Model, ...] = (
         pci_ids=("20b2",),
         vgpu=True,
         aliases=("A100-SXM-80GB",),
+        nvswitch=True,
     ),
     _ga100("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, pci_ids=("20b1", "20f1"), vgpu=True),
     _ga100(
@@ -128,7 +120,9 @@ MODELS: tuple[Model, ...] = (
         vgpu=True,
         other_products=("NVIDIA-A100-PCIE-80GB",),
     ),
-    _ga100("A800-SXM4-40GB", "NVIDIA-A800-SXM4-40GB", 40960, pci_ids=("20bd",), aliases=("A800-SXM-40GB",)),
+    _ga100(
+        "A800-SXM4-40GB", "NVIDIA-A800-SXM4-40GB", 40960, pci_ids=("20bd",), aliases=("A800-SXM-40GB",), nvswitch=True
+    ),
     _ga100("A800-40GB-Active", "NVIDIA-A800-40GB-Active", 40960, pci_ids=("20f6",), vgpu=True),
     _ga100(
         "A800-SXM4-80GB",
@@ -137,6 +131,7 @@ MODELS: tuple[Model, ...] = (
         pci_ids=("20f3",),
         vgpu=True,
         aliases=("A800-SXM-80GB",),
+        nvswitch=True,
     ),
     _ga100(
         "A800-80GB-PCIe",
@@ -167,19 +162,20 @@ MODELS: tuple[Model, ...] = (
         81559,
         pci_ids=("2330",),
         aliases=("H100-80GB", "H100-SXM", "H100-SXM5", "H100-SXM5-80GB"),
+        nvswitch=True,
     ),
     _hopper("H100-NVL", "NVIDIA-H100-NVL", 95830, pci_ids=("2321",)),
     # Both models report themselves as plain "NVIDIA H100": see of_gpu.
     _hopper("H100-SXM5-94GB", "NVIDIA-H100", 95830, pci_ids=("2339",), aliases=("H100-94GB",)),
     _hopper("H100-SXM5-64GB", "NVIDIA-H100", 65247, pci_ids=("2337",), aliases=("H100-64GB",)),
-    _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5")),
+    _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5"), nvswitch=True),
     _hopper("H800-PCIe", "NVIDIA-H800-PCIe", 81559, pci_ids=("2322",)),
     # The memory is taken from the H100-NVL, and was not verified with the driver.
     _hopper("H800-NVL", "NVIDIA-H800-NVL", 95830, pci_ids=("233a",)),
-    _hopper("H20", "NVIDIA-H20", 97871, pci_ids=("2329",), aliases=("H20-96GB",)),
-    _hopper("H20-3e", "NVIDIA-H20-3e", 143771, pci_ids=("232c",), aliases=("H20-141GB",)),
+    _hopper("H20", "NVIDIA-H20", 97871, pci_ids=("2329",), aliases=("H20-96GB",), nvswitch=True),
+    _hopper("H20-3e", "NVIDIA-H20-3e", 143771, pci_ids=("232c",), aliases=("H20-141GB",), nvswitch=True),
     # The memory: gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04.
-    _hopper("H200", "NVIDIA-H200", 143771, pci_ids=("2335",), aliases=("H200-SXM", "H200-SXM-141GB")),
+    _hopper("H200", "NVIDIA-H200", 143771, pci_ids=("2335",), aliases=("H200-SXM", "H200-SXM-141GB"), nvswitch=True),
     _hopper("H200-NVL", "NVIDIA-H200-NVL", 143771, pci_ids=("233b",)),
     # 480 GB and 120 GB are the sizes of the CPU's memory; in both cases, the GPU has 96 GB.
     _hopper(
@@ -191,9 +187,9 @@ MODELS: tuple[Model, ...] = (
         other_products=("NVIDIA-GH200-120GB",),
     ),
     _hopper("GH200-144GB", "NVIDIA-GH200-144G-HBM3e", 146831, pci_ids=("2348",)),
-    _gb100("B200", "NVIDIA-B200", 183359, pci_ids=("2901",)),
+    _gb100("B200", "NVIDIA-B200", 183359, pci_ids=("2901",), nvswitch=True),
     _gb100("GB200", "NVIDIA-GB200", 189471, pci_ids=("2941",)),
-    _gb110("B300", "NVIDIA-B300-SXM6-AC", 275040, pci_ids=("3182",), vgpu=True, aliases=("B300-SXM6",)),
+    _gb110("B300", "NVIDIA-B300-SXM6-AC", 275040, pci_ids=("3182",), vgpu=True, aliases=("B300-SXM6",), nvswitch=True),
     _gb110("GB300", "NVIDIA-GB300", 284208, pci_ids=("31c2",)),
     _gb20x(
         "RTX-PRO-6000-Server",
@@ -499,12 +495,12 @@ WEBINAR_MIG = Loss("whole GPU to 7g.40gb", (8.97, 9.37, 8.91))
 # The number of SMs of the whole GPU, and of each profile by its id. Sources: nvidia-smi mig -lgip on an H200; go-nvml's mock of an A100 DGX.
 _H200 = (132, {19: 16, 20: 16, 15: 26, 14: 32, 9: 60, 5: 64, 0: 132})
 _A100 = (108, {19: 14, 20: 14, 15: 14, 14: 28, 9: 42, 5: 56, 0: 98})
-H200_SMS: dict[str, tuple[int, dict[int, int]]] = {
+SMS_BY_MODEL: dict[str, tuple[int, dict[int, int]]] = {
     "H200": _H200,
     **dict.fromkeys(("A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM4-80GB", "A100-80GB-PCIe"), _A100),
 }
-# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip), which is slightly less than the sizes in their names.
-H200_MIB = {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 143360}
+# The memory of MIG devices in MiB by model and profile (nvidia-smi mig -lgip), which is slightly less than the sizes in their names.
+MIB_BY_MODEL = {"H200": {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 143360}}
 
 
 def measured_limit_note(pods: int) -> str:

@@ -132,7 +132,7 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
     if get_nested(plan.operator.values, "driver", "enabled") is not False:
         return
     switched = [
-        pool.name for pool in plan.pools if pool.model and (model := models.find(pool.model)) and model.has_nvswitch
+        pool.name for pool in plan.pools if pool.model and (model := models.find(pool.model)) and model.nvswitch
     ]
     if switched:
         yield (

@@ -416,15 +416,10 @@ def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) ->
                     "needs these modules on every node with a driver pod; remove gds, or the pool"
                 )
     mode = get_nested(cluster, "operator", "driver", "fabric_manager", "mode")
-    if (
-        mode is not None
-        and known
-        and len(known) == len(pools)
-        and not any(model.has_nvswitch for dummy, model in known)
-    ):
+    if mode is not None and known and len(known) == len(pools) and not any(model.nvswitch for dummy, model in known):
         yield (
             f"{_PATH}.driver.fabric_manager.mode: no pool has GPUs that NVSwitches connect, so no node runs Fabric Manager; remove it "
-            f"(models with NVSwitches: {', '.join(sorted(models.NVSWITCH_MODELS))})"
+            f"(models with NVSwitches: {', '.join(sorted(model.key for model in models.MODELS if model.nvswitch))})"
         )
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, fields
 from ..catalog import mig as geometries
 from ..catalog import models
 from ..catalog.models import (
-    H200_MIB,
-    H200_SMS,
     MEASURED_MODEL,
+    MIB_BY_MODEL,
     MPS_RESERVE_MIB,
+    SMS_BY_MODEL,
     Model,
     measured_limit_note,
     measured_share,
@@ -624,12 +624,12 @@ def _device(name: str, model_name: str | None) -> str:
     if model is None or geometry is None or profile is None:
         return f"{name} has {compute} compute slice{'s' if compute != '1' else ''} and {memory}"
     slices = max(each.compute for each in geometry.profiles)
-    if model.key not in H200_SMS:
+    if model.key not in SMS_BY_MODEL:
         return f"{name} has {profile.compute} of {slices} compute slices and {memory}"
-    all_sms, sms_of_profile = H200_SMS[model.key]
+    all_sms, sms_of_profile = SMS_BY_MODEL[model.key]
     sms = sms_of_profile[profile.id]
-    if model.key == "H200":
-        memory = f"{H200_MIB[profile.id]} MiB"
+    if model.key in MIB_BY_MODEL:
+        memory = f"{MIB_BY_MODEL[model.key][profile.id]} MiB"
     unused = 100 * (all_sms - sms) / all_sms if profile.compute == slices else 0
     loss = f" ({unused:.0f} % of the SMs are in no device, and CERN's simulation lost as much)" if unused else ""
     return f"{name} has {sms} of {all_sms} SMs and {memory}{loss}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import models as benchmarks
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import BUSY, H200_SMS, WAITING
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import BUSY, SMS_BY_MODEL, WAITING
 
 
 @pytest.mark.parametrize("row", BUSY, ids=str)
@@ -26,16 +26,18 @@ def test_no_pod_waited_longer_than_the_line_states(row: benchmarks.LaunchLatency
 
 
 def test_parts_of_a_gpu_are_no_more_than_it() -> None:
-    for key, (whole, of_profile) in H200_SMS.items():
+    for key, (whole, of_profile) in SMS_BY_MODEL.items():
         geometry = mig.geometry(key)
         assert geometry is not None
         assert {profile.id for profile in geometry.profiles} == set(of_profile)
         assert all(profile.max_count * of_profile[profile.id] <= whole for profile in geometry.profiles)
-    assert max(benchmarks.H200_MIB.values()) < next(model.memory_mib for model in models.MODELS if model.key == "H200")
+    assert max(benchmarks.MIB_BY_MODEL["H200"].values()) < next(
+        model.memory_mib for model in models.MODELS if model.key == "H200"
+    )
 
 
 def test_the_webinars_loss_by_mig_is_that_of_the_sms() -> None:
-    actual = H200_SMS["A100-PCIE-40GB"]
+    actual = SMS_BY_MODEL["A100-PCIE-40GB"]
     lost = 100 * (1 - actual[1][0] / actual[0])
     assert benchmarks.WEBINAR_MIG.per_cent == pytest.approx([lost] * 3, abs=0.4)
 
