@@ -700,6 +700,7 @@ from ..module_utils.nodegroups.autoscaling import add_scaling
 from ..module_utils.nodes.impact import total_impact
 from ..module_utils.nodes.node import Node, parse_node
 from ..module_utils.nodes.node_check import NodeDrift
+from ..module_utils.nodes.node_metadata import read_reverted
 from ..module_utils.nodes.pods import gpu_requests
 from ..module_utils.pools.module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
@@ -786,7 +787,8 @@ def _compare(
     openshift = known_openshift_version(client, plan, conditions)
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
+    reverted = read_reverted(client, changes.edits)
+    info["warnings"] = [*warnings, *drivers, *overview.warnings, *reverted, *unread]
     listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
     add_nodes(client, overview, nodes, info, list_pods() if listed else None)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)

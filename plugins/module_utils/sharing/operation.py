@@ -19,6 +19,7 @@ from ..core.values import get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
+from ..kube.fields import reverts_changes
 from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
 from ..nodes.impact import (
     NodeImpact,
@@ -28,6 +29,7 @@ from ..nodes.impact import (
     impact_by_pool,
     refused_evictions,
 )
+from ..nodes.node_metadata import read_reverted
 from ..nodes.ownership import assign_pools, is_undiscovered
 from ..nodes.pods import (
     STOPPED_FOR_MIG,
@@ -174,7 +176,8 @@ class SharingOperation:
         refused, budget_warnings = read_refused_evictions(self._context.client, state.changes)
         if refused:
             result["refused_evictions"] = refused
-        self._warn([*warnings(state, predicted, unusual), *budget_warnings], state)
+        reverted = read_reverted(self._context.client, state.changes.edits)
+        self._warn([*warnings(state, predicted, unusual), *budget_warnings, *reverted], state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -273,6 +276,10 @@ class SharingOperation:
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
+                    if not rounds:
+                        # After the changes, the server records this run as the writer.
+                        for text in read_reverted(self._context.client, state.changes.edits):
+                            self._module.warn(text)
                     self._apply(state, lease)
                     rounds += 1
                     changed_at = time.monotonic()
@@ -416,13 +423,25 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
     if allocation.needs_usage and pods is not None:
         by_node = pods_by_node(client, pods(), plan.config.namespace)
         allocation = plan_demand(plan, nodes, membership, configmaps, by_node)
+    changes = plan_sharing_changes(allocation.plan, nodes, membership, configmaps)
     return Overview(
         allocation,
         membership,
-        plan_sharing_changes(allocation.plan, nodes, membership, configmaps),
+        changes,
         configmaps.capacity.geometries,
-        (*configmaps.capacity.warnings, *layout_problems(allocation.plan, nodes, membership, configmaps)),
+        (
+            *configmaps.capacity.warnings,
+            *layout_problems(allocation.plan, nodes, membership, configmaps),
+            *reverted_configmaps(changes, configmaps),
+        ),
     )
+
+
+def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str]:
+    """Sentences about the tools that may revert the changes of the ConfigMaps."""
+    parts = ((changes.device_plugin, configmaps.device_plugin), (changes.mig, configmaps.mig))
+    texts = (reverts_changes(configmap) for entries, configmap in parts if entries.changed and configmap)
+    return [text for text in texts if text]
 
 
 def impact_preview(
