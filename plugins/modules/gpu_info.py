@@ -721,6 +721,7 @@ from ..module_utils.sharing.operation import (
     add_nodes,
     add_pool_facts,
     impact_preview,
+    layouts_lost_by_releases,
     read_refused_evictions,
 )
 from ..module_utils.sharing.operation import overview as compare
@@ -787,8 +788,11 @@ def _compare(
     openshift = known_openshift_version(client, plan, conditions)
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    reverted = read_reverted(client, changes.edits)
-    info["warnings"] = [*warnings, *drivers, *overview.warnings, *reverted, *unread]
+    effects = [
+        *read_reverted(client, changes.edits),
+        *layouts_lost_by_releases(changes, {node.name: node for node in nodes}),
+    ]
+    info["warnings"] = [*warnings, *drivers, *overview.warnings, *effects, *unread]
     listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
     add_nodes(client, overview, nodes, info, list_pods() if listed else None)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)

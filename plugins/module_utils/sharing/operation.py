@@ -29,6 +29,7 @@ from ..nodes.impact import (
     impact_by_pool,
     refused_evictions,
 )
+from ..nodes.node_check import check_node
 from ..nodes.node_metadata import read_reverted
 from ..nodes.ownership import assign_pools, is_undiscovered
 from ..nodes.pods import (
@@ -43,6 +44,7 @@ from ..nodes.pods import (
     read_operand_pods,
     read_plugin_pods,
 )
+from ..nodes.pool_edit import lost_layouts
 from ..nodes.warnings import (
     all_warnings,
     as_list,
@@ -137,7 +139,10 @@ class SharingOperation:
         )
 
     def _policy_problems(self, state: ClusterState) -> t.Iterator[str]:
-        """The reasons why the operator would not apply the new configurations of nodes; the ClusterPolicy is read only if there are any."""
+        """The reasons why the operator would not apply the new configurations of nodes, or why a wait for nodes that differ from their pools cannot end.
+
+        The ClusterPolicy is read only if there are such nodes.
+        """
         pools = {
             change.pool.name: change.pool
             for change in state.changes.node_changes
@@ -145,6 +150,13 @@ class SharingOperation:
             and change.edit
             and any(change.edit.labels.get(label) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL))
         }
+        if self._module.params.get("wait") and not self._context.scope.repairs:
+            members = ((node, state.pool_of(name)) for name, node in state.nodes.items())
+            pools |= {
+                pool.name: pool
+                for node, pool in members
+                if pool and node.ready and self._context.scope.contains(node, pool) and check_node(node, pool)
+            }
         if not pools:
             return
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
@@ -177,7 +189,8 @@ class SharingOperation:
         if refused:
             result["refused_evictions"] = refused
         reverted = read_reverted(self._context.client, state.changes.edits)
-        self._warn([*warnings(state, predicted, unusual), *budget_warnings, *reverted], state)
+        lost = layouts_lost_by_releases(state.changes, state.nodes)
+        self._warn([*warnings(state, predicted, unusual), *budget_warnings, *reverted, *lost], state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -276,10 +289,10 @@ class SharingOperation:
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
-                    if not rounds:
-                        # After the changes, the server records this run as the writer.
-                        for text in read_reverted(self._context.client, state.changes.edits):
-                            self._module.warn(text)
+                    # After the changes, the former layouts are not recorded any longer, and the server records this run as the writer.
+                    reverted = read_reverted(self._context.client, state.changes.edits) if not rounds else []
+                    for text in (*reverted, *layouts_lost_by_releases(state.changes, state.nodes)):
+                        self._module.warn(text)
                     self._apply(state, lease)
                     rounds += 1
                     changed_at = time.monotonic()
@@ -435,6 +448,14 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
             *reverted_configmaps(changes, configmaps),
         ),
     )
+
+
+def layouts_lost_by_releases(changes: ChangePlan, nodes: t.Mapping[str, Node]) -> list[str]:
+    """Warnings about the MIG layouts that nodes had before they were in their pools and that their releases do not restore."""
+    released = (
+        (nodes[change.node], change.edit) for change in changes.node_changes if change.released_from is not None
+    )
+    return lost_layouts((node, edit) for node, edit in released if edit is not None)
 
 
 def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str]:
