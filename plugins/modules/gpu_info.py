@@ -412,6 +412,8 @@ gpu_info:
             budgets: {description: Namespace and name of each budget that selects the pod., type: list, elements: str, returned: always, sample: [ml/web]}
             reason: {description: The reason why the API server refuses the eviction., type: str, returned: always,
               sample: needs 1 healthy pod and has 1}
+            by: {description: V(operator) if the GPU operator evicts the pod before it replaces the driver., type: str, returned: for such pods,
+              sample: operator}
         disabled:
           description: The operands that run now and that the operator's values disable.
           type: list
@@ -799,7 +801,7 @@ def _compare(
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)
         pods = list_pods() if changes.edits or restarts.restart.any else []
-        counts, changes = impact_preview(client, overview, nodes, restarts.restart, pods)
+        counts, changes, by_operator = impact_preview(client, overview, nodes, restarts.restart, pods)
         for name, pool in info["pools"].items():
             pool["impact"] = counts[name]
         allow = module.params["allow_driver_rollout"]
@@ -809,7 +811,8 @@ def _compare(
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["impact"]["workloads"] = [workload.as_dict() for workload in changes.unfit]
-        refused, notes = read_refused_evictions(client, changes)
+        held_back = info["impact"]["held_back"]
+        refused, notes = read_refused_evictions(client, changes, {} if held_back else by_operator)
         info["impact"]["refused_evictions"] = refused
         info["warnings"] += [] if refused else notes
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}

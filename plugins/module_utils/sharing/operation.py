@@ -22,10 +22,12 @@ from ..kube.errors import ApiError
 from ..kube.fields import reverts_changes
 from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
 from ..nodes.impact import (
+    OPERATOR,
     NodeImpact,
     OperandRestart,
     RunningPods,
     describe_refused,
+    evictions_by_operator,
     impact_by_pool,
     refused_evictions,
 )
@@ -65,7 +67,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..nodes.mig import MigAllocation
     from ..nodes.node import Node
-    from ..nodes.pods import ContainerFailure
+    from ..nodes.pods import ContainerFailure, PodOnNode
     from ..pools.module import PlanModule
     from ..pools.plan import Membership, Plan
     from .change_plan import Scope
@@ -467,8 +469,8 @@ def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str
 
 def impact_preview(
     client: Client, overview: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
-) -> tuple[dict[str, dict[str, int]], ChangePlan]:
-    """The impact on each pool (cluster_state.impact), and the changes with the evicted pods.
+) -> tuple[dict[str, dict[str, int]], ChangePlan, dict[str, tuple[PodOnNode, ...]]]:
+    """The impact on each pool (cluster_state.impact), the changes with the evicted pods, and the pods that the operator evicts for the driver, by node.
 
     `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
     """
@@ -477,12 +479,18 @@ def impact_preview(
     changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
-    return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
+    counts = impact_by_pool(plan.pools, nodes, membership, impacts, restart, running)
+    return counts, changes, evictions_by_operator(restart, running)
 
 
-def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[dict[str, t.Any]], list[str]]:
-    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods."""
-    if not changes.evictions:
+def read_refused_evictions(
+    client: Client, changes: ChangePlan, by_operator: t.Mapping[str, t.Sequence[PodOnNode]] | None = None
+) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods.
+
+    by_operator: the pods that the operator evicts, by node, before it replaces the driver.
+    """
+    if not changes.evictions and not by_operator:
         return [], []
     try:
         budgets = client.list_known(DISRUPTION_BUDGETS)
@@ -493,7 +501,12 @@ def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[di
             "This user is not allowed to list PodDisruptionBudgets, so it is unknown whether they prevent the evictions: "
             f"{error.message}"
         ]
-    refused = [each.as_dict() for each in refused_evictions(changes.evictions, budgets)]
+    refused = [each.as_dict(OPERATOR) for each in refused_evictions(by_operator or {}, budgets)]
+    first = {(each["pod"], each["node"]) for each in refused}
+    # The operator is changed before the nodes, so it evicts the pods that both would evict.
+    refused += [
+        each.as_dict() for each in refused_evictions(changes.evictions, budgets) if (each.pod, each.node) not in first
+    ]
     return refused[:MAX_LISTED], [describe_refused(refused)] if refused else []
 
 
