@@ -241,8 +241,8 @@ def _written(manager: str, fields: dict[str, t.Any], name: str = "n1", **entry: 
     return {"metadata": {"name": name, "managedFields": fields_of}}
 
 
-_TEAM = {"f:metadata": {"f:labels": {".": {}, "f:team": {}}}}
-_LIST = {"f:spec": {"f:taints": {}}}
+_TEAM: dict[str, t.Any] = {"f:metadata": {"f:labels": {".": {}, "f:team": {}}}}
+_LIST: dict[str, t.Any] = {"f:spec": {"f:taints": {}}}
 
 
 @pytest.mark.parametrize(
