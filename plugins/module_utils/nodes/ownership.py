@@ -437,17 +437,17 @@ def reverted_entries(
     replaced: t.Mapping[str, t.Collection[tuple[str, str]]], nodes: t.Iterable[t.Mapping[str, t.Any]]
 ) -> list[str]:
     """A sentence about each replaced entry that another tool has set, with the nodes; `nodes` contains objects with managedFields."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    nodes_by_entry: dict[tuple[str, str, str], list[str]] = {}
     for item in nodes:
         name = item["metadata"]["name"]
         for part, key in replaced.get(name, ()):
             tool = tool_of_taints(item) if part == _TAINTS[0] else tool_of_entry(item, part, key)
             if tool:
-                found.setdefault((tool, part, key), []).append(name)
+                nodes_by_entry.setdefault((tool, part, key), []).append(name)
     return [
         f"{tool} sets {_ENTRY_WORDS[part]}{key} of {abbreviate_nodes(names)}, and may revert the changes of this run. Make the same change where {tool} gets "
         "its settings, or remove the entry there."
-        for (tool, part, key), names in sorted(found.items())
+        for (tool, part, key), names in sorted(nodes_by_entry.items())
     ]
 
 
