@@ -412,6 +412,8 @@ gpu_info:
             budgets: {description: Namespace and name of each budget that selects the pod., type: list, elements: str, returned: always, sample: [ml/web]}
             reason: {description: The reason why the API server refuses the eviction., type: str, returned: always,
               sample: needs 1 healthy pod and has 1}
+            by: {description: V(operator) if the GPU operator evicts the pod before it replaces the driver., type: str, returned: for such pods,
+              sample: operator}
         disabled:
           description: The operands that run now and that the operator's values disable.
           type: list
@@ -700,6 +702,7 @@ from ..module_utils.nodegroups.autoscaling import add_scaling
 from ..module_utils.nodes.impact import total_impact
 from ..module_utils.nodes.node import Node, parse_node
 from ..module_utils.nodes.node_check import NodeDrift
+from ..module_utils.nodes.node_metadata import read_reverted
 from ..module_utils.nodes.pods import gpu_requests
 from ..module_utils.pools.module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
@@ -720,6 +723,7 @@ from ..module_utils.sharing.operation import (
     add_nodes,
     add_pool_facts,
     impact_preview,
+    layouts_lost_by_releases,
     read_refused_evictions,
 )
 from ..module_utils.sharing.operation import overview as compare
@@ -786,14 +790,18 @@ def _compare(
     openshift = known_openshift_version(client, plan, conditions)
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    info["warnings"] = [*warnings, *drivers, *overview.warnings, *unread]
+    effects = [
+        *read_reverted(client, changes.edits),
+        *layouts_lost_by_releases(changes, {node.name: node for node in nodes}),
+    ]
+    info["warnings"] = [*warnings, *drivers, *overview.warnings, *effects, *unread]
     listed = module.params["include_workloads"] or (module.params["include_impact"] and changes.edits)
     add_nodes(client, overview, nodes, info, list_pods() if listed else None)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy, objects)
         pods = list_pods() if changes.edits or restarts.restart.any else []
-        counts, changes = impact_preview(client, overview, nodes, restarts.restart, pods)
+        counts, changes, by_operator = impact_preview(client, overview, nodes, restarts.restart, pods)
         for name, pool in info["pools"].items():
             pool["impact"] = counts[name]
         allow = module.params["allow_driver_rollout"]
@@ -803,7 +811,8 @@ def _compare(
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["impact"]["workloads"] = [workload.as_dict() for workload in changes.unfit]
-        refused, notes = read_refused_evictions(client, changes)
+        held_back = info["impact"]["held_back"]
+        refused, notes = read_refused_evictions(client, changes, {} if held_back else by_operator)
         info["impact"]["refused_evictions"] = refused
         info["warnings"] += [] if refused else notes
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}

@@ -263,15 +263,16 @@ class Client(Transport):
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
+        managed_fields: bool = False,
         limit: int | None = None,
     ) -> Listing:
-        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are omitted.
+        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are omitted, unless `managed_fields`.
 
         `limit` is the size of a page for a caller that reads only some of the objects; pages that are not needed are not fetched.
         """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or _PAGE}
         accept = _METADATA_LIST if metadata_only else "application/json"
-        omit = _UNREAD_OF_NODES if path == NODES else ()
+        omit = _UNREAD_OF_NODES if path == NODES and not managed_fields else ()
         return Listing(self, path, query, accept, omit=omit, ahead=limit is None)
 
     def list_once(self, path: str) -> tuple[Object, ...]:

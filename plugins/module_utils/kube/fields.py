@@ -601,7 +601,13 @@ _FIELD_MANAGERS = {
     "terraform": "Terraform",
     "pulumi": "Pulumi",
 }
+# Tools that write single labels and annotations of objects that they do not manage otherwise.
+_ENTRY_MANAGERS = {"nfd-master": "a rule of Node Feature Discovery"}
 _MANIFEST_WORK = "AppliedManifestWork"
+# Helm marks the objects of a release (helm pkg/action/validate.go). An upgrade of the release sets the fields again that its chart contains. How the operator's
+# release, and what its pods create, is changed is decided where the installation is examined.
+_HELM_NAME, _HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+_OF_OPERATOR = ("ClusterPolicy", "NVIDIADriver", "CustomResourceDefinition", "DaemonSet", "Deployment")
 # Objects that their controller creates but does not keep as they were.
 _NOT_RECONCILED = ("Machine", "Node", "Pod", "Lease", "Event", "Job")
 
@@ -677,7 +683,13 @@ def reverts_changes(item: Document) -> str:
         return f"{owner} reconciles {title} from its source. Make the changes of this run there too, or exclude the fields: {how}."
     tool = manager_of(item, kind) or _other_tool(metadata)
     if not tool:
-        return ""
+        release = _helm_release(metadata) if kind not in _OF_OPERATOR else ""
+        return (
+            f"Helm release {release} contains {title}, and its next upgrade may revert the changes of this run. Make the same changes in the values of "
+            "the release."
+            if release
+            else ""
+        )
     return f"{tool} manages {title} and may revert the changes of this run. Make the same changes where {tool} gets its settings."
 
 
@@ -693,11 +705,32 @@ def _other_tool(metadata: Document) -> str:
     for reference in metadata.get("ownerReferences") or ():
         if reference["kind"] == _MANIFEST_WORK:
             return f"Open Cluster Management ({reference['kind']} {reference['name']})"
-    for manager in _field_managers(metadata):
-        tool = next((tool for start, tool in _FIELD_MANAGERS.items() if manager.lower().startswith(start)), "")
+    return _tool_among(_field_managers(metadata), _FIELD_MANAGERS)
+
+
+def _tool_among(managers: t.Iterable[str], tools: t.Mapping[str, str]) -> str:
+    """The first of the field managers that belongs to one of the tools, with the tool; empty if there is none."""
+    for manager in managers:
+        tool = next((tool for start, tool in tools.items() if manager.lower().startswith(start)), "")
         if tool:
             return f"{tool} (field manager {manager})"
     return ""
+
+
+def _helm_release(metadata: Document) -> str:
+    annotations = metadata.get("annotations") or {}
+    parts = (annotations.get(_HELM_NAMESPACE), annotations.get(_HELM_NAME))
+    return "/".join(filter(None, parts)) if annotations.get(_HELM_NAME) else ""
+
+
+def tool_of_entry(item: t.Mapping[str, t.Any], part: str, key: str) -> str:
+    """The tool that has set this label or annotation (`part`: labels, annotations) of an object that it does not manage otherwise, such as a node."""
+    return _tool_among(writers(item, ("metadata", part, key)), {**_FIELD_MANAGERS, **_ENTRY_MANAGERS})
+
+
+def tool_of_taints(node: t.Mapping[str, t.Any]) -> str:
+    """The tool that has set the list of taints of a node; the list has one owner, which replaces it as a whole."""
+    return _tool_among(writers(node, ("spec", "taints")), _FIELD_MANAGERS)
 
 
 def _field_managers(metadata: Document) -> list[str]:

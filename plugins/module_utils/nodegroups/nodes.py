@@ -106,11 +106,12 @@ def group_statuses(
         if group is None or (pool_names and pool.name not in pool_names):
             continue
         existing = {_existing_name(member, nodegroups) for member in group.members}
+        is_reported = all((nodegroups.get(member.name) or {}).get("name") for member in group.members)
         adopted = _adopted(group, nodegroups)
         members = tuple(
             nodes[name]
             for name in membership.by_pool[pool.name]
-            if name in adopted or _is_member(nodes[name], group, existing)
+            if name in adopted or _is_member(nodes[name], group, existing, is_reported)
         )
         reasons = {node.name: not_ready[node.name] for node in members if node.name in not_ready}
         statuses.append(GroupStatus(pool, group, _desired_count(group, nodegroups), members, reasons))
@@ -152,16 +153,16 @@ def _with_adopted(plan: Plan, nodegroups: t.Mapping[str, t.Any], nodes: t.Mappin
     ]
 
 
-def _is_member(node: Node, group: NodeGroupPlan, existing: t.Collection[str]) -> bool:
+def _is_member(node: Node, group: NodeGroupPlan, existing: t.Collection[str], is_reported: bool) -> bool:
     """Whether a node of the pool belongs to the pool's node group, according to the cloud's label or, if that label is missing, the pool label.
 
-    existing: the names of the node groups in the cloud. A node that has the pool label belongs to a group that the pool's group replaces, or that
-    replaces it, if the names suggest it.
+    existing: the names of the node groups in the cloud. If the cloud's module has reported them, no other group counts, because the mark of a group, which
+    the module has checked, decides whether it is a replacement. Without a report, a node with the pool label counts if the name of its group suggests it.
     """
     name = node.labels.get(group.group_label) if group.group_label else None
     if name is None:
         return POOL_LABEL in node.labels
-    return name in existing or (POOL_LABEL in node.labels and may_be_replacement(name, group.name))
+    return name in existing or (not is_reported and POOL_LABEL in node.labels and may_be_replacement(name, group.name))
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:

@@ -355,6 +355,21 @@ def impact(
     return counts
 
 
+def evictions_by_operator(restart: OperandRestart, running: RunningPods) -> dict[str, tuple[PodOnNode, ...]]:
+    """The pods that the operator evicts, by node, before it replaces the driver: those that request GPUs, except pods that no drain evicts.
+
+    Source: k8s-operator-libs pkg/upgrade/pod_manager.go (kubectl's drain with a filter), gpu-operator controllers/upgrade_controller.go.
+    """
+    if restart.in_place:
+        return {}
+    evicted = {
+        name: tuple(pod for pod in running.gpu_pods.get(name, ()) if pod.resources and not pod.keep_reason)
+        for name, apps in running.operands.items()
+        if DRIVER in apps and (restart.driver or name in restart.driver_nodes)
+    }
+    return {name: pods for name, pods in evicted.items() if pods}
+
+
 def impact_by_pool(
     pools: t.Iterable[PoolPlan],
     nodes: t.Iterable[Node],
@@ -513,6 +528,7 @@ def _problem(demand: Demands, home: NodeAfter) -> UnfitWorkload | None:
 # Finds the evictions that PodDisruptionBudgets refuse at the moment (pure). Source: kubernetes v1.36 pkg/registry/core/pod/storage/eviction.go.
 
 _ALWAYS_ALLOW = "AlwaysAllow"
+OPERATOR = "operator"
 
 
 @dataclass(frozen=True)
@@ -524,9 +540,10 @@ class RefusedEviction:
     budgets: tuple[str, ...]
     reason: str
 
-    def as_dict(self) -> dict[str, t.Any]:
-        """The eviction, formatted for a module's result."""
-        return {"pod": self.pod, "node": self.node, "budgets": list(self.budgets), "reason": self.reason}
+    def as_dict(self, by: str = "") -> dict[str, t.Any]:
+        """The eviction, formatted for a module's result. by: OPERATOR if the operator evicts the pod for an upgrade of the driver, not a run."""
+        eviction = {"pod": self.pod, "node": self.node, "budgets": list(self.budgets), "reason": self.reason}
+        return {**eviction, "by": by} if by else eviction
 
 
 def refused_evictions(
@@ -569,11 +586,25 @@ def _refusal(budgets: t.Sequence[Document], pod: PodOnNode) -> str:
 
 
 def describe_refused(refused: t.Sequence[t.Mapping[str, t.Any]]) -> str:
-    """A message about refused evictions in the format of as_dict(), with what a run does and the remedy."""
+    """A message about refused evictions in the format of as_dict(), with what a run or the operator does and the remedy."""
+    parts = (
+        (
+            [each for each in refused if each.get("by") != OPERATOR],
+            "The run waits until the budget allows it, at most rollout.drain_timeout; after that, the change of the node fails.",
+        ),
+        (
+            [each for each in refused if each.get("by") == OPERATOR],
+            "The GPU operator waits with the driver's upgrade until the budget allows it, at most the driver's upgradePolicy.podDeletion.timeoutSeconds; "
+            "after that, the upgrade of the node fails.",
+        ),
+    )
+    return " ".join(_describe_refused(group, outcome) for group, outcome in parts if group)
+
+
+def _describe_refused(refused: t.Sequence[t.Mapping[str, t.Any]], outcome: str) -> str:
     count = f"{len(refused)} pod{'s' if len(refused) > 1 else ''} to evict {'are' if len(refused) > 1 else 'is'}"
     pods = [f"{each['pod']} on {each['node']} ({join_words(each['budgets'])}: {each['reason']})" for each in refused]
     return (
-        f"{count} protected by a PodDisruptionBudget that allows no eviction now: {abbreviate(pods, separator='; ')}. The run waits until the budget allows "
-        "it, at most rollout.drain_timeout; after that, the change of the node fails. Run more of its pods on other nodes, or, for the duration of the "
-        "change, lower its minAvailable or raise its maxUnavailable."
+        f"{count} protected by a PodDisruptionBudget that allows no eviction now: {abbreviate(pods, separator='; ')}. {outcome} Run more of its pods on "
+        "other nodes, or, for the duration of the change, lower its minAvailable or raise its maxUnavailable."
     )

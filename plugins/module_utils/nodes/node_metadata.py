@@ -28,7 +28,15 @@ from ..kube.paths import NODES
 from ..pools.plan import Entries, NodeMetadata
 from ..schema import validators
 from .node import Node, Requirement, parse_node, parse_selector
-from .ownership import NODE_METADATA_OWNER, POOL_OWNER, NodeEdit, metadata_edit, recorded
+from .ownership import (
+    NODE_METADATA_OWNER,
+    POOL_OWNER,
+    NodeEdit,
+    metadata_edit,
+    recorded,
+    replaced_entries,
+    reverted_entries,
+)
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -247,6 +255,14 @@ def patch_node(
     if node is None:
         return PatchResult("gone", sent)
     return PatchResult("changed", sent, node if answer else None) if maybe_applied else PatchResult("unchanged", sent)
+
+
+def read_reverted(client: Client, edits: t.Iterable[NodeEdit]) -> list[str]:
+    """Sentences about the tools that may revert these edits; the field managers are listed only if the edits replace entries that nodes have."""
+    replaced = {edit.name: entries for edit in edits if (entries := replaced_entries(edit))}
+    if not replaced:
+        return []
+    return reverted_entries(replaced, client.list(NODES, metadata_only=True, managed_fields=True))
 
 
 # Defines the schema of the option `sets` of the module node_metadata, and assigns nodes to sets (pure).
@@ -580,6 +596,7 @@ def reconcile(
         if not check:
             outcome.matches = _read(client, sets)
         edits = outcome.matches.edits
+        client.reverted.extend(read_reverted(client, edits.values()))
 
         failed = 0
 

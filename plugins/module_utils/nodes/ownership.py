@@ -25,8 +25,9 @@ from ..catalog.names import (
 )
 from ..catalog.openshift import MACHINE_ANNOTATION
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, is_temporary, merge_taints, taint_identity
-from ..core.messages import is_whole
+from ..core.messages import abbreviate_nodes, is_whole
 from ..core.values import get_nested, parse_json
+from ..kube.fields import tool_of_entry, tool_of_taints
 from ..pools.plan import DISCOVERED_PREFIXES, Entries, Membership, NodeMetadata, membership_by_labels
 from ..schema.providers import group_mark
 from ..schema.validators import label_value, reason_without_discovery
@@ -401,6 +402,53 @@ def _machine_removal(node: Node, patch: t.Mapping[str, t.Any]) -> MachineRemoval
         taints,
     )
     return removal if removal.labels or removal.annotations or removal.taints else None
+
+
+# Finds the entries of nodes that another tool sets from its own source (pure).
+
+_TAINTS = ("taints", "")
+_ENTRY_WORDS = {"labels": "label ", "annotations": "annotation ", "taints": "the list of taints"}
+
+
+def replaced_entries(edit: NodeEdit) -> list[tuple[str, str]]:
+    """The entries that a node has and that the edit changes or removes: `labels` or `annotations` with the key, and `taints` for the list of taints.
+
+    The state of the MIG configuration and the collection's own annotations are left out, because no tool sets them from a source.
+    """
+    entries = [
+        (part, key)
+        for part in ("labels", "annotations")
+        for key in edit.before.get(part) or ()
+        if key != MIG_STATE_LABEL and not (part == "annotations" and key.startswith(OWN_PREFIX))
+    ]
+    taints = (edit.patch.get("spec") or {}).get("taints")
+    if taints is not None:
+        added = edit.after.get("taints") or ()
+        others = [
+            *(edit.before.get("taints") or ()),
+            *(text for text in map(format_taint, taints) if text not in added),
+        ]
+        if any(not text.startswith(STARTUP_TAINT_KEY) for text in others):
+            entries.append(_TAINTS)
+    return entries
+
+
+def reverted_entries(
+    replaced: t.Mapping[str, t.Collection[tuple[str, str]]], nodes: t.Iterable[t.Mapping[str, t.Any]]
+) -> list[str]:
+    """A sentence about each replaced entry that another tool has set, with the nodes; `nodes` contains objects with managedFields."""
+    nodes_by_entry: dict[tuple[str, str, str], list[str]] = {}
+    for item in nodes:
+        name = item["metadata"]["name"]
+        for part, key in replaced.get(name, ()):
+            tool = tool_of_taints(item) if part == _TAINTS[0] else tool_of_entry(item, part, key)
+            if tool:
+                nodes_by_entry.setdefault((tool, part, key), []).append(name)
+    return [
+        f"{tool} sets {_ENTRY_WORDS[part]}{key} of {abbreviate_nodes(names)}, and may revert the changes of this run. Make the same change where {tool} gets "
+        "its settings, or remove the entry there."
+        for (tool, part, key), names in sorted(nodes_by_entry.items())
+    ]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from ..catalog import names
 from ..catalog.openshift import MACHINE_ANNOTATION
 from ..catalog.operands import MIG_MANAGER
 from ..catalog.taints import format_taint
+from ..core.messages import abbreviate_nodes
 from ..core.values import parse_json
 from ..pools.plan import Entries, NodeMetadata, PoolPlan, RolloutPlan, rollout_plan
 from ..schema.validators import ROLLOUT
@@ -125,6 +126,28 @@ def release_edit(node: Node, plugin_entries: t.Collection[str] = ()) -> NodeEdit
     return metadata_edit(
         node, POOL_OWNER, NodeMetadata(), remove_others=True, own_annotations=annotations, handed_over=handed_over
     )
+
+
+def lost_layout(node: Node, edit: NodeEdit) -> str:
+    """The MIG configuration that the node had before it was in a pool and that this release does not restore, because the pool has changed the layout."""
+    former = former_labels(node).labels.get(names.MIG_CONFIG_LABEL, "")
+    if not _sets_mig_config(node):
+        return ""
+    after = edit.labels.get(names.MIG_CONFIG_LABEL, node.mig_config)
+    return former if after == mig_parted.DISABLED else ""
+
+
+def lost_layouts(releases: t.Iterable[tuple[Node, NodeEdit]]) -> list[str]:
+    """A warning for each former MIG configuration that the releases do not restore; afterwards, it is no longer recorded."""
+    by_config: dict[str, list[str]] = {}
+    for node, edit in releases:
+        if config := lost_layout(node, edit):
+            by_config.setdefault(config, []).append(node.name)
+    return [
+        f"The release of {abbreviate_nodes(nodes)} leaves whole GPUs and does not restore the MIG layout that was there before the pool changed it. To "
+        f"restore it after the release, run: kubectl label --overwrite node NAME {names.MIG_CONFIG_LABEL}={config}"
+        for config, nodes in sorted(by_config.items())
+    ]
 
 
 def check_whole_gpus(node: Node) -> NodeDrift | None:

@@ -19,15 +19,20 @@ from ..core.values import get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
+from ..kube.fields import reverts_changes
 from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
 from ..nodes.impact import (
+    OPERATOR,
     NodeImpact,
     OperandRestart,
     RunningPods,
     describe_refused,
+    evictions_by_operator,
     impact_by_pool,
     refused_evictions,
 )
+from ..nodes.node_check import check_node
+from ..nodes.node_metadata import read_reverted
 from ..nodes.ownership import assign_pools, is_undiscovered
 from ..nodes.pods import (
     STOPPED_FOR_MIG,
@@ -41,6 +46,7 @@ from ..nodes.pods import (
     read_operand_pods,
     read_plugin_pods,
 )
+from ..nodes.pool_edit import lost_layouts
 from ..nodes.warnings import (
     all_warnings,
     as_list,
@@ -61,7 +67,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..nodes.mig import MigAllocation
     from ..nodes.node import Node
-    from ..nodes.pods import ContainerFailure
+    from ..nodes.pods import ContainerFailure, PodOnNode
     from ..pools.module import PlanModule
     from ..pools.plan import Membership, Plan
     from .change_plan import Scope
@@ -135,7 +141,10 @@ class SharingOperation:
         )
 
     def _policy_problems(self, state: ClusterState) -> t.Iterator[str]:
-        """The reasons why the operator would not apply the new configurations of nodes; the ClusterPolicy is read only if there are any."""
+        """The reasons why the operator would not apply the new configurations of nodes, or why a wait for nodes that differ from their pools cannot end.
+
+        The ClusterPolicy is read only if there are such nodes.
+        """
         pools = {
             change.pool.name: change.pool
             for change in state.changes.node_changes
@@ -143,6 +152,13 @@ class SharingOperation:
             and change.edit
             and any(change.edit.labels.get(label) for label in (CONFIG_LABEL, MIG_CONFIG_LABEL))
         }
+        if self._module.params.get("wait") and not self._context.scope.repairs:
+            members = ((node, state.pool_of(name)) for name, node in state.nodes.items())
+            pools |= {
+                pool.name: pool
+                for node, pool in members
+                if pool and node.ready and self._context.scope.contains(node, pool) and check_node(node, pool)
+            }
         if not pools:
             return
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
@@ -174,7 +190,9 @@ class SharingOperation:
         refused, budget_warnings = read_refused_evictions(self._context.client, state.changes)
         if refused:
             result["refused_evictions"] = refused
-        self._warn([*warnings(state, predicted, unusual), *budget_warnings], state)
+        reverted = read_reverted(self._context.client, state.changes.edits)
+        lost = layouts_lost_by_releases(state.changes, state.nodes)
+        self._warn([*warnings(state, predicted, unusual), *budget_warnings, *reverted, *lost], state)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
@@ -273,6 +291,10 @@ class SharingOperation:
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
                         raise ReleaseRefused(refusal)
+                    # After the changes, the former layouts are not recorded any longer, and the server records this run as the writer.
+                    reverted = read_reverted(self._context.client, state.changes.edits) if not rounds else []
+                    for text in (*reverted, *layouts_lost_by_releases(state.changes, state.nodes)):
+                        self._module.warn(text)
                     self._apply(state, lease)
                     rounds += 1
                     changed_at = time.monotonic()
@@ -416,19 +438,39 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
     if allocation.needs_usage and pods is not None:
         by_node = pods_by_node(client, pods(), plan.config.namespace)
         allocation = plan_demand(plan, nodes, membership, configmaps, by_node)
+    changes = plan_sharing_changes(allocation.plan, nodes, membership, configmaps)
     return Overview(
         allocation,
         membership,
-        plan_sharing_changes(allocation.plan, nodes, membership, configmaps),
+        changes,
         configmaps.capacity.geometries,
-        (*configmaps.capacity.warnings, *layout_problems(allocation.plan, nodes, membership, configmaps)),
+        (
+            *configmaps.capacity.warnings,
+            *layout_problems(allocation.plan, nodes, membership, configmaps),
+            *reverted_configmaps(changes, configmaps),
+        ),
     )
+
+
+def layouts_lost_by_releases(changes: ChangePlan, nodes: t.Mapping[str, Node]) -> list[str]:
+    """Warnings about the MIG layouts that nodes had before they were in their pools and that their releases do not restore."""
+    released = (
+        (nodes[change.node], change.edit) for change in changes.node_changes if change.released_from is not None
+    )
+    return lost_layouts((node, edit) for node, edit in released if edit is not None)
+
+
+def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str]:
+    """Sentences about the tools that may revert the changes of the ConfigMaps."""
+    parts = ((changes.device_plugin, configmaps.device_plugin), (changes.mig, configmaps.mig))
+    texts = (reverts_changes(configmap) for entries, configmap in parts if entries.changed and configmap)
+    return [text for text in texts if text]
 
 
 def impact_preview(
     client: Client, overview: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
-) -> tuple[dict[str, dict[str, int]], ChangePlan]:
-    """The impact on each pool (impact.impact), and the changes with the evicted pods.
+) -> tuple[dict[str, dict[str, int]], ChangePlan, dict[str, tuple[PodOnNode, ...]]]:
+    """The impact on each pool (impact.impact), the changes with the evicted pods, and the pods that the operator evicts for the driver, by node.
 
     `pods` contains all pods that have not terminated; it may be empty if they do not affect the result.
     """
@@ -437,12 +479,18 @@ def impact_preview(
     changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
-    return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
+    counts = impact_by_pool(plan.pools, nodes, membership, impacts, restart, running)
+    return counts, changes, evictions_by_operator(restart, running)
 
 
-def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[dict[str, t.Any]], list[str]]:
-    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods."""
-    if not changes.evictions:
+def read_refused_evictions(
+    client: Client, changes: ChangePlan, by_operator: t.Mapping[str, t.Sequence[PodOnNode]] | None = None
+) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The evictions that PodDisruptionBudgets refuse now, and warnings; the budgets are listed only if the changes evict pods.
+
+    by_operator: the pods that the operator evicts, by node, before it replaces the driver.
+    """
+    if not changes.evictions and not by_operator:
         return [], []
     try:
         budgets = client.list_known(DISRUPTION_BUDGETS)
@@ -453,7 +501,12 @@ def read_refused_evictions(client: Client, changes: ChangePlan) -> tuple[list[di
             "This user is not allowed to list PodDisruptionBudgets, so it is unknown whether they prevent the evictions: "
             f"{error.message}"
         ]
-    refused = [each.as_dict() for each in refused_evictions(changes.evictions, budgets)]
+    refused = [each.as_dict(OPERATOR) for each in refused_evictions(by_operator or {}, budgets)]
+    first = {(each["pod"], each["node"]) for each in refused}
+    # The operator is changed before the nodes, so it evicts the pods that both would evict.
+    refused += [
+        each.as_dict() for each in refused_evictions(changes.evictions, budgets) if (each.pod, each.node) not in first
+    ]
     return refused[:MAX_LISTED], [describe_refused(refused)] if refused else []
 
 

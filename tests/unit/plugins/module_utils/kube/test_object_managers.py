@@ -85,6 +85,10 @@ ARGO = {"argocd.argoproj.io/tracking-id": "gpu:/ConfigMap:b/name"}
         ("ConfigMap", {"managedFields": [{"manager": "kubectl-edit"}, {"manager": "accel.gpu"}]}, []),
         ("ConfigMap", {"managedFields": [{"manager": "argocd-controller", "subresource": "status"}]}, []),
         ("ConfigMap", {"annotations": {"configmanagement.gke.io/managed": "disabled"}}, []),
+        ("ConfigMap", {"annotations": {"meta.helm.sh/release-name": "base", "meta.helm.sh/release-namespace": "ns"}}, ["Helm release ns/base contains ConfigMap b/name"]),
+        ("Secret", {"annotations": {"meta.helm.sh/release-name": "base"}, "labels": {"helm.toolkit.fluxcd.io/name": "a"}}, ["Flux HelmRelease a"]),
+        # The release of the operator is examined where the installation is.
+        ("ClusterPolicy", {"annotations": {"meta.helm.sh/release-name": "gpu-operator"}}, []),
         ("Machine", {"ownerReferences": [{"kind": "MachineSet", "name": "a", "controller": True}]}, []),
         ("ConfigMap", {"annotations": ARGO}, ["Argo CD application gpu reconciles ConfigMap b/name", "kind ConfigMap)"]),
         ("ConfigMap", {"labels": {"kustomize.toolkit.fluxcd.io/name": "a"}}, ["Flux Kustomization a", "annotate the ConfigMap"]),

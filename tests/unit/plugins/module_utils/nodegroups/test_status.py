@@ -65,7 +65,26 @@ def test_nodes_by_the_labels_of_the_cloud_and_of_the_pool() -> None:
         raw("away", {GROUP: "gpus-a-0f3c", PIN: "another"}),
         nodegroups={"gpus-a": {"name": "gpus-a-0f3c"}},
     )
-    assert [node.name for node in train.nodes] == ["away", "pinned", "pinned before", "replaced"]
+    assert [node.name for node in train.nodes] == ["away", "pinned", "replaced"]
+
+
+@pytest.mark.parametrize("other", ["gpus-a-beef", "gpus-a", "gpus-a-2026"])
+@pytest.mark.parametrize("ready", [True, False])
+def test_nodes_of_a_group_with_the_name_of_a_replacement_are_not_counted(other: str, ready: bool) -> None:
+    """Its nodes carry the label of the pool, for example because the group was copied, but the cloud's module has reported the pool's group."""
+    reported = {"gpus-a": {"name": "gpus-a-0f3c", "node_count": 2}}
+    copies = [raw("copy-1", {GROUP: other, PIN: "train"}), raw("copy-2", {GROUP: other, PIN: "train"}, ready=ready)]
+    (train,) = statuses(*copies, nodegroups=reported)
+    assert (train.nodes, train.missing, train.complete) == ((), 2, False)
+
+
+def test_without_a_report_of_the_cloud_a_replacement_is_known_by_its_name_and_the_label_of_the_pool() -> None:
+    (train,) = statuses(
+        raw("replaced", {GROUP: "gpus-a-beef", PIN: "train"}),
+        raw("unlabeled", {GROUP: "gpus-a-beef"}),
+        raw("another", {GROUP: "gpus-a-2026x", PIN: "train"}),
+    )
+    assert [node.name for node in train.nodes] == ["replaced"]
 
 
 def test_the_nodes_that_an_adopted_group_already_has_are_taken_in() -> None:

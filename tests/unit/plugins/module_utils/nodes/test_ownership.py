@@ -11,13 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
     NODE_METADATA_OWNER,
     POOL_OWNER,
+    NodeEdit,
     Owner,
     metadata_edit,
     recorded,
+    replaced_entries,
+    reverted_entries,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
 
@@ -200,3 +204,70 @@ def test_only_the_configuration_of_a_pool_removes_the_mig_state() -> None:
     change = metadata_edit(_node(), NODE_METADATA_OWNER, NodeMetadata(labels={"nvidia.com/mig.config": "a"}))
     assert change is not None
     assert change.labels == {"nvidia.com/mig.config": "a"}
+
+
+LAYOUT, STARTUP = "nvidia.com/mig.config", {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("node", "desired", "entries"),
+    [
+        (_node(), _metadata({"a": "1"}, [MANAGED]), []),
+        (_node({"b": "1"}), _metadata({"a": "1"}), []),
+        (_node({"a": "1"}), _metadata({"a": "1"}), []),
+        (_node({"a": "0"}), _metadata({"a": "1"}), [("labels", "a")]),
+        # A label that is removed, because the pool no longer declares it.
+        (_node({"a": "0"}, own_labels=["a"]), _metadata(), [("labels", "a")]),
+        (_node({LAYOUT: "x", f"{LAYOUT}.state": "success"}), _metadata({LAYOUT: "y"}), [("labels", LAYOUT)]),
+        (_node(taints=[FOREIGN]), _metadata(taints=[MANAGED]), [("taints", "")]),
+        (_node(taints=[OLD], own_taints=["restricted-access=no:NoSchedule"]), _metadata(), [("taints", "")]),
+        (_node(taints=[STARTUP]), _metadata(taints=[MANAGED]), []),
+    ],
+)
+def test_the_entries_of_a_node_that_an_edit_replaces(
+    node: Node, desired: NodeMetadata, entries: list[tuple[str, str]]
+) -> None:
+    edit = metadata_edit(node, POOL_OWNER, desired, remove_others=True)
+    assert (replaced_entries(edit) if edit else []) == entries
+
+
+def test_an_annotation_that_an_edit_replaces() -> None:
+    edit = NodeEdit("n1", {"metadata": {}}, before={"annotations": {"team": "a", "accel.gpu/rollout": "{}"}})
+    assert replaced_entries(edit) == [("annotations", "team")]
+
+
+def _written(manager: str, fields: dict[str, t.Any], name: str = "n1", **entry: str) -> dict[str, t.Any]:
+    fields_of = [{"manager": manager, "operation": "Update", "fieldsV1": fields, **entry}]
+    return {"metadata": {"name": name, "managedFields": fields_of}}
+
+
+_TEAM: dict[str, t.Any] = {"f:metadata": {"f:labels": {".": {}, "f:team": {}}}}
+_LIST: dict[str, t.Any] = {"f:spec": {"f:taints": {}}}
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ([_written("kubectl-label", _TEAM)], []),
+        ([_written("accel.gpu", _TEAM)], []),
+        ([_written("argocd-controller", {"f:metadata": {"f:labels": {"f:other": {}}}})], []),
+        ([_written("argocd-controller", _TEAM, subresource="status")], []),
+        ([_written("argocd-controller", _TEAM)], ["Argo CD (field manager argocd-controller) sets label team of node n1,"]),
+        ([_written("Terraform", _TEAM)], ["Terraform (field manager Terraform) sets label team"]),
+        ([_written("nfd-master", _TEAM)], ["a rule of Node Feature Discovery (field manager nfd-master) sets label team"]),
+        ([_written("kustomize-controller", _LIST)], ["Flux (field manager kustomize-controller) sets the list of taints of node n1"]),
+        # NFD only keeps its own taints.
+        ([_written("nfd-master", _LIST)], []),
+        # One sentence for many nodes.
+        ([_written("argocd-controller", _TEAM, f"n{number}") for number in range(1, 41)], ["sets label team of 40 nodes, n1, n10"]),
+    ],
+)  # fmt: skip
+def test_who_reverts_the_entries_of_nodes(items: list[dict[str, t.Any]], words: list[str]) -> None:
+    replaced = {item["metadata"]["name"]: [("labels", "team"), ("taints", "")] for item in items}
+    texts = reverted_entries(replaced, items)
+    assert len(texts) == len(words)
+    assert [word for word, text in zip(words, texts, strict=True) if word not in text] == []
+
+
+def test_a_node_that_no_edit_replaces_is_not_named() -> None:
+    assert reverted_entries({"n2": [("labels", "team")]}, [_written("argocd-controller", _TEAM)]) == []

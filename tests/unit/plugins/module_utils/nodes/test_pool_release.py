@@ -21,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import (
     is_being_repaired,
     is_managed,
     is_partitioned,
+    lost_layouts,
     needs_verification,
     release_edit,
 )
@@ -119,6 +120,37 @@ def test_former_labels_are_set_back(devices: str, entries: list[str], labels: di
     held = [PodOnNode("lab", "train", "u", {"nvidia.com/mig-3g.40gb": 1})]
     with_devices = replace(actual, allocatable={"nvidia.com/mig-3g.40gb": 4})
     assert bool(displaced_pods(transition(with_devices, None, edit), held)) is (kind == "mig-mode")
+
+
+ONLY_LABELS = {"accel.gpu/former-labels": json.dumps({"labels": {CONFIG: "all-3g.40gb"}})}
+
+
+@pytest.mark.parametrize(
+    ("config", "notes", "devices", "lost"),
+    [
+        # The former layout is still there, so its label is restored.
+        (MANAGED, FORMER, "4", False),
+        (MANAGED, FORMER, "2", True),
+        # The MIG strategy was none when the node joined its pool, so no devices are recorded.
+        (MANAGED, ONLY_LABELS, "4", True),
+        # The pool has disabled MIG.
+        ("all-disabled", FORMER, None, True),
+        # Another tool has set its own configuration since; it stays.
+        ("all-1g.10gb", FORMER, None, False),
+        # The node had no layout.
+        (MANAGED, {}, "2", False),
+    ],
+)
+def test_a_layout_that_a_release_does_not_restore_is_named(
+    config: str, notes: dict[str, str], devices: str | None, lost: bool
+) -> None:
+    labels: dict[str, str | None] = {"nvidia.com/mig-3g.40gb.count": devices, "accel.gpu/pool": "train"}
+    nodes = [replace(a100(config, "success", {**NOTE, **notes}, **labels), name=name) for name in ("a", "b")]
+    texts = lost_layouts((each, edit) for each in nodes if (edit := release_edit(each)))
+    assert len(texts) == int(lost)
+    for text in texts:
+        assert "The release of 2 nodes, a, b leaves whole GPUs" in text
+        assert text.endswith(f"kubectl label --overwrite node NAME {CONFIG}=all-3g.40gb")
 
 
 def test_the_first_half_keeps_every_note() -> None:

@@ -29,7 +29,7 @@ def test_progress_shows_how_many_nodes_are_done_and_how_many_failed(tmp_path: Pa
     lines = tmp_path / "progress"
     lines.touch()
     outcome = reconcile(
-        mock.Mock(list=mock.Mock(return_value=nodes), strategic_merge=patch),
+        mock.Mock(list=mock.Mock(return_value=nodes), strategic_merge=patch, reverted=[]),
         node_sets([{"names": ["a", "b", "c"], "labels": {"team": "x"}}]),
         check=check,
         lease=mock.MagicMock(lost=threading.Event()),
@@ -43,3 +43,20 @@ def test_progress_shows_how_many_nodes_are_done_and_how_many_failed(tmp_path: Pa
         (f"nodes {verb}, 1 failed", 1, 3),
         (f"nodes {verb}, 1 failed", 2, 3),
     ]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("value", "managers_read"), [(None, False), ("x", False), ("old", True)], ids=["new", "unchanged", "replaced"]
+)
+def test_field_managers_are_read_only_if_entries_of_nodes_are_replaced(
+    value: str | None, managers_read: bool, check: bool
+) -> None:
+    labels = {} if value is None else {"team": value}
+    entry = {"manager": "argocd-controller", "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}}}}
+    client = mock.Mock(reverted=[])
+    client.list = mock.Mock(return_value=[{"metadata": {"name": "a", "labels": labels, "managedFields": [entry]}}])
+    lease, sets = mock.MagicMock(lost=threading.Event()), node_sets([{"names": ["a"], "labels": {"team": "x"}}])
+    reconcile(client, sets, check=check, lease=lease, progress=mock.Mock(), parallel=1)
+    with_managers = [call for call in client.list.call_args_list if call.kwargs.get("managed_fields")]
+    assert len(with_managers) == len(client.reverted) == int(managers_read)

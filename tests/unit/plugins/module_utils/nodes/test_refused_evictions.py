@@ -8,8 +8,15 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.operands import DRIVER
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import describe_refused, refused_evictions
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import (
+    OperandRestart,
+    RunningPods,
+    describe_refused,
+    evictions_by_operator,
+    refused_evictions,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import classify_pods, parse_pods
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Membership
@@ -137,3 +144,42 @@ def test_the_plan_shows_them() -> None:
     info = {"impact": {**total, **counts}, "pools": {}, "released": [], "steps": {}}
     text = " ".join(" ".join(impact_lines(info, 100)).split())
     assert "BUDGETS: 1 pod to evict is protected" in text
+
+
+WHOLE: Object = {"mode": "none"}
+
+
+@pytest.mark.parametrize(
+    ("restart", "apps", "pod", "evicted"),
+    [
+        (OperandRestart(), [DRIVER], web(), False),
+        (OperandRestart(apps=frozenset({DRIVER})), [DRIVER], web(), True),
+        (OperandRestart(every=True), [DRIVER], web(), True),
+        # Only the NVIDIADriver object of another node changes.
+        (OperandRestart(driver_nodes=frozenset({"n2"})), [DRIVER], web(), False),
+        (OperandRestart(driver_nodes=frozenset({"n1"})), [DRIVER], web(), True),
+        # The driver stays loaded, or is part of the node's image.
+        (OperandRestart(every=True, in_place=True), [DRIVER], web(), False),
+        (OperandRestart(every=True), ["nvidia-device-plugin-daemonset"], web(), False),
+    ],
+)
+def test_the_pods_that_the_operator_evicts_before_it_replaces_the_driver(
+    restart: OperandRestart, apps: list[str], pod: Object, evicted: bool
+) -> None:
+    pods = classify_pods(parse_pods([pod], operator_namespace="gpu-operator")).gpu_pods
+    by_operator = evictions_by_operator(restart, RunningPods({"n1": apps}, pods))
+    assert list(by_operator) == (["n1"] if evicted else [])
+    lister = Lister(budget())
+    refused, texts = read_refused_evictions(cast("Any", lister), changes(WHOLE), by_operator)
+    assert len(refused) == len(lister.paths) == int(evicted)
+    for each, text in zip(refused, texts, strict=True):
+        assert (each["pod"], each["by"]) == ("default/web-0", "operator")
+        assert "podDeletion.timeoutSeconds" in text
+        assert "rollout.drain_timeout" not in text
+
+
+def test_a_pod_that_the_operator_and_a_run_evict_is_named_once() -> None:
+    pods = classify_pods(parse_pods([web()], operator_namespace="gpu-operator")).gpu_pods
+    by_operator = evictions_by_operator(OperandRestart(every=True), RunningPods({"n1": [DRIVER]}, pods))
+    refused, dummy = read_refused_evictions(cast("Any", Lister(budget())), changes(MIG, web()), by_operator)
+    assert [(each["pod"], each["by"]) for each in refused] == [("default/web-0", "operator")]

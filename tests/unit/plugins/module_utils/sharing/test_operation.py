@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions, PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
@@ -249,3 +249,89 @@ def test_a_driver_that_is_starting_again_is_not_left_out_of_the_changes() -> Non
     }
     with mock.patch.object(Pods, "list", return_value=[pod]):
         assert not operation._exclude_broken(cluster(node("b")))
+
+
+WHOLE = {"name": "whole", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "none"}}
+SHARED = {"name": "shared", "match": {"model": "Tesla-T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}
+CUT = {"name": "cut", "match": {"model": "A100-SXM4-80GB"}, "sharing": {"mode": "mig", "layout": {"3g.40gb": 2}}}
+A100 = "NVIDIA-A100-SXM4-80GB"
+
+
+def refusal(spec: dict[str, t.Any], pool: dict[str, t.Any], *nodes: Node, wait: bool = True) -> tuple[str, int]:
+    """The message with which a run is refused (empty: it is not), and how often it has read the ClusterPolicy."""
+    plan, read = derive({"name": "lab"}, {}, [pool]), []
+
+    class WithPolicy(Pods):
+        def list_known(self, path: str) -> t.Sequence[dict[str, t.Any]]:
+            read.append(path)
+            return [{"metadata": {"name": "cluster-policy", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec}]
+
+    params = {"allow_release": [], "wait_timeout": 1, "expected_policy": {}, "wait": wait}
+    operation = SharingOperation(
+        mock.Mock(params=params, check_mode=False, plan=plan, client=WithPolicy({})), EVERYTHING
+    )
+    membership = assign_pools(plan.pools, nodes)
+    changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps())
+    state = ClusterState({item.name: item for item in nodes}, "1", membership, changes, plan)
+    with (
+        mock.patch.object(StateReader, "read", return_value=state),
+        mock.patch.object(operation, "_run", return_value={}),
+    ):
+        try:
+            operation.execute()
+        except InvalidOptions as error:
+            return str(error), len(read)
+    return "", len(read)
+
+
+OFF: dict[str, t.Any] = {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool", "words"),
+    [
+        ({"devicePlugin": OFF}, SHARED, "spec.devicePlugin.enabled is false, but pool shared needs it"),
+        ({"devicePlugin": {"enabled": "false"}}, SHARED, "spec.devicePlugin.enabled is false"),
+        ({"gfd": OFF}, SHARED, "spec.gfd.enabled is false, but pool shared needs it"),
+        ({"migManager": OFF}, CUT, "spec.migManager.enabled is false, but pool cut needs it"),
+        ({"devicePlugin": OFF}, CUT, "spec.devicePlugin.enabled is false, but pool cut needs it"),
+        # Nothing that these pools need is missing.
+        ({"migManager": OFF}, SHARED, ""),
+        ({"dcgm": OFF, "dcgmExporter": OFF, "nodeStatusExporter": OFF}, SHARED, ""),
+        (
+            {"devicePlugin": OFF},
+            {"name": "own", "match": {"model": "Tesla-T4"}, "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}},
+            "",
+        ),
+    ],
+)
+def test_a_run_is_refused_if_an_operand_that_a_pool_needs_is_switched_off(
+    spec: dict[str, t.Any], pool: dict[str, t.Any], words: str
+) -> None:
+    model = A100 if pool is CUT else "Tesla-T4"
+    message, dummy = refusal(spec, pool, node("a", model=model, labels={"nvidia.com/mig.capable": "true"}))
+    assert (words in message) if words else not message
+    assert not words or "ClusterPolicy cluster-policy: " in message
+
+
+def as_declared(pool: dict[str, t.Any], **given: t.Any) -> Node:
+    """A node on which a run has already set everything."""
+    plan = derive({"name": "lab"}, {}, [pool])
+    plain = node("a", model="Tesla-T4", **given)
+    change = plan_sharing_changes(plan, [plain], assign_pools(plan.pools, [plain]), ConfigMaps()).node_changes[0]
+    assert change.edit is not None
+    metadata = change.edit.patch["metadata"]
+    labels = {**plain.labels, **{key: value for key, value in metadata["labels"].items() if value is not None}}
+    return replace(plain, labels=labels, annotations={**plain.annotations, **(metadata.get("annotations") or {})})
+
+
+def test_a_device_plugin_that_was_switched_off_after_a_run_is_named_before_the_wait() -> None:
+    lost = as_declared(WHOLE, allocatable={"nvidia.com/gpu": 0}, capacity={"nvidia.com/gpu": 1})
+    message, dummy = refusal({"devicePlugin": OFF}, WHOLE, lost)
+    assert "spec.devicePlugin.enabled is false, but pool whole needs it" in message
+    assert refusal({"devicePlugin": OFF}, WHOLE, lost, wait=False) == ("", 0)
+    assert refusal({}, WHOLE, lost) == ("", 1)
+
+
+def test_a_run_without_changes_and_differences_does_not_read_the_policy() -> None:
+    assert refusal({"devicePlugin": OFF}, WHOLE, as_declared(WHOLE)) == ("", 0)
