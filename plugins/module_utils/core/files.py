@@ -99,10 +99,15 @@ def temporary_folder(kind: str, beside: str | None = None) -> t.Iterator[str]:
 
     beside: a module's tmpdir, whose parent then contains the folder, because a later run does not find what a killed one has left in its tmpdir.
     """
-    prefix, folder = f"accel-gpu-{kind}-", os.path.dirname(beside) if beside else tempfile.gettempdir()
-    remove_leftovers(folder, prefix)
-    with tempfile.TemporaryDirectory(prefix=f"{prefix}{owner()}-", dir=folder) as path:
+    remove_folders(kind, beside)
+    folder = os.path.dirname(beside) if beside else None
+    with tempfile.TemporaryDirectory(prefix=f"accel-gpu-{kind}-{owner()}-", dir=folder) as path:
         yield path
+
+
+def remove_folders(kind: str, beside: str | None = None) -> None:
+    """Remove the leftovers of temporary_folder(), for a run that may need no such folder."""
+    remove_leftovers(os.path.dirname(beside) if beside else tempfile.gettempdir(), f"accel-gpu-{kind}-")
 
 
 def owner() -> str:

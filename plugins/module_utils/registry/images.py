@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.secrets import masked
 from ..core.errors import ConnectionProblem, InvalidOptions, ModuleFailure, PartialFailure, ServiceError
-from ..core.files import make_file, temporary_folder
+from ..core.files import make_file, remove_folders, temporary_folder
 from ..core.messages import abbreviate, option_of_role, quote
 from ..core.waits import RunCommand, run_bounded, run_within
 from .client import MISSING_PROJECT, TOO_MANY_REQUESTS, RegistryClient, RegistryError
@@ -129,11 +129,12 @@ class ImageTools:
         timeout: float = DEFAULT_TIMEOUT,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Store the arguments; the tools are not looked up yet. authorities: the CA certificates of all registries, for builds, whose base images may
-        come from any of them.
+        """Store the arguments, and remove what a killed run has left; the tools are not looked up yet. authorities: the CA certificates of all registries,
+        for builds, whose base images may come from any of them.
 
         timeout: the seconds after which a tool is stopped.
         """
+        remove_folders("ca")
         self._timeout, self._sleep = timeout, sleep
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
