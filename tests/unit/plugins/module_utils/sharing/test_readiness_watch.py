@@ -107,7 +107,7 @@ def test_a_discovered_node_that_needs_no_change_does_not_end_the_wait_for_others
     (pool,) = watched._context.plan.pools
     slow = fleet.node("slow", labels=pool.node_labels, allocatable={}, capacity={})
     other = Node("other", {PCI: "true"}, ready=True)
-    found = replace(other, labels={**other.labels, "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"})
+    unclaimed = replace(other, labels={**other.labels, "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"})
     ready = fleet.node("slow", labels=pool.node_labels)
 
     def state(*nodes: Node) -> t.Any:
@@ -117,11 +117,11 @@ def test_a_discovered_node_that_needs_no_change_does_not_end_the_wait_for_others
         return made
 
     context = t.cast("t.Any", watched._context)
-    context.wait_timeout, context.reader.compare = 60, mock.Mock(return_value=state(slow, found))
+    context.wait_timeout, context.reader.compare = 60, mock.Mock(return_value=state(slow, unclaimed))
     monkeypatch.setattr(watched, "_find_failing", lambda *dummy: None)
     monkeypatch.setattr(verification, "parse_node", lambda given: given["node"])
     monkeypatch.setattr(verification, "replace", lambda given, **dummy: given)
-    events = iter([[found], [ready]])
+    events = iter([[unclaimed], [ready]])
 
     def deliver(*dummy: t.Any, **options: t.Any) -> t.Iterator[dict[str, t.Any]]:
         for node in next(events):
