@@ -107,7 +107,9 @@ def test_a_discovered_node_that_needs_no_change_does_not_end_the_wait_for_others
     (pool,) = watched._context.plan.pools
     slow = fleet.node("slow", labels=pool.node_labels, allocatable={}, capacity={})
     other = Node("other", {PCI: "true"}, ready=True)
-    unclaimed = replace(other, labels={**other.labels, "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"})
+    unclaimed = replace(
+        other, labels={**other.labels, "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"}
+    )
     ready = fleet.node("slow", labels=pool.node_labels)
 
     def state(*nodes: Node) -> t.Any:
