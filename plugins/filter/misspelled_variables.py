@@ -12,6 +12,8 @@ description:
     Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
   - The collection reserves names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), except C(gpu_pools_). It also reserves names that end
     like the variables that select pools or nodes, such as C(_pool_names).
+  - It also returns a line for V(gpu_pool) and V(gpu_node_count), which only the playbooks C(scale) and C(delete_nodegroups) read, unless the names contain
+    V(__gpu_pool_is_read), a variable of these playbooks.
   - The filter does not report other names that extend the name of a variable, such as C(gpu_pools_of_team_a), or names that do not resemble any variable.
 positional: _input
 options:
@@ -35,7 +37,7 @@ EXAMPLES = r"""
     that: problems | length == 0
     fail_msg: "{{ problems }}"
   vars:
-    problems: "{{ query('ansible.builtin.varnames', '^gpu_') | accel.gpu.misspelled_variables }}"
+    problems: "{{ query('ansible.builtin.varnames', '^(gpu_|__gpu_pool_is_read$)') | accel.gpu.misspelled_variables }}"
 
 # gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names? Correct its name, or rename
 # your own variable
@@ -72,20 +74,33 @@ _SELECTIONS = ("pool_names", "node_names", "label_selectors", "node_counts")
 _SIMILARITY_OF_SELECTIONS = 0.94
 # A misspelled required variable is not set, so an unset variable is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
+# The variables of the playbooks scale and delete_nodegroups, which also set the last one. Other playbooks would ignore the others, and change all pools.
+_OF_ONE_PLAYBOOK = ("gpu_pool", "gpu_node_count")
+_IS_READ = "__gpu_pool_is_read"
 # The minimum similarity of a suggestion for a reserved name.
 _SUGGESTED = 0.6
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
-    """Return a line for each name that resembles one of the collection's variables, or begins like the variables of a role."""
+    """Return a line for each name that resembles one of the collection's variables, or begins like the variables of a role, or that the playbook ignores."""
     names = list(map(str, names))
+    ignored = [] if _IS_READ in names else [name for name in _OF_ONE_PLAYBOOK if name in names]
     unset = [name for name in _REQUIRED if name not in names]
-    meanings = {name: _meant(name, unset) for name in names}
+    meanings = {name: _meant(name, unset) for name in names if name != _IS_READ}
     return [
+        f"{name}: only the playbooks scale and delete_nodegroups read this variable. Select pools with gpu_sharing_pool_names (share, reset, repair) or "
+        "gpu_nodegroups_pool_names (nodegroups)."
+        for name in ignored
+    ] + [
         f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"
         for name, meant in meanings.items()
         if meant
     ]
+
+
+def problems_of_variables(variables: t.Iterable[str]) -> list[str]:
+    """Return the lines for those of all variables of a host that may be meant for this collection."""
+    return misspelled_variables(name for name in variables if name.startswith("gpu_") or name == _IS_READ)
 
 
 def _meant(name: str, unset: list[str]) -> str:

@@ -10,6 +10,8 @@ version_added: 0.1.0
 description:
   - Returns the variables in a role's C(defaults/main.yml) with their current values, which P(accel.gpu.role_options#filter) converts.
   - C(__ROLE_computed_defaults) in the role's C(vars/main.yml) contains the defaults that are templates.
+  - Fails if a variable of the host appears to be misspelled, because a role without its selection changes all pools. P(accel.gpu.misspelled_variables#filter)
+    describes what is checked. So the selection is also checked if a run starts at a later task.
   - C(__ROLE_unconverted) in the same file is a regular expression for the names of variables that are not returned.
 options:
   _terms:
@@ -19,6 +21,8 @@ options:
     required: true
 seealso:
   - plugin: accel.gpu.role_options
+    plugin_type: filter
+  - plugin: accel.gpu.misspelled_variables
     plugin_type: filter
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -45,6 +49,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..filter.misspelled_variables import known_variables, problems_of_variables
 from ..filter.role_options import role_options
 from ..module_utils.core.yaml_text import load_yaml_documents
 
@@ -60,7 +65,10 @@ class LookupModule(LookupBase):
     """The lookup accel.gpu.role_options. YAML expressions for the same conversion took a third of the time of a task with several options."""
 
     def run(self, terms: list[str], variables: dict[str, t.Any], **dummy: t.Any) -> list[dict[str, t.Any]]:
-        """Return the options of each role."""
+        """Return the options of each role. Without a role, only the names of the variables are loaded, for all processes that are forked later."""
+        if problems := problems_of_variables(variables) if terms else []:
+            raise AnsibleLookupError("\n".join(problems))
+        known_variables()
         return [self._role_options(path, variables) for path in terms]
 
     def _role_options(self, path: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:

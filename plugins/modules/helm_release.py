@@ -263,9 +263,9 @@ details:
 
 import contextlib
 import functools
-import tempfile
 import typing as t
 
+from ..module_utils.core.files import temporary_folder
 from ..module_utils.core.messages import diff_of
 from ..module_utils.core.waits import WaitOptions
 from ..module_utils.gpu_operator.cluster_policy import NO_ROLLOUT, held_back_warning
@@ -303,7 +303,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     binary = find_helm(params["binary_path"], module.get_bin_path)
     environment = helm_environment(module.client)
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
-    with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
+    with temporary_folder("helm", beside=module.tmpdir) as folder, contextlib.ExitStack() as held:
 
         @functools.cache
         def require_helm() -> None:

@@ -194,6 +194,7 @@ import typing as t
 from ..module_utils.catalog.openshift import OLM
 from ..module_utils.catalog.releases import os_tag
 from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.files import temporary_folder
 from ..module_utils.core.messages import diff_of, quote
 from ..module_utils.core.module import ArgumentSpec, merge_specs
 from ..module_utils.gpu_operator.detect import openshift_version
@@ -312,7 +313,7 @@ def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
             return {f"{kernel}-{os_tag(*system, version)}" for system, kernel in pairs for version in versions}
         return {os_tag(*system, version) for system in systems for version in versions}
 
-    with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
+    with temporary_folder("helm", beside=module.tmpdir) as folder:
 
         def helm() -> Helm:
             binary = find_helm(params["binary_path"], module.get_bin_path)

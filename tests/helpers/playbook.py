@@ -124,6 +124,10 @@ class Playbook:
                 except ProcessLookupError:
                     continue
 
+    def alive(self) -> list[int]:
+        """The processes of the run that have not ended."""
+        return list(self._pids())
+
     def kill_worker(self) -> bool:
         """Kill -9 only the process that Ansible has forked for the task; False if no task is running.
 

@@ -185,7 +185,8 @@ class SharedCluster(abc.ABC):
         message = str((self.run(declared, check=True) or {}).get("msg") or "")
         if UNPROVEN not in message:
             return
-        copies = [name for name in self.groups() if f"{name} has the " in message]
+        # The nodes of no group are listed under an empty name, which would be found in every message.
+        copies = [name for name in self.groups() if name and f" {name} has the " in f" {message}"]
         assert copies, message
         for copy in copies:
             assert self.owner[copy] == PERSON, message

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -92,13 +93,30 @@ def make_file(kind: str) -> str:
     return path
 
 
+@contextlib.contextmanager
+def temporary_folder(kind: str, beside: str | None = None) -> t.Iterator[str]:
+    """A folder that only this user can access, and that is deleted at the end; first removes the leftover folders of this kind. Raises OSError.
+
+    beside: a module's tmpdir, whose parent then contains the folder, because a later run does not find what a killed one has left in its tmpdir.
+    """
+    remove_folders(kind, beside)
+    folder = os.path.dirname(beside) if beside else None
+    with tempfile.TemporaryDirectory(prefix=f"accel-gpu-{kind}-{owner()}-", dir=folder) as path:
+        yield path
+
+
+def remove_folders(kind: str, beside: str | None = None) -> None:
+    """Remove the leftovers of temporary_folder(), for a run that may need no such folder."""
+    remove_leftovers(os.path.dirname(beside) if beside else tempfile.gettempdir(), f"accel-gpu-{kind}-")
+
+
 def owner() -> str:
     """An id of this process for the name of a file; `-` and random letters or digits must follow."""
     return f"{_namespace()}-{os.getpid()}-{start_time(os.getpid()) or 0}"
 
 
 def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
-    """Remove this user's files in a folder that have this prefix and whose processes have ended; returns their paths.
+    """Remove this user's files and folders in a folder that have this prefix and whose processes have ended; returns their paths.
 
     `age`: the minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and files that
     cannot be removed, are kept.
@@ -111,9 +129,10 @@ def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
                 continue
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
-                is_own = status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode)
+                is_folder = stat.S_ISDIR(status.st_mode)
+                is_own = status.st_uid == os.geteuid() and (is_folder or stat.S_ISREG(status.st_mode))
                 if is_own and time.time() - status.st_mtime >= age and not _runs(int(match["pid"]), match["started"]):
-                    os.unlink(entry.path)
+                    (shutil.rmtree if is_folder else os.unlink)(entry.path)
                     removed.append(entry.path)
     return sorted(removed)
 

@@ -144,13 +144,16 @@ class Retrier:
         repeatable: bool,
         is_connected: t.Callable[[ServiceError], bool],
         is_final: t.Callable[[t.Any], bool] = lambda error: False,
+        declined_limit: float | None = None,
     ) -> T:
         """The result of `request` (called with the remaining seconds) after as many attempts as fit into `limit` seconds.
 
         A request that is not `repeatable` is sent again only if the service certainly did not carry it out. `is_connected`: whether the
         service that failed has responded to this client before. `is_final`: whether the caller handles an error itself, without a retry.
+        `declined_limit`: the limit instead of `limit` after a response that asks the client to send the request again later.
         """
-        deadline = self._clock() + limit
+        began = self._clock()
+        deadline, declined_deadline = began + limit, began + (limit if declined_limit is None else declined_limit)
         attempts = internal_errors = 0
         outcome_unknown = False
         while True:
@@ -166,7 +169,7 @@ class Retrier:
                     is_final(error)
                     or internal_errors > self._max_internal_errors
                     or not should_retry(error, attempts, repeatable=repeatable, connected=is_connected(error))
-                    or self._clock() + delay > deadline
+                    or self._clock() + delay > (declined_deadline if error.declined else deadline)
                 ):
                     raise
             self._sleep(delay)
@@ -176,8 +179,10 @@ class Retrier:
         self._sleep(self._delay(error, 1))
 
     def _delay(self, error: ServiceError, attempts: int) -> float:
-        if error.retry_after is not None:
-            return min(error.retry_after, self._max_retry_after)
+        asked = None if error.retry_after is None else min(error.retry_after, self._max_retry_after)
+        # A 0, or a date that is over because the clocks differ, must not become a request without a pause after each request.
+        if asked is not None and (asked >= 1 or attempts == 1):
+            return asked
         return float(min(_MAX_DELAY, _FIRST_DELAY * 2**attempts) * random.uniform(0.5, 1.0))
 
 

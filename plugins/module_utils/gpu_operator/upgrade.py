@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP, OPERATOR_PODS, STOPPING_MANAGER
 from ..catalog.openshift import HELM
 from ..catalog.releases import is_downgrade
+from ..core.files import temporary_folder
 from ..core.messages import MAX_LISTED, abbreviate
 from ..core.values import Document, Object, get_nested, set_nested
 from ..core.waits import Progress, RunCommand, WaitOptions, wait_until
@@ -456,7 +456,7 @@ def preview_upgrade_of_site(
         if _is_up_to_date(revision, content, operator, initial):
             return None
         values = changed_values(content, operator, initial) if content else ()
-        with tempfile.TemporaryDirectory(dir=tools.folder) as folder:
+        with temporary_folder("helm", beside=tools.folder) as folder:
             return replace(_preview(client, operator, initial, tools, folder, allowed=allowed), values=values)
     except (ChartProblem, HelmMissing) as error:
         return RefusalPreview(problem=str(error), values=values)

@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 from ..catalog.releases import LONG_TERM_BRANCHES, RELEASES, BuildTarget, branch_of, release_with
 from ..catalog.secrets import names_a_secret
 from ..core.errors import ConnectionProblem, InvalidOptions
-from ..core.files import hold_lock, is_abandoned_lock, make_folder
+from ..core.files import hold_lock, is_abandoned_lock, make_folder, remove_folders, temporary_folder
 from ..core.messages import quote, type_name
 from ..core.waits import run_bounded
 
@@ -429,8 +429,9 @@ class ImageBuilder:
     """Builds images in buildah's storage and pushes them."""
 
     def __init__(self, tools: ImageTools, temporary: str) -> None:
-        """`temporary` is a folder for the build context, which contains the installer as a hard link or a copy."""
+        """`temporary` is the module's tmpdir, beside which the build context is, with the installer as a hard link or a copy."""
         self._tools, self._temporary = tools, temporary
+        remove_folders("build", beside=temporary)
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         """Wait until no other run on this machine is building the same image, because both runs would use and remove the same local image."""
@@ -449,7 +450,7 @@ class ImageBuilder:
             return
         with contextlib.ExitStack() as stack:
             try:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._temporary))
+                folder = stack.enter_context(temporary_folder("build", beside=self._temporary))
                 context = _prepared_context(spec, folder)
             except OSError as error:
                 # An error that copytree() raises contains a list of errors.

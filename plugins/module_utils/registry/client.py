@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import threading
 import typing as t
@@ -46,12 +47,16 @@ _QUOTA = re.compile(
 )
 # The code of the distribution specification, and the texts of Docker Hub, ECR and proxies.
 TOO_MANY_REQUESTS = re.compile(r"too ?many ?requests|rate (limit )?exceeded|rate limit", re.IGNORECASE)
+# Google's quotas for requests are named like quotas for storage.
+_REQUESTS = re.compile(r"too ?many ?requests|requests? per |per (second|minute|hour|day)|\brates?\b", re.IGNORECASE)
 # OpenSSL's message for a response that does not begin a TLS handshake.
 _NO_TLS = re.compile(r"wrong version number|record layer failure", re.IGNORECASE)
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 # The response of servers written in Go to an HTTP request on an HTTPS port.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
+# The longest pause in seconds before a request that a registry has declined is sent again. GitLab counts the requests of a minute.
+_MAX_RETRY_AFTER = 60.0
 # An error body is small; a manifest or a configuration of this size is not searched.
 _CODE_WITHIN = 4096
 _TITLE = re.compile(r"<title>\s*(.*?)\s*</title>", re.IGNORECASE | re.DOTALL)
@@ -94,6 +99,8 @@ class RegistryError(ServiceError):
     @property
     def over_quota(self) -> bool:
         """Whether the registry has no space for the image."""
+        if self.status == 429 and _REQUESTS.search(f"{self.reason} {self.detail}"):
+            return False
         return (self.status in (403, 413, 429, 507) and bool(_QUOTA.search(self.detail))) or self.status == 507
 
     @property
@@ -124,7 +131,10 @@ def explain(error: RegistryError) -> str:
     if error.over_quota:
         return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run the playbook again."
     if error.too_many_requests:
-        return f"{where} limits the number of requests {request}. Run the playbook again later, or log in: the limits for authenticated users are higher."
+        wait = error.retry_after or 0
+        asked = f"It asks to wait {math.ceil(wait)} seconds. " if wait > _MAX_RETRY_AFTER else ""
+        remedy = f"{asked}Run the playbook again later, or log in: the limits for authenticated users are higher."
+        return f"{where} limits the number of requests {request}. {remedy}"
     if error.status == 401:
         return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:
@@ -372,7 +382,7 @@ class RegistryTransport:
         retrier: Retrier | None = None,
     ) -> None:
         """Store the arguments; no connection is opened yet. `timeout` is the number of seconds to wait for a response; a request with all its retries takes at
-        most three times as long.
+        most three times as long, or five times while the registry limits the number of requests.
         """
         if URLLIB3_IMPORT_ERROR is not None:
             raise missing_library("urllib3", "The access to registries")
@@ -384,7 +394,7 @@ class RegistryTransport:
         # Token services, and storage to which blobs are redirected, may be public.
         self._pools, self._other_pools = pools(), pools(add_system_cas=True)
         self._user_agent, self._timeout = user_agent, timeout
-        self._retrier = retrier or Retrier(max_retry_after=60.0)
+        self._retrier = retrier or Retrier(max_retry_after=_MAX_RETRY_AFTER)
         self._connected_before = False
 
     def request(
@@ -403,25 +413,28 @@ class RegistryTransport:
             headers["Content-Type"] = content_type
         repository = self._full_name(repository)
         url = f"{self._base}/v2/{repository}/{path}"
-        send = functools.partial(
-            self._retrier.send,
-            lambda dummy_left: self._authorized(method, repository, url, headers, data),
+
+        def send(left: float) -> HttpResponse:
+            # urllib3 applies its timeout to each part of a response. The last retry starts within the limit of the retrier, so it has enough time.
+            limit = max(left, 0.0) + self._timeout
+            try:
+                return call_within(lambda: self._authorized(method, repository, url, headers, data), limit)
+            except TimeoutError:
+                raise RegistryError(
+                    f"the response was not complete after {limit:.3g} seconds",
+                    reason=TIMEOUT,
+                    method=method,
+                    path=urlsplit(url).path,
+                    registry=self.access.registry,
+                ) from None
+
+        return self._retrier.send(
+            send,
             limit=2 * self._timeout,
+            declined_limit=4 * self._timeout,
             repeatable=method in REPEATABLE,
             is_connected=lambda dummy: self._connected_before,
         )
-        # urllib3 applies its timeout to each part of a response. The last retry starts within the limit of the retrier, so it has enough time.
-        limit = 3 * self._timeout
-        try:
-            return call_within(send, limit)
-        except TimeoutError:
-            raise RegistryError(
-                f"the response was not complete after {limit:g} seconds",
-                reason=TIMEOUT,
-                method=method,
-                path=urlsplit(url).path,
-                registry=self.access.registry,
-            ) from None
 
     def _full_name(self, repository: str) -> str:
         if self.access.registry in _API_HOSTS and "/" not in repository:
@@ -440,7 +453,7 @@ class RegistryTransport:
         actions = PULL if method in ("GET", "HEAD") else PUSH
         authorization = self._authorization
         source = authorization.source(repository)
-        send = functools.partial(self._token_request, source)
+        send = functools.partial(self._token_request, source, repository)
         header = authorization.header(repository, actions, send, self._ping)
         first = self._followed(method, url, _with(headers, header), data)
         if first.status == 401:
@@ -461,15 +474,15 @@ class RegistryTransport:
         return answer.headers.get(_CHALLENGE) or ""
 
     def _token_request(
-        self, source: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
+        self, source: str, repository: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
     ) -> HttpResponse:
         answer = self._attempt(method, url, headers, data)
         if not 200 <= answer.status < 300 or hides_a_limit(answer.data):
-            raise self._error(answer, method, url, source)
+            raise self._error(answer, method, url, source, purpose=f" for {repository}")
         return answer
 
     def _error(
-        self, answer: HttpResponse, method: str, url: str, source: str, *, accepted: bool = False
+        self, answer: HttpResponse, method: str, url: str, source: str, *, accepted: bool = False, purpose: str = ""
     ) -> RegistryError:
         data = answer.data
         for secret in self._authorization.secrets:
@@ -484,7 +497,7 @@ class RegistryTransport:
             status=answer.status,
             reason=code,
             method=method,
-            path=urlsplit(url).path,
+            path=f"{urlsplit(url).path}{purpose}",
             retry_after=http.retry_after(answer.headers.get("Retry-After")),
         )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.secrets import masked
 from ..core.errors import ConnectionProblem, InvalidOptions, ModuleFailure, PartialFailure, ServiceError
-from ..core.files import make_file
+from ..core.files import make_file, remove_folders, temporary_folder
 from ..core.messages import abbreviate, option_of_role, quote
 from ..core.waits import RunCommand, run_bounded, run_within
 from .client import MISSING_PROJECT, TOO_MANY_REQUESTS, RegistryClient, RegistryError
@@ -47,8 +47,12 @@ if t.TYPE_CHECKING:
 # buildah 1.28 docs/buildah-push.1.md.
 
 _MAX_LENGTH = 600
-# The seconds before a copy is started again that failed because of a limit on the number of requests.
+# The seconds before a tool is started again that failed because of a limit on the number of requests.
 _PAUSES = (15.0, 30.0, 60.0)
+# The tools give only the status of a response whose body is not the JSON of the distribution specification.
+_LIMITED_ANSWER = re.compile(rf"{TOO_MANY_REQUESTS.pattern}|status ?code:? 429\b", re.IGNORECASE)
+# The state of an upload, which registries put into its address, and which is longer than the rest of the message.
+_UPLOAD_STATE = re.compile(r"(?<=[?&]_state=)[^&\s\"]+")
 # The lowest number of a file descriptor for the tools. Without root, buildah restarts in a user namespace, and uses the descriptors 3 and 4 for pipes.
 _FIRST_DESCRIPTOR = 100
 DEFAULT_TIMEOUT = 7200
@@ -61,6 +65,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("toomanyrequests", _LIMITED),
     ("too many requests", _LIMITED),
     ("rate limit", _LIMITED),
+    ("statuscode: 429", _LIMITED),
     ("x509", "This machine does not trust the registry's certificate: set ca_cert of the registry."),
     ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
     ("authentication required", "Set username and password of the registry, or auth_file."),
@@ -124,11 +129,12 @@ class ImageTools:
         timeout: float = DEFAULT_TIMEOUT,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Store the arguments; the tools are not looked up yet. authorities: the CA certificates of all registries, for builds, whose base images may
-        come from any of them.
+        """Store the arguments, and remove what a killed run has left; the tools are not looked up yet. authorities: the CA certificates of all registries,
+        for builds, whose base images may come from any of them.
 
         timeout: the seconds after which a tool is stopped.
         """
+        remove_folders("ca")
         self._timeout, self._sleep = timeout, sleep
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
@@ -138,21 +144,26 @@ class ImageTools:
         find_tool(tool, self._search)
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
-        """Copy an image without changing its digests. Layers that the destination already has are not sent again. Raises ToolFailed.
-
-        skopeo repeats a request at most a few seconds after a registry has limited the number of requests, so the copy is started again later.
-        """
+        """Copy an image without changing its digests. Layers that the destination already has are not sent again. Raises ToolFailed."""
         arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
         arguments += ["--all"] if all_platforms else []
         ends = [("src", source), ("dest", destination)]
-        for pause in (*_PAUSES, None):
+        self._patiently(lambda: self._call("skopeo", arguments, ends, [source.transport, destination.transport]))
+
+    def _patiently(self, call: t.Callable[[], str]) -> str:
+        """The output of a call, which is started again later while a registry limits the number of requests, until the time limit of a tool is over.
+
+        The tools repeat some requests for half a minute, and others, such as those for a chunk of a layer and for a manifest, for a few seconds.
+        """
+        deadline = time.monotonic() + self._timeout
+        for pause in _PAUSES:
             try:
-                self._call("skopeo", arguments, ends, [source.transport, destination.transport])
-                return
+                return call()
             except ToolFailed as error:
-                if pause is None or not TOO_MANY_REQUESTS.search(str(error)):
+                if not _LIMITED_ANSWER.search(str(error)) or time.monotonic() + pause > deadline:
                     raise
             self._sleep(pause)
+        return call()
 
     def inspect(self, image: Location) -> str:
         """The raw manifest of an image outside a registry; raises ToolFailed."""
@@ -166,7 +177,7 @@ class ImageTools:
         named = self._credentials.document("\n".join((dockerfile, *arguments)), only_named=True)
         with contextlib.ExitStack() as stack:
             trusted = ["--cert-dir", _certificates(stack, self._authorities)] if self._authorities else []
-            self._call("buildah", [*arguments, *trusted], [], [context], named)
+            self._patiently(lambda: self._call("buildah", [*arguments, *trusted], [], [context], named))
 
     def buildah(self, arguments: t.Sequence[str]) -> str:
         """The output of a buildah command that needs no registry; raises ToolFailed."""
@@ -174,7 +185,9 @@ class ImageTools:
 
     def push(self, arguments: t.Sequence[str], image: str, destination: ImageReference) -> str:
         """Push an image from buildah's storage; raises ToolFailed."""
-        return self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
+        return self._patiently(
+            lambda: self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
+        )
 
     def _call(
         self,
@@ -243,7 +256,7 @@ class ImageTools:
 
 def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
     """A folder with these CA certificates. The tools expect files that end with .crt."""
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-gpu-ca-"))
+    folder = stack.enter_context(temporary_folder("ca"))
     for index, path in enumerate(paths):
         os.symlink(os.path.abspath(path), os.path.join(folder, f"ca{index or ''}.crt"))
     return folder
@@ -299,8 +312,11 @@ def _shortened(text: str) -> str:
 
 def error_summary(tool: str, errors: str) -> str:
     """The tool's error message on one line, without secrets, followed by the remedy if one is known."""
-    lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
-    reason = _shortened(" ".join(masked(line) for line in lines[-6:])) or "no reason was given"
+    written = [line.strip() for line in errors.strip().splitlines() if line.strip()]
+    # The warnings before it are about the attempts of the tool itself, with the same text.
+    lines = [_LOG_PREFIX.sub("", line) for line in [line for line in written if "level=fatal" in line] or written]
+    text = _UPLOAD_STATE.sub("...", " ".join(masked(line) for line in lines[-6:]))
+    reason = _shortened(text) or "no reason was given"
     remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")
     return f"{tool} says: {reason.rstrip('.')}." + (f" {remedy}" if remedy else "")
 

@@ -253,7 +253,10 @@ class SharingOperation:
                 **getattr(error, "partial", {}),
             }
             raise
-        self._warn(warnings(observed.state, self._rollout.done, self._unusual(observed.state)), observed.state)
+        late = self._watch.late_warnings(observed.state)
+        self._warn(
+            [*warnings(observed.state, self._rollout.done, self._unusual(observed.state)), *late], observed.state
+        )
         return {
             "changed": self._rollout.done.any,
             "gpu_sharing": self._result(observed),

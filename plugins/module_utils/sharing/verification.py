@@ -57,7 +57,7 @@ from ..nodes.pods import (
     read_operand_pods,
 )
 from ..nodes.pool_edit import check_whole_gpus, membership_edit, working_configuration
-from ..nodes.warnings import awaited_by_nfd, taint_cause
+from ..nodes.warnings import awaited_by_nfd, gpu_sign, taint_cause
 from ..sharing_modes import mig_parted
 from .change_plan import PRESENT
 from .reader import ClusterState, NodeFailure, NodeResult, RolloutContext
@@ -329,9 +329,11 @@ class ReadinessWatch:
         self._entered: dict[str, collections.Counter[tuple[str, ...]]] = {}
         # Undiscovered nodes on which NVIDIA's pods fail, with the reason; the run does not wait for them.
         self.failing: dict[str, str] = {}
+        # Nodes that have just joined, or on which NFD's worker has just started, without a label of NFD.
+        self.late: set[str] = set()
 
     def wait(self, state: ClusterState, changed_at: float) -> ObservedNodes:
-        """Wait until each node matches its pool's declaration, a new node is discovered, or the time limit after the last change is reached.
+        """Wait until each node matches its pool's declaration, a new node must be changed, or the time limit after the last change is reached.
 
         changed_at: the time of the last change, on the clock of time.monotonic().
         """
@@ -359,6 +361,13 @@ class ReadinessWatch:
                     operands_checked = time.monotonic()
                     continue
                 seconds_left = min(seconds_left, operands_checked + OPERANDS_INTERVAL - time.monotonic())
+            if discovered_at is not None and time.monotonic() >= discovered_at + _COLLECT:
+                state = self._context.reader.compare(nodes, version)
+                nodes, discovered_at, total = dict(state.nodes), None, len(state.changes.pool_of)
+                findings, undiscovered = self.findings(state), self._undiscovered(nodes, state)
+                if state.changes.changed:
+                    return ObservedNodes(state, findings, sorted(undiscovered), limit)
+                continue
             if discovered_at is not None:
                 seconds_left = min(seconds_left, discovered_at + _COLLECT - time.monotonic())
             if seconds_left <= 0:
@@ -448,7 +457,12 @@ class ReadinessWatch:
         plan = self._context.plan
         names = awaited_nodes(plan.pools, nodes.values(), state.membership)
         without_nfd = awaited_by_nfd(plan, list(nodes.values()), state.membership)
-        names += self._with_nfd_worker(without_nfd) if without_nfd and self._context.scope.state == PRESENT else []
+        if without_nfd and self._context.scope.state == PRESENT:
+            # NFD's worker may not have a pod yet on a node that has just joined.
+            joined = [name for name in without_nfd if _age(nodes[name].created) < 2 * _NFD_WAIT]
+            late = [*joined, *self._with_nfd_worker(set(without_nfd) - set(joined))]
+            names += late
+            self.late.update(late)
         return {name for name in names if self._context.scope.contains(nodes[name], None) and name not in self.failing}
 
     def _update_undiscovered(self, node: Node, state: ClusterState, undiscovered: set[str]) -> None:
@@ -462,14 +476,28 @@ class ReadinessWatch:
 
     def _with_nfd_worker(self, names: t.Collection[str]) -> list[str]:
         """The nodes on which a worker of NFD has just started; only these will be labeled soon."""
+        if not names:
+            return []
         pods = [
             pod
             for selector in _NFD_WORKERS
             for pod in self._context.client.list(PODS, label_selector=selector)
-            if node_of(pod) in names and _age(pod) < 2 * _NFD_WAIT
+            if node_of(pod) in names and _age(pod["metadata"].get("creationTimestamp") or "") < 2 * _NFD_WAIT
         ]
         failing = operand_failures(pods, time.time())
         return sorted({node_of(pod) for pod in pods} - failing.keys())
+
+    def late_warnings(self, state: ClusterState) -> list[str]:
+        """A warning about the nodes that NFD has not labeled during the wait, without a sign of a GPU, which is reported in any case."""
+        nodes = [state.nodes[name] for name in sorted(self.late) if name in state.nodes]
+        names = [node.name for node in nodes if not node.has_nfd_labels and not node.discovered and not gpu_sign(node)]
+        if not names:
+            return []
+        return [
+            f"{abbreviate(names)} joined the cluster, or started NFD's worker, shortly before this run, and had no label of NFD "
+            "(feature.node.kubernetes.io/...) at its end, so the hardware is unknown. Check NFD's worker there (kubectl get pods -A --field-selector "
+            f"spec.nodeName={names[0]}). Once NFD and gpu-feature-discovery have labeled a node with GPUs, the next run configures it."
+        ]
 
     def look_for_failures(self, state: ClusterState) -> None:
         """Find the undiscovered nodes on which NVIDIA's pods fail, without waiting (for a preview)."""
@@ -547,9 +575,8 @@ class ReadinessWatch:
             self._context.since.forget(node.name)
 
 
-def _age(pod: t.Mapping[str, t.Any]) -> float:
-    """The age of a pod in seconds."""
-    created = pod["metadata"].get("creationTimestamp") or ""
+def _age(created: str) -> float:
+    """The seconds since the creation of an object; infinite if the time is unknown."""
     return time.time() - datetime.datetime.fromisoformat(created).timestamp() if created else math.inf
 
 

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,9 @@ from ansible_collections.accel.gpu.plugins.modules import image_set
 from lab.registry import layout
 from tests.helpers.modules import run_module
 from tests.helpers.planted_secrets import Planted
-from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.playbook import Playbook, PlaybookRun
 from tests.helpers.registries import Object, Registries
-from tests.helpers.registry_images import push_image
+from tests.helpers.registry_images import RegistryClient, push_image
 from tests.labs import Lab
 from tests.programs import REPO, run
 
@@ -60,14 +63,30 @@ class Site:
     def upstreams(self) -> dict[str, str]:
         return dict.fromkeys(("nvcr.io", "registry.k8s.io"), f"{self.source}/{self.registries.unique}")
 
-    def play(self, name: str, *arguments: str, **variables: Any) -> PlaybookRun:
-        return run_playbook(
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment of a run whose temporary files are in folders of their own."""
+        home, temporary = self.folder / "home", self.folder / "tmp"
+        for folder in (home, temporary):
+            folder.mkdir(exist_ok=True)
+        return {**self.lab.env, "HOME": str(home), "TMPDIR": str(temporary)}
+
+    def start(self, name: str, *arguments: str, **variables: Any) -> Playbook:
+        return Playbook(
             f"accel.gpu.{name}",
-            environ=self.lab.env,
+            environ=self.environ,
             inventory=INVENTORY,
             arguments=arguments,
             variables={**self.variables, **variables},
         )
+
+    def play(self, name: str, *arguments: str, **variables: Any) -> PlaybookRun:
+        return self.start(name, *arguments, **variables).wait()
+
+    def await_first_copy(self, playbook: Playbook) -> None:
+        """Wait for the certificates that a copy gets, or for the end of the run."""
+        while playbook.process.poll() is None and not any((self.folder / "tmp").glob("accel-gpu-ca-*")):
+            time.sleep(0.02)
 
     def needed(self, **options: Any) -> Object:
         """The result of image_set."""
@@ -80,12 +99,12 @@ class Site:
         actual: Object = result["image_set"]
         return actual
 
-    def publish(self) -> list[str]:
+    def publish(self, size: int = 4096) -> list[str]:
         """Push a small image under the name of each public one; returns their destinations in the mirror."""
         copies = self.needed()["copies"]
         for entry in copies:
             repository, _colon, tag = entry["source"].partition("/")[2].rpartition(":")
-            push_image(self.registries.client(), repository, tag)
+            push_image(self.registries.client(), repository, tag, size=size)
         return [entry["destination"] for entry in copies]
 
     def images(self) -> set[str]:
@@ -181,3 +200,92 @@ def test_a_mirror_that_the_variables_do_not_name_yet(site: Site, registry_lab: L
     actual = site.needed(gpu_cluster=cluster, mirror="registry.example.com/mirror")
     assert actual["copies"]
     assert all(entry["destination"].startswith("registry.example.com/mirror/") for entry in actual["images"])
+
+
+MOMENTS, BEFORE_COPIES = 25, 8
+
+
+@pytest.fixture(scope="module")
+def durations() -> list[float]:
+    """The seconds of an uninterrupted run until its first copy and from there to its end, which the first test measures."""
+    return []
+
+
+def parts_of(image: str) -> tuple[str, str]:
+    """The repository and the tag of an image."""
+    repository, _colon, tag = image.partition("/")[2].rpartition(":")
+    return repository, tag
+
+
+def own_files(folder: Path) -> list[str]:
+    """The temporary files and folders of the collection, without Ansible's."""
+    return sorted(path.name for path in folder.rglob("*accel-gpu-*"))
+
+
+def missing_parts(client: RegistryClient, repository: str, tag: str) -> list[str]:
+    """The manifests and blobs that the registry lacks of an image whose tag it has."""
+    missing: list[str] = []
+    for entry in client.manifest(repository, tag)["manifests"]:
+        if client.digest(repository, entry["digest"]) is None:
+            missing.append(entry["digest"])
+            continue
+        manifest = client.manifest(repository, entry["digest"])
+        blobs = [part["digest"] for part in (manifest["config"], *manifest["layers"])]
+        missing += [blob for blob in blobs if not client.has_blob(repository, blob)]
+    return missing
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.usual(60)
+@pytest.mark.parametrize("moment", range(1, MOMENTS + 1))
+def test_a_mirror_is_killed(site: Site, durations: list[float], moment: int) -> None:
+    """All processes of the run are killed, or only Ansible's own process group, whose task then continues beside the next run."""
+    registries, first, all_processes = site.registries, site.registries.unique, moment % 5 > 0
+    registries.network().bandwidth(1000)
+    if not durations:
+        site.publish(size=100_000)
+        measured, began = site.start("mirror"), time.monotonic()
+        site.await_first_copy(measured)
+        durations.append(time.monotonic() - began)
+        measured.wait().require_success()
+        durations.append(time.monotonic() - began - durations[0])
+    registries.unique = f"{first}/{moment}"
+    site.mirror = f"{registries.tls}/{registries.unique}"
+    destinations = site.publish(size=100_000)
+    planted = Planted()
+    planted.add("the password of the registry", registries.password)
+
+    killed = site.start("mirror")
+    if moment <= BEFORE_COPIES:
+        pause = durations[0] * moment / (BEFORE_COPIES + 1)
+    else:
+        site.await_first_copy(killed)
+        pause = durations[1] * (moment - BEFORE_COPIES) / (MOMENTS - BEFORE_COPIES + 1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        killed.process.wait(pause)
+    killed.kill() if all_processes else killed.process.kill()
+    expected = {name: registries.client().digest(*parts_of(name)) for name in destinations}
+    mirror = registries.client("LAB_REGISTRY_TLS")
+    before = {name: mirror.digest(*parts_of(name)) for name in destinations}
+    for name in destinations:
+        assert before[name] in (None, expected[name])
+        assert before[name] is None or missing_parts(mirror, *parts_of(name)) == []
+    assert planted.found_below(site.folder) == []
+    left = own_files(site.folder)
+
+    converged = site.play("mirror").require_success()
+    if all_processes:
+        images = converged.module_results("accel.gpu.registry_image")[0]["images"]
+        assert {image["destination"]: image["action"] for image in images} == {
+            name: "unchanged" if before[name] else "created" for name in destinations
+        }
+    killed.wait()
+    assert killed.alive() == []
+    assert json.loads((site.folder / "files" / "digests.json").read_text()) == expected
+    for name in destinations:
+        assert mirror.digest(*parts_of(name)) == expected[name]
+        assert missing_parts(mirror, *parts_of(name)) == []
+    assert planted.found_below(site.folder) == []
+    assert own_files(site.folder) == []
+    done = sum(map(bool, before.values()))
+    print(f"moment {moment}: {done} of {len(destinations)} images were in the mirror; temporary files: {left}")

@@ -211,6 +211,12 @@ STARTED_LATE = [
     ("scale", {"gpu_pool": "train", "gpu_node_count": ""}, "counts.train"),
     ("reset", {"gpu_pool": "notebooks", "gpu_confirm": "one"}, "Select pools with gpu_sharing_pool_names"),
     ("reset", {"gpu_sharing_pool_name": "notebooks", "gpu_confirm": "one"}, "did you mean gpu_sharing_pool_names?"),
+    ("share", {"gpu_pool": "notebooks"}, "Select pools with gpu_sharing_pool_names"),
+    ("share", {"gpu_sharing_pool_name": "notebooks"}, "did you mean gpu_sharing_pool_names?"),
+    ("repair", {"gpu_pools_names": "notebooks"}, "or gpu_sharing_pool_names?"),
+    ("nodegroups", {"gpu_pool": "train"}, "gpu_nodegroups_pool_names (nodegroups)"),
+    ("nodegroups", {"gpu_nodegroups_pool_name": "train"}, "did you mean gpu_nodegroups_pool_names?"),
+    ("uninstall", {"gpu_uninstall_reset_migs": "false"}, "did you mean gpu_uninstall_reset_mig?"),
 ]
 
 
@@ -221,7 +227,8 @@ def test_a_run_that_starts_after_the_checks(
     tmp_path: Path, playbook: str, answers: dict[str, Any], message: str
 ) -> None:
     """With --start-at-task, the checks of the first plays do not run; a missing pool is not every pool, and a missing number is not 0."""
-    late = {"reset": "Configure the nodes of every pool as declared"}
+    late = dict.fromkeys(("repair", "reset", "share"), "Configure the nodes of every pool as declared")
+    late["uninstall"] = "Clean up nodes, ClusterPolicies and ConfigMaps"
     task = late.get(playbook, "Reconcile the node groups of the pools that have one")
     job = run_job(tmp_path, playbook, answers, limit="one", arguments=f"--start-at-task '{task}'")
     assert not job.successful

@@ -80,4 +80,13 @@ def test_every_variable_that_a_role_or_playbook_reads_is_known() -> None:
 
 def test_all_variables_of_the_collection_are_accepted() -> None:
     assert {"gpu_cluster", "gpu_pools", "gpu_hosts", "gpu_plan", "gpu_report_kind"} <= set(known_variables())
-    assert misspelled_variables(known_variables()) == []
+    assert misspelled_variables([*known_variables(), "__gpu_pool_is_read"]) == []
+
+
+@pytest.mark.parametrize("name", ["gpu_pool", "gpu_node_count"])
+def test_the_variables_of_two_playbooks_select_nothing_elsewhere(name: str) -> None:
+    (line,) = misspelled_variables([name, "gpu_cluster", "gpu_pools"])
+    assert line.startswith(
+        f"{name}: only the playbooks scale and delete_nodegroups read this variable. Select pools with"
+    )
+    assert misspelled_variables([name, "__gpu_pool_is_read"]) == []

@@ -63,3 +63,15 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     message = play(tmp_path, gpu_example_wait="maybe", gpu_example_timeout="soon").failure("localhost")
     assert 'gpu_example_timeout: "soon" is a string' in message
     assert 'gpu_example_wait: "maybe" is a string' in message
+
+
+@pytest.mark.usual(2)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpu_sharing_pool_name", "did you mean gpu_sharing_pool_names?"),
+        ("gpu_pool", "only the playbooks scale and delete_nodegroups read this variable"),
+    ],
+)
+def test_a_selection_that_no_role_reads(tmp_path: Path, name: str, message: str) -> None:
+    assert message in play(tmp_path, **{name: "train"}).failure("localhost")

@@ -141,6 +141,22 @@ def test_retry_after_is_honoured_up_to_a_limit(seconds: float, delay: float) -> 
     assert attempts.now == delay
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_a_retry_after_of_nothing_is_no_permission_for_requests_without_a_pause(seconds: float) -> None:
+    """The header is 0, or a date that is over by this machine's clock."""
+    attempts = Attempts(answer(429, retry_after=seconds))
+    with pytest.raises(ServiceError):
+        attempts.send(limit=60)
+    assert attempts.count < MANY
+
+
+def test_a_declined_request_may_have_a_limit_of_its_own() -> None:
+    attempts = Attempts(answer(429, retry_after=30), answer(429, retry_after=30), answer(503))
+    with pytest.raises(ServiceError):
+        attempts.send(limit=40, declined_limit=90)
+    assert (attempts.count, attempts.now) == (3, 60)
+
+
 def test_nothing_is_sent_after_the_limit() -> None:
     attempts = Attempts(answer(429, retry_after=20))
     with pytest.raises(ServiceError):

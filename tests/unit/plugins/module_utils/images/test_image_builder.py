@@ -68,8 +68,8 @@ def spec(tmp_path: Path) -> BuildSpec:
 
 def builder(buildah: Buildah, tmp_path: Path) -> ImageBuilder:
     """A builder with its own temporary folder."""
-    folder = tmp_path / "temporary"
-    folder.mkdir(exist_ok=True)
+    folder = tmp_path / "temporary" / "module"
+    folder.mkdir(parents=True, exist_ok=True)
     return ImageBuilder(cast("ImageTools", buildah), str(folder))
 
 
@@ -84,7 +84,7 @@ def test_the_context_has_only_the_installer_of_this_build(spec: BuildSpec, tmp_p
     }
     # The user's checkout is unchanged, and the copy is gone.
     assert sorted((tmp_path / "context").rglob("*")) == before
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list((tmp_path / "temporary").rglob("*")) == [tmp_path / "temporary" / "module"]
 
 
 def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_no_room_for_the_context(
     monkeypatch.setattr(shutil, "copytree", refuse)
     with pytest.raises(ConnectionProblem, match=r"The build context cannot be copied to .*: No space left on device"):
         builder(Buildah(), tmp_path).build(spec)
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list((tmp_path / "temporary").rglob("*")) == [tmp_path / "temporary" / "module"]
 
 
 def test_links_in_the_checkout_are_not_written_through(spec: BuildSpec, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ def coded(code: str, message: str, detail: Any = None) -> dict[str, Any]:
     return {"errors": [{"code": code, "message": message, "detail": detail}]}
 
 
+# Google Artifact Registry, whose limit on requests is a quota, too.
+GOOGLE_LIMIT = "Quota exceeded for quota metric 'Requests per project per region' and limit 'Requests per project per region per minute per region'"
 HUB_LIMIT = "You have reached your pull rate limit. You may increase the limit by authenticating and upgrading"
 HARBOR_QUOTA = "adding 29.0 MiB of storage resource, which when updated to current usage of 152.4 MiB will exceed the configured upper limit of 10.0 MiB."
 
@@ -197,6 +199,8 @@ def test_no_answer(reason: str, remedy: str) -> None:
     [
         (429, {}, True),
         (429, coded("DENIED", HARBOR_QUOTA), False),
+        (429, coded("TOOMANYREQUESTS", "Quota exceeded"), True),
+        (429, coded("DENIED", GOOGLE_LIMIT), True),
         (403, coded("TOOMANYREQUESTS", "toomanyrequests: Rate exceeded"), True),
         (400, {"message": "Too Many Requests"}, True),
         (200, coded("TOOMANYREQUESTS", "slow down"), True),
@@ -208,6 +212,14 @@ def test_no_answer(reason: str, remedy: str) -> None:
 )
 def test_limits_on_requests_are_waited_for_whatever_the_status(status: int, body: Any, declined: bool) -> None:
     assert error(status, body).declined is declined
+
+
+def test_a_long_wait_that_a_registry_asks_for_is_in_the_message() -> None:
+    fields: Any = {"registry": HOST, "status": 429, "method": "GET", "path": "/token"}
+    assert "(GET /token): slow down. It asks to wait 3600 seconds. Run the" in str(
+        RegistryError("slow down", retry_after=3599.2, **fields)
+    )
+    assert "asks to wait" not in str(RegistryError("slow down", retry_after=60.0, **fields))
 
 
 def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None:
@@ -228,6 +240,7 @@ def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None
         (507, "Insufficient Storage", True),
         (507, "", True),
         (429, HUB_LIMIT, False),
+        (429, GOOGLE_LIMIT, False),
         (403, "requested access to the resource is denied", False),
         (413, "request entity too large", False),
         (500, "no space left on device", False),

@@ -261,22 +261,84 @@ def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, missi
     assert "accel-gpu-auth-" in path
 
 
-def test_a_copy_waits_while_the_registry_limits_the_number_of_requests() -> None:
-    programs, pauses = Programs(1, errors=f'{FATAL}reading manifest: toomanyrequests: rate exceeded"'), list[float]()
+# What skopeo 1.9.3 says, by the step and the body of a response with status 429.
+LIMITED = (
+    "reading manifest 1 in h/a: toomanyrequests: slow down",
+    "reading manifest 1 in h/a: StatusCode: 429, ",
+    "pinging container registry h: too many requests to registry",
+    "trying to reuse blob sha256:ab at destination: failed to read from destination repository a: 429 (Too Many Requests)",
+    "writing blob: initiating layer upload to /v2/a/blobs/uploads/ in h: StatusCode: 429, {}",
+    r"writing blob: uploading layer chunked: StatusCode: 429, {\"message\":\"slow down\"}",
+    "writing manifest: uploading manifest sha256:ab to h/a: StatusCode: 429, <html><head><title>Busy</title></...",
+)
+
+
+def waiting(programs: Programs, pauses: list[float], *, ends_after: int) -> ImageTools:
+    """The tools, which succeed after some pauses."""
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        if len(pauses) == 2:
+        if len(pauses) == ends_after:
             programs._answer = 0, "", ""
 
     actual = tools(programs)
     actual._sleep = sleep
-    actual.copy(SOURCE, TARGET, all_platforms=True)
+    return actual
+
+
+@pytest.mark.parametrize("text", LIMITED)
+def test_a_copy_waits_while_the_registry_limits_the_number_of_requests(text: str) -> None:
+    programs, pauses = Programs(1, errors=f'{FATAL}{text}"'), list[float]()
+    waiting(programs, pauses, ends_after=2).copy(SOURCE, TARGET, all_platforms=True)
     assert (pauses, len(programs.calls)) == ([15.0, 30.0], 3)
-    other = Programs(1, errors=f'{FATAL}reading manifest: manifest unknown"')
+    endless = Programs(1, errors=f'{FATAL}{text}"')
+    with pytest.raises(ToolFailed) as raised:
+        waiting(endless, pauses, ends_after=0).copy(SOURCE, TARGET, all_platforms=True)
+    assert len(endless.calls) == 4
+    assert "copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 failed" in str(raised.value)
+    assert "The registry limits the number of requests: run the playbook again later, or log in" in str(raised.value)
+
+
+@pytest.mark.parametrize("tool", ["push", "build"])
+def test_buildah_waits_as_well(tool: str) -> None:
+    programs, pauses = Programs(125, errors="Error: reading manifest 1 in h/a: StatusCode: 429, "), list[float]()
+    actual = waiting(programs, pauses, ends_after=1)
+    if tool == "push":
+        actual.push(["push"], "localhost/x", TARGET)
+    else:
+        actual.build(["bud"], "/context", "FROM registry.example.com/base:1\n")
+    assert (pauses, len(programs.calls)) == ([15.0], 2)
+
+
+def test_a_wait_for_a_limit_ends_with_the_time_limit() -> None:
+    programs, pauses = Programs(1, errors=f'{FATAL}{LIMITED[0]}"'), list[float]()
+    actual = waiting(programs, pauses, ends_after=0)
+    actual._timeout = 20
+    with pytest.raises(ToolFailed, match="limits the number of requests"):
+        actual.copy(SOURCE, TARGET, all_platforms=True)
+    # The second pause would end after the limit.
+    assert pauses == [15.0]
+
+
+def test_other_failures_are_not_repeated() -> None:
+    other = Programs(1, errors=f'{FATAL}reading manifest 4290 in h/a: manifest unknown"')
     with pytest.raises(ToolFailed):
         tools(other).copy(SOURCE, TARGET, all_platforms=True)
     assert len(other.calls) == 1
+
+
+def test_the_attempts_of_skopeo_itself_are_not_shown() -> None:
+    warning = 'time="2026-11-24T18:00:00Z" level=warning msg="Failed, retrying in 1s ... (1/3). Error: no"\n'
+    assert error_summary("skopeo", f'{warning}{FATAL}no"') == "skopeo says: no."
+    assert "Failed, retrying in 1s" in error_summary("skopeo", warning)
+
+
+def test_the_state_of_an_upload_is_not_shown() -> None:
+    state = "x" * 400
+    error = rf"writing blob: uploading layer to https://h/v2/a/blobs/uploads/1?_state={state}&digest=sha256%3Aab: StatusCode: 429, "
+    assert error_summary("skopeo", f'{FATAL}{error}"').startswith(
+        "skopeo says: writing blob: uploading layer to https://h/v2/a/blobs/uploads/1?_state=...&digest=sha256%3Aab: StatusCode: 429"
+    )
 
 
 def test_a_failure_names_the_command_and_its_images() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.http import Retrier
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import (
     MAX_BODY,
     RegistryAccess,
@@ -234,7 +235,7 @@ def test_rejected_by_the_token_service(server: Server, login: Login | None, reme
     with pytest.raises(RegistryError) as raised:
         server.client(login).digest(server.image())
     assert str(raised.value).startswith(
-        f"Registry {server.address} requires other credentials (GET /token): incorrect username or password. {remedy}"
+        f"Registry {server.address} requires other credentials (GET /token for a): incorrect username or password. {remedy}"
     )
     assert MANIFEST not in {path for dummy_method, path, dummy in server.requests}
 
@@ -367,6 +368,28 @@ def test_other_hosts_have_a_certificate_of_the_system(tmp_path: Path, monkeypatc
             client(registry, "system").manifest(registry.image())
         with pytest.raises(RegistryError, match="certificate verify failed"):
             client(storage, "own").manifest(storage.image())
+
+
+def test_a_minute_that_a_registry_asks_for_is_waited(server: Server) -> None:
+    limited = Response(429, b"", {"Retry-After": "60"})
+    answers = iter([limited, Response(200, headers={"Docker-Content-Digest": IMAGE.digest})])
+    server.responses[f"HEAD {MANIFEST}"] = lambda dummy: next(answers)
+    now, pauses = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        pauses.append(seconds)
+
+    access = RegistryAccess(server.address, plain_http=True)
+    retrier = Retrier(max_retry_after=60, sleep=sleep, clock=lambda: now[0])
+    transport = RegistryTransport(access, lambda dummy: None, "test", timeout=30, retrier=retrier)
+    assert RegistryClient(lambda dummy: transport).digest(server.image()) == IMAGE.digest
+    assert pauses == [60]
+    # A registry that never stops is asked for two minutes.
+    server.responses[f"HEAD {MANIFEST}"] = limited
+    with pytest.raises(RegistryError, match=r"limits the number of requests \(HEAD /v2/a/manifests/1\)"):
+        RegistryClient(lambda dummy: transport).digest(server.image())
+    assert pauses == [60, 60, 60]
 
 
 def test_a_limit_that_the_token_service_reports_as_a_success_is_waited_for(server: Server) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 import typing as t
 from dataclasses import replace
 from unittest import mock
@@ -16,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit, assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import verification
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import Scope
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.verification import ReadinessWatch
 from tests.helpers import fleet
@@ -79,6 +81,59 @@ def test_a_node_without_labels_of_nfd_is_awaited_if_its_worker_runs(workers: dic
     # A worker that has run for a while has nothing to label.
     t.cast("t.Any", watched._context.client).created = "2026-01-01T00:00:00Z"
     assert watched._undiscovered(state.nodes, state) == set()
+
+
+@pytest.mark.parametrize(("seconds", "awaited"), [(5, {"late"}), (600, set())])
+def test_a_node_that_has_just_joined_is_awaited_before_it_has_a_worker(seconds: int, awaited: set[str]) -> None:
+    watched = watch(Cluster())
+    created = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+    joined = replace(LATE, created=created.isoformat())
+    state = state_of(watched, LABELED, joined)
+    assert watched._undiscovered(state.nodes, state) == awaited
+    # It is also named if it has no label at the end of the run.
+    warned = watched.late_warnings(state)
+    assert ["late joined the cluster" in text and "spec.nodeName=late" in text for text in warned] == [True] * len(
+        awaited
+    )
+    assert watched.late_warnings(state_of(watched, LABELED, replace(joined, labels=LABELED.labels))) == []
+
+
+def test_a_discovered_node_that_needs_no_change_does_not_end_the_wait_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node of a model without a pool, while the labels of a pool's node are still missing."""
+    monkeypatch.setattr(verification, "_COLLECT", 0.0)
+    watched = watch(Cluster())
+    (pool,) = watched._context.plan.pools
+    slow = fleet.node("slow", labels=pool.node_labels, allocatable={}, capacity={})
+    other = Node("other", {PCI: "true"}, ready=True)
+    unclaimed = replace(
+        other, labels={**other.labels, "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"}
+    )
+    ready = fleet.node("slow", labels=pool.node_labels)
+
+    def state(*nodes: Node) -> t.Any:
+        made = state_of(watched, *nodes)
+        made.changes = mock.Mock(changed=False, edits=(), pool_of={"slow": pool})
+        made.pool_of = lambda name: {"slow": pool}.get(name)
+        return made
+
+    context = t.cast("t.Any", watched._context)
+    context.wait_timeout, context.reader.compare = 60, mock.Mock(return_value=state(slow, unclaimed))
+    monkeypatch.setattr(watched, "_find_failing", lambda *dummy: None)
+    monkeypatch.setattr(verification, "parse_node", lambda given: given["node"])
+    monkeypatch.setattr(verification, "replace", lambda given, **dummy: given)
+    events = iter([[unclaimed], [ready]])
+
+    def deliver(*dummy: t.Any, **options: t.Any) -> t.Iterator[dict[str, t.Any]]:
+        for node in next(events):
+            yield {"type": "MODIFIED", "object": {"node": node, "metadata": {"resourceVersion": "2"}}}
+
+    context.client.watch = deliver
+    context.since.seconds.return_value = 0.0
+    observed = watched.wait(state(slow, other), time.monotonic())
+    assert (observed.findings, observed.undiscovered) == ({}, [])
+    assert next(events, None) is None
 
 
 def test_a_node_is_awaited_from_nfd_s_labels_until_those_of_gpu_feature_discovery() -> None:
