@@ -361,7 +361,7 @@ _OLDEST, _TOO_NEW = (3, 12), (4, 0)
 
 def require_supported_helm(binary: str, run: RunCommand) -> None:
     """Raise HelmUnsupported unless the roles work with this release of helm; a version that cannot be read is accepted."""
-    dummy, output, dummy = run([binary, "version", "--template", "{{.Version}}"], handle_exceptions=False)
+    dummy_status, output, dummy_errors = run([binary, "version", "--template", "{{.Version}}"], handle_exceptions=False)
     match = re.match(r"v(\d+)\.(\d+)", output.strip())
     if match and not _OLDEST <= (int(match[1]), int(match[2])) < _TOO_NEW:
         raise HelmUnsupported(
