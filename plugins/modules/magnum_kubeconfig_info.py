@@ -100,6 +100,7 @@ import typing as t
 from ..module_utils.clouds import kubeconfig_file
 from ..module_utils.clouds.magnum_clusters import ClusterEndpoint, MagnumModule, endpoint_problem
 from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.values import format_time
 
 _SPEC: ArgumentSpec = {"cluster": {"type": "str", "required": True}, "path": {"type": "path"}}
 
@@ -120,7 +121,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
         if reason:
             result["reason"] = reason
         if current and current.expires_at:
-            result["expires_at"] = kubeconfig_file.format_time(current.expires_at)
+            result["expires_at"] = format_time(current.expires_at)
     return {"changed": False, "kubeconfig": result}
 
 

@@ -227,6 +227,10 @@ class OperatorRelease:
 
 
 # Source: NVIDIA/gpu-operator at the tag: deployments/gpu-operator/values.yaml (devicePlugin.version), crds/. Oldest first.
+#
+# To add a release, add a row. Then compare its chart with that of the release before: new CRDs (_KINDS_SINCE), new or removed fields of the ClusterPolicy and
+# of NVIDIADriver (OPERATOR_FIELDS_SINCE, POOL_DRIVER_FIELDS_SINCE, _REMOVED_IN), the folders of images (_IMAGE_FOLDERS), and the known issues
+# (catalog/distributions.py). tests/integration/test_charts.py compares the images with a chart.
 OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
     OperatorRelease("v23.9.0", "v0.14.2-ubi8"),
     OperatorRelease("v23.9.1", "v0.14.3-ubi8"),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..catalog.secrets import without_user_info
 from ..core.errors import ConnectionProblem, missing_library
+from ..core.values import format_time
 
 if t.TYPE_CHECKING:
     from ..core.values import Object
@@ -261,11 +262,6 @@ def too_permissive(path: str) -> bool:
     """Whether users other than the file's owner may read it."""
     actual = mode(path)
     return bool(actual) and not actual.endswith("00")
-
-
-def format_time(moment: datetime.datetime) -> str:
-    """A UTC time in the format that results and messages use."""
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def current_context(config: Object) -> tuple[str, Object | None, Object | None]:

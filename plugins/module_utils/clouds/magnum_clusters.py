@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..catalog import models
 from ..catalog.secrets import NOT_SHOWN
 from ..core.module import ArgumentSpec, BaseModule, merge_specs
+from ..core.values import format_time
 from .kubeconfig_file import (
     CRYPTOGRAPHY_IMPORT_ERROR,
     YAML_IMPORT_ERROR,
@@ -21,7 +22,6 @@ from .kubeconfig_file import (
     current_context,
     decoded,
     expiry,
-    format_time,
     server_of,
 )
 from .magnum_client import CloudOptions, Glance, Magnum, Nova, OpenStackError, Session, enable_logging, explain

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import typing as t
@@ -24,6 +25,17 @@ def parse_json(text: str | None, kind: type[T]) -> T | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, kind) else None
+
+
+@t.overload
+def format_time(moment: datetime.datetime) -> str: ...
+@t.overload
+def format_time(moment: None) -> None: ...
+@t.overload
+def format_time(moment: datetime.datetime | None) -> str | None: ...
+def format_time(moment: datetime.datetime | None) -> str | None:
+    """A time in UTC, for results and messages; None if there is none."""
+    return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def get_nested(document: t.Any, *keys: str) -> t.Any:

@@ -14,6 +14,7 @@ from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER,
 from ..catalog.releases import DLS_VERSION_NEEDED, branch_of
 from ..core.errors import ModuleFailure
 from ..core.messages import abbreviate_nodes, as_sentence, join_words, visible
+from ..core.values import format_time
 from ..core.waits import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.fields import is_deleting
@@ -32,7 +33,6 @@ from .token import (
     feature_mismatch,
     feature_type_of,
     fingerprint,
-    format_time,
     profile_class,
     proxy_of,
     servers_of,

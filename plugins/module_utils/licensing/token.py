@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ..catalog import secrets
 from ..core.messages import abbreviate, join_words, option_of_role, quote
 from ..core.types import Integer, integer_between, is_blank
+from ..core.values import format_time
 
 # Defines the names of the licensing options in messages: the variable of the role, and the option of the module.
 
@@ -277,11 +278,6 @@ def fingerprint(content: str | bytes) -> str:
 def utc_now() -> datetime.datetime:
     """The current time of this machine, in UTC."""
     return datetime.datetime.now(datetime.UTC)
-
-
-def format_time(moment: datetime.datetime | None) -> str | None:
-    """A time in UTC, for results and messages; None if there is none."""
-    return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _decode(part: str, name: str) -> bytes:

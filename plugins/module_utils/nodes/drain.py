@@ -566,7 +566,7 @@ class NodeDrainer:
             self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes})
             try:
                 self._patch_all(nodes, cordon_for_removal, lease)
-                evicted = _for_each(nodes, lambda name: self._drain_node(name, lease), self.parallel)
+                evicted = _for_each(nodes, lambda name: self._drain_and_report(name, lease), self.parallel)
                 self.removal.prepare(list(nodes.values()))
             except Exception as error:
                 self._uncordon_after(error, nodes, lease)
@@ -620,6 +620,12 @@ class NodeDrainer:
                 f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedy}",
                 {"pods_left": [pod.name for pod in all_blocking]},
             )
+
+    def _drain_and_report(self, name: str, lease: Lease) -> list[str]:
+        try:
+            return self._drain_node(name, lease)
+        finally:
+            self.report(name, "")
 
     def _drain_node(self, name: str, lease: Lease) -> list[str]:
         """Evict the node's pods or wait for them, including those that were scheduled to it before the cordon; returns the evicted pods."""
@@ -678,15 +684,19 @@ def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
 
 
 def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
-    """Return a function that reports the progress of one node; the progress line shows the nodes reported most recently."""
+    """Return a function that reports the progress of one node; the progress line shows the nodes reported most recently. An empty text means that the
+    work on the node has ended.
+    """
     texts: dict[str, str] = {}
     lock = threading.Lock()
 
     def report(name: str, text: str) -> None:
         with lock:
             texts.pop(name, None)
-            texts[name] = text
+            if text:
+                texts[name] = text
             latest = list(texts.items())[-MAX_PROGRESS:]
-        progress.report("; ".join(f"{node}: {shown}" for node, shown in latest))
+        if latest:
+            progress.report("; ".join(f"{node}: {shown}" for node, shown in latest))
 
     return report

@@ -686,9 +686,15 @@ class Rollout:
                 progress = self._context.progress
                 progress.report("nodes changed in the rolling update", completed, len(changes), failed=failed)
 
+            def run(change: NodeChange) -> NodeResult:
+                try:
+                    return NodeRunner(context, change).run()
+                finally:
+                    context.report(change.node, "")
+
             queues = pool_queues(changes, sizes)
             try:
-                run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
+                run_rolling_update(queues, run, self.done, on_done)
             finally:
                 self.nodes = nodes.all()
 

@@ -39,6 +39,7 @@ from ..catalog.names import (
     STRATEGY_LABEL,
     TIME_SLICING_MODE,
 )
+from ..core.types import Problems, Rule
 from ..core.values import set_nested
 from . import mig as layouts
 from .mig import fit_error
@@ -49,8 +50,6 @@ from .mig import fit_error
 # field. Code that acts on a setting reads it from Sharing, which inherits the fields.
 
 _SECTION = "*"
-# Like Rule in core/types.py: returns what is wrong with a value and how to correct it, as the end of a sentence; None for a valid value.
-Rule = t.Callable[[t.Any], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,6 @@ def sharing_of(options: t.Mapping[str, t.Any], product: str = "", extras_named: 
 # The defaults here describe a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
 
 Counts = t.Mapping[str, int]
-Problems = t.Iterator[str]
 
 
 @dataclass(frozen=True)

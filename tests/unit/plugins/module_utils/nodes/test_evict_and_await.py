@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core.waits import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.nodes import drain as eviction
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import progress_by_node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import ROLLOUT_OPTIONS, pods_to_await
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import DrainOptions
@@ -62,3 +65,13 @@ def test_the_time_of_a_refusal_begins_with_zero() -> None:
     state = eviction._Eviction(mock.Mock(), "n1", {"1": TRAIN}, None, lambda: None, lambda: 0.0)
     with mock.patch("time.monotonic", side_effect=[10.0, 11.0, 12.0]):
         assert [state._refused_seconds("1") for dummy in range(3)] == [0.0, 1.0, 2.0]
+
+
+def test_the_progress_line_names_only_nodes_whose_work_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "progress"
+    file.touch()
+    report = progress_by_node(Progress(str(file)))
+    for name, text in (("a", "draining"), ("b", "draining"), ("a", ""), ("b", "waiting"), ("b", ""), ("b", "")):
+        report(name, text)
+    lines = [json.loads(line)["text"] for line in file.read_text().splitlines()]
+    assert lines == ["a: draining", "a: draining; b: draining", "b: draining", "b: waiting"]
